@@ -16,7 +16,7 @@ use device::Backend;
 use packet::checksum::Checksums;
 
 use crate::backend::Backends;
-pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
+pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand, FlowsCommand};
 
 /// A software router and packet-processing system.
 ///
@@ -260,15 +260,26 @@ pub(crate) struct StreamsArgs {
     /// Read packets from a capture, or from all captures below a folder
     ///
     /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
-    #[arg(short = 'r', long = "read", value_name = "IN", required = true)]
+    #[arg(short = 'r', long = "read", value_name = "IN", required_unless_present = "interface")]
     pub(crate) read: Vec<PathBuf>,
+    /// Read packets that this network interface receives and sends, until Ctrl-C; needs root or CAP_NET_RAW
+    ///
+    /// The host keeps the interface. A connection is reported with the next packet after its time-out, or at the end.
+    #[arg(short = 'i', long, value_name = "INTERFACE", conflicts_with = "read")]
+    pub(crate) interface: Option<String>,
+    /// With -i: stop after this time
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "interface")]
+    pub(crate) duration: Option<Duration>,
     /// Only packets that match this expression, in the language of tcpdump
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
     /// Write the bytes of each direction into a file in this folder; gaps are holes in it
     #[arg(long, value_name = "DIR")]
     pub(crate) bytes: Option<PathBuf>,
-    /// Settings from `[flow]` of this configuration, such as time-outs and bounds
+    /// Write a record of each flow into this file, Apache Parquet; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Settings from `[flow]` of this configuration, such as time-outs, bounds and outputs
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Worker threads

@@ -16,9 +16,10 @@ use control::api::{
 use files::output;
 use io::capture::{CaptureWriter, Seen};
 
-use crate::cli::{ClearCommand, CoreCommand, CtlArgs, CtlCommand};
+use crate::cli::{ClearCommand, CoreCommand, CtlArgs, CtlCommand, FlowsCommand};
 use crate::failure::Failure;
 use crate::output::{line, note, put, say};
+use crate::top::Subject;
 
 /// How long the running program may work on a request that is not a stream.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,7 +55,10 @@ fn execute(command: &CtlCommand, socket: Option<&Path>, json: bool, by: By) -> R
             return capture(client, request, write);
         }
         CtlCommand::Core(CoreCommand::Top { interval, once }) if !json => {
-            return crate::top::run(client, *interval, *once);
+            return crate::top::run(client, *interval, *once, Subject::Instance);
+        }
+        CtlCommand::Core(CoreCommand::Flows(FlowsCommand::Top { interval, once })) if !json => {
+            return crate::top::run(client, *interval, *once, Subject::Flows);
         }
         _ => {}
     }
@@ -114,6 +118,7 @@ fn request(command: &CoreCommand) -> Request {
         CoreCommand::Clear(ClearCommand::Counters) => Request::ClearCounters,
         CoreCommand::Reload => Request::Reload,
         CoreCommand::Top { .. } => Request::show("snapshot"),
+        CoreCommand::Flows(FlowsCommand::Top { .. }) => Request::show("flows"),
         CoreCommand::Diff | CoreCommand::Save { file: Some(_), .. } => Request::Diff,
         CoreCommand::Save { file: None, force } => Request::Save { force: *force },
         CoreCommand::Stop => Request::Stop,

@@ -50,6 +50,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         interfaces: &interfaces,
         facts: &facts,
         is_live: false,
+        modules: &[],
         attachments: &[],
     };
     let mut rib = routes::rib(&setup).map_err(Failure::other)?;

@@ -165,6 +165,7 @@ const TX_ONLY: af_packet::Options = af_packet::Options {
     blocks_min: 1,
     slot_bytes: 2048,
     promiscuous: false,
+    outgoing: false,
 };
 
 fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {

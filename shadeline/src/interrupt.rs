@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM of commands that read captures or write them: the first one ends the work in order, so that files
 //! are closed and totals printed; a second one ends the program at once. On a terminal of its own, SIGHUP is the same.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -72,6 +73,14 @@ impl<Q: RxQueue> RxQueue for UntilStopped<Q> {
             return 0;
         }
         self.inner.recv(pool, out, max)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
     }
 
     fn is_finished(&self) -> bool {

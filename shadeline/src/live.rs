@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::output::{self, put};
+use crate::output::{self, note, put};
 use crate::ports::{LivePorts, Opening};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         interfaces: &interfaces,
         facts: &fact,
         is_live: true,
+        modules: &[],
         attachments: &[],
     };
     let (mut publisher, reader) =
@@ -216,7 +217,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let json = args.json;
     output::in_time(move || match json {
         true => output::json(&report),
-        false => put!("{}", report.text()),
+        false => {
+            report.errors.iter().for_each(|error| note!("warning: {error}"));
+            put!("{}", report.text())
+        }
     })?;
     ended.map_err(Failure::other)?;
     lost.map_or(Ok(()), |text| Err(Failure::other(text)))

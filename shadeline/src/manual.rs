@@ -176,6 +176,7 @@ const PAGES: &[More] = &[
             ("shadeline ctl show drops", "Dropped packets by reason, and what to do."),
             ("shadeline ctl top", "Watch ports, stages, drops, rules, workers and devices."),
             ("shadeline ctl top --once --interval 5s", "Print the tables with the rates of 5 s."),
+            ("shadeline ctl flows top", "Watch the flows that send the most."),
             ("shadeline ctl clear counters", "Reset all counters."),
             ("shadeline ctl reload", "Apply a changed configuration."),
             ("shadeline ctl trace -c 3 icmp", "Trace three ICMP packets through the stages."),

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 use std::io::IsTerminal;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +30,7 @@ use packet::filter::Filter;
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, UntilStopped};
 use crate::output::{note, put};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
@@ -192,7 +193,9 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     let mut report = Report::of(&view, &ports, &lock(&publisher).parts, interfaces, None);
     let received = progress.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
     report.set_received(&received, interfaces);
-    report.errors = std::mem::take(&mut errors.lock().unwrap_or_else(PoisonError::into_inner));
+    report
+        .errors
+        .splice(0..0, std::mem::take(&mut *errors.lock().unwrap_or_else(PoisonError::into_inner)));
     Ok((report, begin.elapsed()))
 }
 
@@ -455,6 +458,24 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// One live queue, as port 0, until it is to stop.
+    pub(crate) fn live(
+        queue: impl RxQueue + 'static,
+        mark: u32,
+        interrupt: &Interrupt,
+    ) -> (Self, Arc<Progress>) {
+        let progress = Arc::new(Progress::default());
+        let queue = UntilStopped { inner: queue, stop: interrupt.stop.clone() };
+        let merged = Self {
+            inputs: vec![(0, Box::new(queue))],
+            paths: Vec::new(),
+            marks: vec![mark],
+            filter: None,
+            progress: progress.clone(),
+        };
+        (merged, progress)
+    }
+
     /// Takes only packets that the filter matches.
     pub(crate) fn only(&mut self, filter: Filter) {
         self.filter = Some(filter);
@@ -532,6 +553,14 @@ impl RxQueue for Merged {
             *self.progress.received.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         }
         n
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inputs.first().filter(|_| self.inputs.len() == 1).and_then(|(_, rx)| rx.fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inputs.iter_mut().all(|(_, rx)| rx.arm())
     }
 
     fn is_finished(&self) -> bool {

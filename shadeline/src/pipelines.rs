@@ -52,30 +52,50 @@ mod tests {
     fn the_usual_pipelines_are_in_the_usual_order() {
         let lists: Vec<_> = usual().iter().map(|stages| stages.join(" ")).collect();
         let expected = [
+            "decode flow modules firewall rpf route rewrite",
+            "decode flow modules firewall route rewrite",
+            "decode flow modules rpf route rewrite",
+            "decode flow modules route rewrite",
             "decode flow firewall rpf route rewrite",
             "decode flow firewall route rewrite",
             "decode flow rpf route rewrite",
             "decode flow route rewrite",
+            "decode modules firewall rpf route rewrite",
+            "decode modules firewall route rewrite",
+            "decode modules rpf route rewrite",
+            "decode modules route rewrite",
             "decode firewall rpf route rewrite",
             "decode firewall route rewrite",
             "decode rpf route rewrite",
             "decode route rewrite",
+            "bridge_in flow modules firewall bridge bridge_out",
+            "bridge_in flow modules bridge bridge_out",
             "bridge_in flow firewall bridge bridge_out",
             "bridge_in flow bridge bridge_out",
+            "bridge_in modules firewall bridge bridge_out",
+            "bridge_in modules bridge bridge_out",
             "bridge_in firewall bridge bridge_out",
             "bridge_in bridge bridge_out",
             "ndn_decode name_lookup pit",
+            "flow modules firewall wire",
+            "flow modules firewall monitor",
+            "flow modules wire",
+            "flow modules monitor",
             "flow firewall wire",
             "flow firewall monitor",
             "flow wire",
             "flow monitor",
+            "modules firewall wire",
+            "modules firewall monitor",
+            "modules wire",
+            "modules monitor",
             "firewall wire",
             "firewall monitor",
             "wire",
             "monitor",
         ];
         assert_eq!(lists, expected);
-        assert_eq!(known().pipelines().len(), 71);
+        assert_eq!(known().pipelines().len(), 233);
     }
 
     #[test]

@@ -137,7 +137,7 @@ mod tests {
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
         // A firewall and the lookups behind it are one program: one upload, and one launch sequence.
-        // That without the reverse path has the same text as that with it; behind `flow` there are its columns, too.
+        // That without the reverse path has the same text as that with it. `flow` adds columns.
         for name in ["firewall+rpf+route", "firewall+bridge", "firewall"] {
             let of_pipeline: Vec<_> = programs.iter().filter(|p| p.name == name).collect();
             assert_eq!(of_pipeline.len(), 2, "{name}");

@@ -168,6 +168,7 @@ impl Report {
         Self {
             stages: stages.collect(),
             sections: sections.iter().map(|s| (s.name.clone(), s.value.clone())).collect(),
+            errors: sections.iter().flat_map(|section| section.errors.clone()).collect(),
             texts: sections.into_iter().map(|section| section.text).collect(),
             rx_packets,
             tx_packets,
@@ -185,7 +186,6 @@ impl Report {
             devices: named_apart(view.masters()),
             interrupted: None,
             incomplete: false,
-            errors: Vec::new(),
             ports: ports.collect(),
             drops,
         }

@@ -1,4 +1,4 @@
-//! `shadeline streams -r IN`: the TCP connections of captures.
+//! `shadeline streams -r IN`, `-i INTERFACE`: the TCP connections of captures, or of what an interface receives and sends.
 //!
 //! ```text
 //!  captures ─▶ monitor: the pipeline `flow` `monitor` ─▶ Followers, one per worker ─▶ Ordered ─▶ table or lines of JSON
@@ -9,11 +9,12 @@
 
 use std::any::Any;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Result as IoResult, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use apps::flow::follow::Kept;
 use apps::flow::order::{Key, Ordered};
@@ -34,7 +35,7 @@ use stream::{FlowRecord, Side, SideRecord};
 use crate::cli::StreamsArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::offline::{self, Carry, Merged};
+use crate::offline::{self, Carry, Merged, Progress};
 use crate::output::{note, print, put};
 use crate::{check, log, pipelines, wiring};
 
@@ -57,9 +58,13 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let interfaces = Interfaces::of(&config);
     let interrupt = Interrupt::listen()?;
     let checksums = args.checksums().unwrap_or(Checksums::Verify);
-    let marks = vec![wiring::mark_of(checksums)];
-    let inputs = vec![(0, args.read.clone())];
-    let opened = Merged::open(inputs, marks, &interrupt, |_, queue| queue);
+    let opened = match &args.interface {
+        Some(interface) => listen(interface, args.duration, checksums, &interrupt),
+        None => {
+            let marks = vec![wiring::mark_of(checksums)];
+            Merged::open(vec![(0, args.read.clone())], marks, &interrupt, |_, queue| queue)
+        }
+    };
     interrupt.check()?;
     let (mut merged, progress) = opened?;
     if let Some(filter) = filter {
@@ -98,7 +103,29 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     if !report.errors.is_empty() {
         return Err(Failure::reported());
     }
-    interrupt.check()
+    match &args.interface {
+        Some(_) => Ok(()), // it has no other end
+        None => interrupt.check(),
+    }
+}
+
+/// The packets of an interface, until a signal or the time ends them.
+fn listen(
+    interface: &str,
+    duration: Option<Duration>,
+    checksums: Checksums,
+    interrupt: &Interrupt,
+) -> Result<(Merged, Arc<Progress>), Failure> {
+    let queue = io::af_packet::listen(interface).map_err(Failure::other)?;
+    if let Some(duration) = duration {
+        let stop = interrupt.stop.clone();
+        let timer = move || {
+            std::thread::sleep(duration);
+            stop.store(true, Ordering::Relaxed);
+        };
+        std::thread::Builder::new().name("timer".into()).spawn(timer).map_err(Failure::other)?;
+    }
+    Ok(Merged::live(queue, wiring::mark_of(checksums), interrupt))
 }
 
 /// A monitor of one port, with the settings of a file and of the command line.
@@ -107,6 +134,9 @@ fn config(args: &StreamsArgs) -> Result<Config, Failure> {
         .map_err(|d| Failure::other(control::config::render(&d, "", CONFIG, false)))?;
     if let Some(file) = &args.config {
         config.flow = check::load(file)?.flow;
+    }
+    if let Some(path) = &args.parquet {
+        config.flow.parquet = Some(path.clone());
     }
     if let Some(workers) = args.workers {
         (config.system.workers, config.system.has_workers) = (workers.into(), true);
@@ -203,7 +233,7 @@ impl OfSide {
 }
 
 /// Opened for each piece: there may be more connections than a process may have files.
-fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> IoResult<()> {
     let mut file: File = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     file.seek(SeekFrom::Start(offset))?;
     file.write_all(bytes)
@@ -234,7 +264,7 @@ impl Follower for OfWorker {
             let path = folder.join(file_name(flow, side));
             // Of an earlier run.
             match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
                     self.shared.fail(Failure::output(&path, &error));
                 }
                 _ => {}

@@ -5,9 +5,10 @@
 //!                                              keys ──┘
 //! ```
 //!
-//! The instance is asked on a thread of its own, so that keys work while it is busy. Without a terminal, or with --once,
+//! `ctl flows top` is the same with other tables ([`flows`]). The instance is asked on a thread of its own, so that keys work while it is busy. Without a terminal, or with --once,
 //! the tables are printed once, with the rates of one interval.
 
+mod flows;
 mod model;
 mod view;
 
@@ -28,6 +29,8 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::{line, put};
+use flows::Flows;
+use model::Table;
 use view::Top;
 
 /// How long a key may wait for its effect.
@@ -36,18 +39,39 @@ const LOOK: Duration = Duration::from_millis(50);
 /// After this silence the screen says that there is no answer.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// What a dashboard shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The instance: ports, stages, drops, rules, workers, devices.
+    Instance,
+    /// Its flows.
+    Flows,
+}
+
+/// What the instance answered.
+struct Answer {
+    snapshot: Snapshot,
+    /// Instead of those of the snapshot.
+    tables: Option<Vec<Table>>,
+}
+
 /// Shows what an instance does, until the user quits.
-pub(crate) fn run(client: Client, interval: Duration, once: bool) -> Result<(), Failure> {
+pub(crate) fn run(
+    client: Client,
+    interval: Duration,
+    once: bool,
+    subject: Subject,
+) -> Result<(), Failure> {
     if once || !std::io::stdout().is_terminal() {
-        return print_once(client, interval);
+        return print_once(client, interval, subject);
     }
     let interrupt = Interrupt::listen_on_terminal()?;
-    let answers = ask(client, interval)?;
+    let answers = ask(client, interval, subject)?;
     // Before the screen is taken: an instance that refuses is a line of text.
     let first = answers.recv().map_err(Failure::other)??;
     let note = format!("every {}", control::config::units::format_duration(interval));
     let mut top = Top::new(crate::color::is_on(std::io::stdout()), note);
-    top.take(first);
+    top.take_answer(first);
     // This also restores the terminal when something panics.
     let mut terminal = ratatui::try_init().map_err(Failure::other)?;
     let ended = watch(&mut terminal, &mut top, &answers, &interrupt);
@@ -59,7 +83,7 @@ pub(crate) fn run(client: Client, interval: Duration, once: bool) -> Result<(), 
 fn watch(
     terminal: &mut DefaultTerminal,
     top: &mut Top,
-    answers: &mpsc::Receiver<Result<Snapshot, Failure>>,
+    answers: &mpsc::Receiver<Result<Answer, Failure>>,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let every = top.note.clone();
@@ -85,7 +109,7 @@ fn watch(
         }
         match answers.try_recv() {
             Ok(snapshot) => {
-                top.take(snapshot?);
+                top.take_answer(snapshot?);
                 (heard, is_stale) = (Instant::now(), true);
             }
             Err(TryRecvError::Empty) => {}
@@ -100,13 +124,18 @@ fn watch(
 fn ask(
     mut client: Client,
     interval: Duration,
-) -> Result<mpsc::Receiver<Result<Snapshot, Failure>>, Failure> {
+    subject: Subject,
+) -> Result<mpsc::Receiver<Result<Answer, Failure>>, Failure> {
     client.set_timeout(Some(super::ctl::PATIENCE)).map_err(Failure::other)?;
     let (send, answers) = mpsc::sync_channel(1);
     let asking = move || {
         let mut next = Instant::now();
+        let mut flows = (subject == Subject::Flows).then(|| Flows::new(interval));
         loop {
-            let answer = snapshot(&mut client);
+            let answer = snapshot(&mut client).and_then(|snapshot| {
+                let tables = flows.as_mut().map(|flows| flows.ask(&mut client)).transpose()?;
+                Ok(Answer { snapshot, tables })
+            });
             let is_last = answer.is_err();
             if send.send(answer).is_err() || is_last {
                 return;
@@ -138,8 +167,8 @@ fn snapshot(client: &mut Client) -> Result<Snapshot, Failure> {
 }
 
 /// The tables as text, with the rates of one interval.
-fn print_once(client: Client, interval: Duration) -> Result<(), Failure> {
-    let answers = ask(client, interval)?;
+fn print_once(client: Client, interval: Duration, subject: Subject) -> Result<(), Failure> {
+    let answers = ask(client, interval, subject)?;
     let before = answers.recv().map_err(Failure::other)??;
     // The instance may be a while in answering.
     let now = loop {
@@ -149,17 +178,19 @@ fn print_once(client: Client, interval: Duration) -> Result<(), Failure> {
             Err(error) => return Err(Failure::other(error)),
         }
     };
-    put!("{}", text(&now, Some(&before)))
+    let Answer { snapshot, tables } = now;
+    let tables = tables.unwrap_or_else(|| model::tables(&snapshot, Some(&before.snapshot), None));
+    put!("{}", text(&snapshot, &tables))
 }
 
 /// All tables one below the other, each in its first order.
-fn text(now: &Snapshot, before: Option<&Snapshot>) -> String {
+fn text(now: &Snapshot, tables: &[Table]) -> String {
     let mut text = format!("Shadeline {}, {}", now.runtime.version, now.runtime.mode);
     for [title, value] in model::facts(&now.runtime) {
         text += &format!(", {title} {value}");
     }
     text.push('\n');
-    for table in model::tables(now, before, None) {
+    for table in tables {
         let note = if table.note.is_empty() { String::new() } else { format!(" ({})", table.note) };
         line!(&mut text, "\n{}{note}", table.title);
         // Bars are for the screen.
@@ -170,7 +201,7 @@ fn text(now: &Snapshot, before: Option<&Snapshot>) -> String {
             let column = table.columns[*at];
             format!("{}{}", if column.is_number { ">" } else { "" }, column.title)
         };
-        let rows = model::in_order(&table, table.hottest_by.map(|column| (column, true)));
+        let rows = model::in_order(table, table.hottest_by.map(|column| (column, true)));
         let cells = rows.iter().map(|row| shown.iter().map(|at| row[*at].text.clone()).collect());
         let cells: Vec<Vec<String>> = cells.collect();
         if cells.is_empty() {
@@ -203,7 +234,7 @@ mod tests {
     #[test]
     fn one_frame_is_text() {
         let (before, now) = model::tests::snapshots();
-        let text = text(&now, Some(&before));
+        let text = text(&now, &model::tables(&now, Some(&before), None));
         let expected = "\
 Shadeline 0.1.0, router, up 2 min 3 s, tables 34.0 MiB, resident 300.0 MiB
 

@@ -37,7 +37,15 @@ pub(crate) fn offline(
     attachments: &[&(dyn std::any::Any + Sync)],
 ) -> Result<(Publisher, Reader<Tables>), Failure> {
     let facts = |_| PortFacts::default();
-    let setup = Setup { config, name: "", interfaces, facts: &facts, is_live: false, attachments };
+    let setup = Setup {
+        config,
+        name: "",
+        interfaces,
+        facts: &facts,
+        is_live: false,
+        modules: &[],
+        attachments,
+    };
     Publisher::start(crate::pipelines::descriptors(), &setup).map_err(Failure::other)
 }
 

@@ -11,17 +11,24 @@ use testkit::{Scratch, wait_until};
 
 #[test]
 fn a_router_shows_and_reports_the_flows_that_it_forwards() {
-    if testkit::require_tool("python3").is_none() {
+    if ["python3", "nfcapd"].iter().any(|tool| testkit::require_tool(tool).is_none()) {
         return;
     }
     let text = |scratch: &Scratch| {
         let events = scratch.join("eve.json").display().to_string();
-        let more = format!("[flow]\nevents = \"{events}\"\nicmp = \"1s\"\ntcp_closed = \"1s\"\n");
+        let more = format!(
+            "[flow]\nevents = \"{events}\"\nicmp = \"1s\"\ntcp_closed = \"1s\"\nactive = \"1s\"\n\
+             ipfix = \"udp:10.0.2.2:4739\"\n"
+        );
         config(scratch, "af_packet", &more)
     };
     let Some(live) = Live::of("flows", text, (1500, 1500), Offloads::Off) else { return };
     let (left, right) = (&live.net.left, &live.net.right);
     assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    let folder = live.scratch.join("nfcapd");
+    std::fs::create_dir(&folder).unwrap();
+    let collector = format!("nfcapd -4 -b 10.0.2.2 -p 4739 -t 3600 -w {}", folder.display());
+    let mut collector = right.spawn(&collector);
     let server = live.scratch.write(
         "server.py",
         "import socket\n\
@@ -48,6 +55,15 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
     let row = &top()[0];
     assert_eq!((&row["proto"], &row["server"]), (&"tcp".into(), &"10.0.2.2:7007".into()), "{row}");
     assert!(live.ctl("show flows --address 10.9.0.0/16").contains("no flows"));
+    let summary = live.ctl("show flows --summary");
+    assert!(
+        summary.lines().any(|line| line.starts_with("tcp") && line.contains("established")),
+        "{summary}"
+    );
+    let most = live.ctl("flows top --once --interval 0.2");
+    assert!(most.contains("Flows (") && most.contains("10.0.2.2:7007"), "{most}");
+    let none = live.ctl("show flows --within 1ns --json");
+    assert_eq!(none.trim(), "[]");
     assert!(live.try_ctl("show flows --state odd").1.contains("established"));
     let (status, said) = client.wait(SOON);
     assert!(status.success(), "{said}");
@@ -72,5 +88,17 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
     assert!(wait_until(Duration::from_secs(15), icmp), "{:?}", events(&file));
     // What the engine follows goes on over a reload that changes ports.
     let flows = live.ctl("show runtime");
-    assert!(flows.contains("flows"), "{flows}");
+    assert!(flows.contains("flow memory") && flows.contains("udp:10.0.2.2:4739: "), "{flows}");
+    // The collector has the connection from the client, in more than one record.
+    let records = || -> Vec<Value> {
+        let output =
+            std::process::Command::new("nfdump").args(["-o", "json", "-R"]).arg(&folder).output();
+        serde_json::from_slice(&output.unwrap().stdout).unwrap_or_default()
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    let (_, log) = collector.stop(testkit::process::Stop::Terminate, SOON);
+    let records: Vec<Value> = records().into_iter().filter(|own| own["dst_port"] == 7007).collect();
+    assert!(records.len() > 1, "{records:?} {log}");
+    let packets: u64 = records.iter().map(|own| own["in_packets"].as_u64().unwrap()).sum();
+    assert_eq!(Some(packets), event["flow"]["pkts_toserver"].as_u64(), "{records:?} {log}");
 }

@@ -84,7 +84,12 @@ fn written(out: &Path) -> Vec<(String, Vec<u8>)> {
 fn every_pipeline_writes_the_same_bytes_on_every_backend() {
     let known = apps::known_stages();
     let has_opencl = require_opencl();
-    for stages in known.pipelines() {
+    let rank = |stage: &str| known.kinds.iter().position(|kind| kind.name == stage);
+    // Without a [[module]] their stage has nothing to do: it is tried in its usual place.
+    let is_tried = |stages: &Vec<&'static str>| {
+        !stages.contains(&"modules") || stages.is_sorted_by_key(|stage| rank(stage))
+    };
+    for stages in known.pipelines().into_iter().filter(is_tried) {
         let application = known.arrange(&stages).expect("a pipeline")[0].name;
         let case = repository().join("tests/golden").join(case_of(application));
         let folder = Scratch::new();

@@ -37,8 +37,18 @@ struct Case {
     /// No stage of the pipeline has kernels, so a device gets no jobs.
     #[serde(default)]
     without_kernels: bool,
+    /// A stage has no CPU form: the case runs on OpenCL alone, as its configuration says.
+    #[serde(default)]
+    needs_device: bool,
     /// The script in `tests/oracle` that judges besides.
     oracle: Option<String>,
+}
+
+impl Case {
+    /// Whether this machine has what it needs.
+    fn may_run(&self) -> bool {
+        !self.needs_device || testkit::require_opencl()
+    }
 }
 
 /// A test for each case.
@@ -125,14 +135,17 @@ fn packets_behind_first(said: &str) -> u64 {
 /// A run on another backend writes the same captures.
 fn backends_agree(name: &str) {
     let case = read_case(name);
-    if case.command.first().is_none_or(|command| command != "run") {
+    if case.command.first().is_none_or(|command| command != "run") || !case.may_run() {
         return;
     }
     let Some(program) = testkit::shadeline_bin() else { return };
     let scratch = Scratch::new();
-    let plain = scratch.join("cpu");
+    let plain = scratch.join("plain");
     run(&program, name, &case, &plain);
     for backend in BACKENDS {
+        if *backend == "sim" && case.needs_device {
+            continue;
+        }
         if *backend == "opencl" && !testkit::require_opencl() {
             continue;
         }
@@ -166,7 +179,7 @@ fn backends_agree(name: &str) {
 /// Four workers write what one writes: captures and statistics, byte for byte.
 fn workers_agree(name: &str) {
     let case = read_case(name);
-    if case.command.first().is_none_or(|command| command != "run") {
+    if case.command.first().is_none_or(|command| command != "run") || !case.may_run() {
         return;
     }
     let Some(program) = testkit::shadeline_bin() else { return };
@@ -235,6 +248,9 @@ fn with_workers(text: &str, workers: usize) -> String {
 fn output_is_as_expected(name: &str) {
     let Some(program) = testkit::shadeline_bin() else { return };
     let case = read_case(name);
+    if !case.may_run() {
+        return;
+    }
     let scratch = Scratch::new();
     let (first, second) = (scratch.join("first"), scratch.join("second"));
     let output = run(&program, name, &case, &first);

@@ -3,11 +3,13 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor. Their tables are parts of one version ([`controlplane::tables`]).
+//! in any of them, and by itself in a monitor; [`modules`] are those
+//! of a user. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
 pub mod flow;
+pub mod modules;
 pub mod ndn;
 mod neighbours;
 pub mod ports;
@@ -28,6 +30,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
+    &modules::DESCRIPTOR,
     &flow::DESCRIPTOR,
     &flow::MONITOR,
 ];
@@ -44,6 +47,8 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
         StageKind { is_last: true, .. } => 3,
+        // What joins pipelines of others comes before what they decide.
+        kind if kind.application.joins.is_some() => 1,
         // What only drops comes before the lookups whose work it saves.
         StageKind { provides: [], .. } => 1,
         // What joins pipelines stands right behind the stage that decodes.
@@ -71,5 +76,6 @@ pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
         .map(|own| known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline"));
     let modes: Vec<Pipeline> = modes.collect();
     known.modes = modes;
+    known.modules = descriptors.iter().flat_map(|own| own.modules).map(|own| own.name).collect();
     known
 }

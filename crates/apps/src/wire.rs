@@ -29,6 +29,8 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: true,
     in_pairs: true,
     joins: None,
+    joins_for: &[],
+    behind: &[],
 };
 
 /// Its stage.

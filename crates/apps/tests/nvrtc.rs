@@ -3,6 +3,10 @@
 #[path = "../../kernels/tests/nvrtc/check.rs"]
 mod check;
 
+#[path = "kernels/module_program.rs"]
+#[allow(dead_code)] // not all of it is used here
+mod module_program;
+
 use apps::router::kernels::DECODE;
 
 #[test]
@@ -13,6 +17,12 @@ fn ptx() {
 #[test]
 fn a_cubin_without_spills() {
     check::cubin(&apps::kernel_files());
+}
+
+#[test]
+fn modules() {
+    let (text, kernels) = module_program::program();
+    check::text(text, kernels.len() + 1); // `empty` is one
 }
 
 #[test]

@@ -37,6 +37,7 @@ use serde_json::{Map, Value};
 use crate::findings::Findings;
 use crate::inject::Injector;
 use crate::interfaces::{Interfaces, PortFacts};
+use crate::module::{Module, ModuleKind};
 use crate::request::{GroupKind, NameKind, RequestKind, TableKind};
 use crate::tables::{Tables, TablesPatch};
 
@@ -61,6 +62,8 @@ pub struct Descriptor {
     pub groups: &'static [GroupKind],
     /// Where names come from that arguments of its requests and tables may be.
     pub names: &'static [NameKind],
+    /// Rust modules that `[[module]] kind` may name.
+    pub modules: &'static [ModuleKind],
     /// What a request gets where no pipeline has a stage of it; empty: that.
     pub absent: &'static str,
     /// `check`: adds what is wrong in the files that its sections name, and what does not fit into its tables, if a
@@ -71,6 +74,15 @@ pub struct Descriptor {
     /// # Errors
     /// Why it cannot start, in words.
     pub start: StartPart,
+}
+
+/// Constants of a module, so that they live as long as the program.
+struct OfModule<M>(std::marker::PhantomData<M>);
+
+impl<M: Module> OfModule<M> {
+    const APPLICATION: &'static Application =
+        &Application { name: M::NAME, title: M::NAME, ..Application::NONE };
+    const KINDS: &'static [ModuleKind] = &[ModuleKind::of::<M>()];
 }
 
 /// See [`Descriptor::check`].
@@ -91,10 +103,20 @@ impl Descriptor {
         tables: &[],
         groups: &[],
         names: &[],
+        modules: &[],
         absent: "",
         check: |_, _, _| {},
         start: |_, _| Err("an application without a start".to_owned()),
     };
+
+    /// An application that is one Rust module.
+    pub const fn of_module<M: Module>() -> Self {
+        Self {
+            application: OfModule::<M>::APPLICATION,
+            modules: OfModule::<M>::KINDS,
+            ..Self::NONE
+        }
+    }
 }
 
 /// What a part starts with.
@@ -110,6 +132,8 @@ pub struct Setup<'a> {
     pub facts: &'a dyn Fn(u16) -> PortFacts,
     /// There are a clock, workers that tell of events, and Linux with its neighbours; otherwise captures.
     pub is_live: bool,
+    /// The Rust modules of the program.
+    pub modules: &'a [ModuleKind],
     /// What the program attaches for parts that know the type: see [`Setup::attached`].
     pub attachments: &'a [&'a (dyn Any + Sync)],
 }
@@ -389,12 +413,15 @@ pub struct Section {
     pub value: Value,
     /// What people read.
     pub text: String,
+    /// What went wrong, a line each: the run is incomplete.
+    pub errors: Vec<String>,
 }
 
 impl Section {
     /// A section with a value as it serialises.
     pub fn new(name: &str, value: &impl Serialize, text: String) -> Self {
-        Self { name: name.to_owned(), value: serde_json::to_value(value).unwrap_or_default(), text }
+        let value = serde_json::to_value(value).unwrap_or_default();
+        Self { name: name.to_owned(), value, text, errors: Vec::new() }
     }
 }
 
@@ -435,6 +462,14 @@ pub fn events<E: Send + 'static>() -> (SyncSender<E>, Source) {
 pub trait ControlPart: Send {
     /// A stage of one more worker; `None` for a kind that is not of this application.
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>>;
+
+    /// What it offers to the parts of other applications, which know its type.
+    fn offer(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        None
+    }
+
+    /// Another part offers something. It may do so again; a part passes over what it does not know.
+    fn attach(&mut self, _offered: &(dyn Any + Send + Sync)) {}
 
     /// Threads that carry what workers tell.
     fn sources(&mut self) -> Vec<Source> {

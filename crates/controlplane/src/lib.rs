@@ -7,6 +7,7 @@
 //! - [`publisher`]: the one place from which tables become visible.
 //! - [`control_loop`]: the thread that owns configuration, interfaces and parts of a live program; reload.
 //! - [`ahead`]: over captures, parts that learn from frames before the pipeline sees them.
+//! - [`module`]: modules in Rust, for packets of each layer.
 //! - [`findings`]: what `check` finds in the files that a configuration names.
 //! - [`statistics`]: what a running data path shows.
 //! - [`memory`]: memory that is asked for before something is built.
@@ -23,6 +24,7 @@ pub mod host_police;
 pub mod inject;
 pub mod interfaces;
 pub mod memory;
+pub mod module;
 pub mod over;
 pub mod publisher;
 pub mod request;
@@ -39,6 +41,7 @@ pub use data_path::{DataPath, Opened, Seen, Watch};
 pub use findings::{Finding, Findings};
 pub use host_police::HostPolice;
 pub use interfaces::{Interfaces, PortFacts};
+pub use module::{Module, ModuleKind};
 pub use over::OverPart;
 pub use publisher::{Publisher, Running};
 pub use request::{GroupKind, NameKind, RequestKind, TableKind};

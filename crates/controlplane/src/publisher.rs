@@ -10,6 +10,7 @@ use engine::Stage;
 use lookup::versions::{Reader, Writer, versions};
 
 use crate::application::{ControlPart, Descriptor, Setup, WorkerSetup};
+use crate::module::ModuleKind;
 use crate::tables::{Tables, TablesImages, TablesPatch};
 
 /// A part of the control plane that runs, with its descriptor and the name of its stages.
@@ -65,6 +66,11 @@ impl Running {
     }
 }
 
+/// The Rust modules of all applications.
+fn modules(descriptors: &[&'static Descriptor]) -> Vec<ModuleKind> {
+    descriptors.iter().flat_map(|own| own.modules).copied().collect()
+}
+
 /// Starts the part of an application.
 fn start(
     descriptor: &'static Descriptor,
@@ -118,9 +124,11 @@ impl Publisher {
     ) -> Result<(Self, Reader<Tables>), String> {
         let mut tables = Tables::default();
         let mut parts = Vec::new();
+        let modules = modules(descriptors);
         for descriptor in descriptors {
             for name in names(descriptor, setup.config) {
-                parts.push(start(descriptor, &Setup { name, ..*setup }, &mut tables)?);
+                let setup = Setup { name, modules: &modules, ..*setup };
+                parts.push(start(descriptor, &setup, &mut tables)?);
             }
         }
         Ok(Self::new(tables, parts))
@@ -130,6 +138,7 @@ impl Publisher {
     pub fn new(tables: Tables, parts: Vec<Running>) -> (Self, Reader<Tables>) {
         let (writer, reader) = versions(tables);
         let mut publisher = Self { parts, writer, pending: Vec::new() };
+        publisher.introduce();
         publisher.publish();
         (publisher, reader)
     }
@@ -144,10 +153,12 @@ impl Publisher {
         setup: &Setup<'_>,
     ) -> Result<Fresh, String> {
         let mut fresh = Fresh { parts: Vec::new(), tables: self.current().beside() };
+        let modules = modules(descriptors);
         for descriptor in descriptors {
             for name in names(descriptor, setup.config) {
                 if !self.parts.iter().any(|own| own.is(descriptor, name)) {
-                    let part = start(descriptor, &Setup { name, ..*setup }, &mut fresh.tables)?;
+                    let setup = Setup { name, modules: &modules, ..*setup };
+                    let part = start(descriptor, &setup, &mut fresh.tables)?;
                     fresh.parts.push(part);
                 }
             }
@@ -168,7 +179,18 @@ impl Publisher {
             }
             numbers.push(number);
         }
+        self.introduce();
         numbers
+    }
+
+    /// Lets each part see what the others offer.
+    fn introduce(&mut self) {
+        for from in 0..self.parts.len() {
+            let Some(offered) = self.parts[from].part.offer() else { continue };
+            for to in (0..self.parts.len()).filter(|to| *to != from) {
+                self.parts[to].part.attach(&*offered);
+            }
+        }
     }
 
     /// The numbers of parts that no stage of a configuration belongs to.

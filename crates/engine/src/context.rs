@@ -255,6 +255,9 @@ impl<T: 'static> Shade<T> for ShadeInContext<T> {
         let form = self.shade.kernels()?;
         Some(KernelForm { contexts: self.contexts, ..form })
     }
+    fn needs_device(&self) -> bool {
+        self.shade.needs_device()
+    }
     fn fits_device(&self, tables: &T) -> bool {
         self.shade.fits_device(tables)
     }

@@ -217,6 +217,21 @@ pub enum EngineError {
     /// No thread or descriptor was to be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// A stage has no CPU form ([`Shade::needs_device`](crate::Shade::needs_device)), and there is no device, or a simulated
+    /// one.
+    #[error(
+        "the stage {0} runs on a device only, and there is none: choose one with `--backend opencl` or `backend` in \
+         [engine]; PoCL (Debian: pocl-opencl-icd) is one for machines without a GPU"
+    )]
+    NeedsDevice(&'static str),
+    /// The device cannot run the kernels of such a stage.
+    #[error("stage {stage}: {error}")]
+    Kernels {
+        /// The stage.
+        stage: &'static str,
+        /// Why.
+        error: DeviceError,
+    },
     /// Two blocks of drop reasons of its stages have the same number, or two reasons the same name.
     #[error(transparent)]
     Reasons(#[from] chunk::ReasonClash),

@@ -26,6 +26,7 @@ use crate::in_flight::{Job, Returns};
 use crate::master::MasterLink;
 use crate::plan::Plan;
 use crate::ring::Wakeup;
+use crate::segment::Segment;
 use crate::stage::Versions;
 use crate::worker::Worker;
 
@@ -120,6 +121,10 @@ impl<V: Versions> EngineSpec<V> {
         let workers = (0..n).map(worker).collect::<io::Result<_>>()?;
         let wakeups = (0..n).map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
+        let needed = self.needed(&plan);
+        if let (Some((_, stage)), true) = (needed.first(), self.devices.is_empty()) {
+            return Err(EngineError::NeedsDevice(stage));
+        }
         let mut devices = Vec::new();
         for (number, device) in std::mem::take(&mut self.devices).into_iter().enumerate() {
             let thread = Waiting::new(format!("master-{number}"))?;
@@ -135,10 +140,33 @@ impl<V: Versions> EngineSpec<V> {
             });
             let policy = device.policy;
             let device = open(device, layout, plan.programs.clone(), &link);
+            for (segment, stage) in &needed {
+                let refused = match &device {
+                    Ok(ReadyDevice::Simulated(_)) => return Err(EngineError::NeedsDevice(stage)),
+                    Ok(ReadyDevice::Accelerator(device)) => device.disabled(*segment),
+                    Err(error) => Some(error),
+                };
+                if let Some(error) = refused {
+                    return Err(EngineError::Kernels { stage, error: error.clone() });
+                }
+            }
             let device = device.map_err(|error| report(DeviceEvent::GivenUp(&error))).ok();
             devices.push(Reserved { policy, link, device, report, thread });
         }
         Ok(Reserve { plan, layout, workers, wakeups, returns, devices })
+    }
+}
+
+impl<V: Versions> EngineSpec<V> {
+    /// Segments that have a shade without a CPU form, each with the name of its stage.
+    fn needed(&self, plan: &Plan) -> Vec<(usize, &'static str)> {
+        let shaders = plan.shaders(&self.workers);
+        let of_segment = |(number, segment): (usize, &Segment)| {
+            let all = shaders.iter().flat_map(|own| own[number].iter());
+            let mut all = all.filter(|(_, shade)| shade.needs_device());
+            all.next().map(|(at, _)| (number, plan.stages[segment.first + at]))
+        };
+        plan.segments.iter().enumerate().filter_map(of_segment).collect()
     }
 }
 

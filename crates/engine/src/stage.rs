@@ -46,6 +46,13 @@ pub trait Shade<T>: Send + Sync {
         None
     }
 
+    /// Whether it has no CPU form: its kernels alone do the work. Its chunks wait for the device instead of being shaded on
+    /// the CPU, whatever that costs, and [`Shade::shade`] is called only for rows that the device has failed to shade. An
+    /// engine without a device, or with a simulated one, does not start.
+    fn needs_device(&self) -> bool {
+        false
+    }
+
     /// Whether its kernels can work with this version of the tables. The chunks of a version with which they cannot are
     /// shaded on the CPU, with all shades of the segment.
     fn fits_device(&self, _tables: &T) -> bool {

@@ -165,6 +165,8 @@ pub(crate) struct Worker<V: Versions> {
     #[cfg(debug_assertions)]
     declared: declared::Declared,
     shaders: Vec<Shaders<V::Tables>>,
+    /// By segment: a shade of it has no CPU form.
+    needs_device: Vec<bool>,
     /// By segment.
     balances: Vec<Balance>,
     /// The merger has no room: more packets may come once it has.
@@ -247,13 +249,16 @@ impl<V: Versions> Worker<V> {
         let segments = path.segments.len();
         let peers = links.rings_out.len();
         let owned = Owned::of(&path.pipelines, segments);
+        let shaders = segment_shaders(&stages, &path.pipelines, &path.segments);
+        let needs_device = |own: &Shaders<V::Tables>| own.iter().any(|(_, own)| own.needs_device());
         Self {
+            needs_device: shaders.iter().map(needs_device).collect(),
             steps: stages.iter().map(|stage| stage.phases()).collect(),
             contexts: stages.iter().map(|stage| stage.contexts()).collect(),
             see_retired: divide::see_retired(&stages, &path.pipelines, &owned),
             #[cfg(debug_assertions)]
             declared: declared::Declared::new(&path.stages, &layout),
-            shaders: segment_shaders(&stages, &path.pipelines, &path.segments),
+            shaders,
             balances: vec![balance; segments],
             is_held_up: false,
             begun: (0, 0.0),

@@ -7,11 +7,11 @@
 //! | --- | --- | --- |
 //! | `flow` | a [`FlowRecord`] | 1, both directions together |
 //! | `netflow` | a [`FlowRecord`] | 1 for each direction that sent packets |
-//! | `anomaly` | an [`Anomaly`] of a TCP stream | 1 |
+//! | `anomaly` | an [`Anomaly`] of a packet or of a TCP stream | 1 |
 //!
-//! Suricata has no event type for a TCP stream: it reports what is odd in one as `anomaly` of the `type` `stream`, with
-//! the name of its decoder event, so this does, too. Names that Suricata has are its own; the others are formed like them
-//! ([`AnomalyKind::name`]).
+//! Suricata has no event type for a TCP stream: it reports what is odd in one as `anomaly` of the `type` `stream`, and what is
+//! odd in a packet as one of the `type` `decode`, so this does, too. Names that Suricata has are its own; the others are
+//! formed like them ([`AnomalyKind::name`]).
 //!
 //! Where the records differ from Suricata's:
 //!
@@ -26,6 +26,7 @@
 //!
 //! A function of its arguments, which appends lines to a buffer of the caller.
 
+mod anomaly;
 mod json;
 
 use std::net::IpAddr;
@@ -34,6 +35,7 @@ use packet::tcp::flags;
 use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 
 use crate::{community_id, protocol, time};
+pub use anomaly::{Anomaly, AnomalyKind, Range};
 use json::Object;
 
 /// Settings of all lines.
@@ -54,56 +56,10 @@ pub struct Context<'a> {
     pub is_alerted: bool,
 }
 
-/// Something odd in a TCP stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anomaly {
-    /// What it is.
-    pub kind: AnomalyKind,
-    /// [`FlowRecord::id`] of its flow.
-    pub flow_id: u64,
-    /// Address and port of the end that sent the segment.
-    pub src: (IpAddr, u16),
-    /// Address and port of the other end.
-    pub dst: (IpAddr, u16),
-    /// VLAN identifiers of the flow, outer first; 0 for none.
-    pub vlans: [u16; 2],
-    /// Place in the stream of the sender, in bytes from its first one.
-    pub offset: u64,
-    /// Length of the range in bytes: what differs, overlaps or is missing; 0 of a reset.
-    pub bytes: u64,
-}
-
-/// What may be odd in a TCP stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AnomalyKind {
-    /// A retransmission has other bytes than the segment before.
-    Conflict,
-    /// A segment has bytes that had been seen, and others.
-    Overlap,
-    /// Bytes never came.
-    Gap,
-    /// A reset is out of the window.
-    ResetOutOfWindow,
-}
-
-impl AnomalyKind {
-    /// The value of `anomaly.event`. `Conflict` and `Gap` are events of Suricata (its file
-    /// `src/detect-engine-event.h`); it has no event for the others, whose names are formed like
-    /// `stream.reassembly_overlap_different_data` and `stream.fin_out_of_window`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            AnomalyKind::Conflict => "stream.reassembly_overlap_different_data",
-            AnomalyKind::Overlap => "stream.reassembly_overlap",
-            AnomalyKind::Gap => "stream.reassembly_seq_gap",
-            AnomalyKind::ResetOutOfWindow => "stream.rst_out_of_window",
-        }
-    }
-}
-
 /// What the lines of all event types begin with.
 struct Head<'a> {
     event_type: &'static str,
-    flow_id: u64,
+    flow_id: Option<u64>,
     src: (IpAddr, u16),
     dst: (IpAddr, u16),
     protocol: u8,
@@ -182,20 +138,21 @@ impl Eve {
 
     /// Appends the line of event type `anomaly`. [`Context::is_alerted`] has no field in it.
     pub fn anomaly(&self, anomaly: &Anomaly, context: Context<'_>, out: &mut Vec<u8>) {
-        let &Anomaly { kind, flow_id, src, dst, vlans, offset, bytes } = anomaly;
+        let &Anomaly { kind, flow_id, protocol, src, dst, vlans, range } = anomaly;
         let event_type = "anomaly";
-        let protocol = protocol::TCP;
         let of = Head { event_type, flow_id, src, dst, protocol, icmp: None, vlans, context };
         let mut line = Object::begin(out);
         head(&mut line, &of);
-        if let Some(seed) = self.community_id_seed {
+        if let Some(seed) = self.community_id_seed.filter(|_| flow_id.is_some()) {
             id(&mut line, &community_id::v1(seed, src, dst, protocol, None));
         }
         let mut object = line.object("anomaly");
-        object.string("type", "stream");
-        object.string("event", kind.name());
-        object.number("offset", offset);
-        object.number("length", bytes);
+        object.string("type", kind.layer());
+        object.string("event", kind.name(src.0.is_ipv6(), protocol));
+        if let Some(Range { offset, bytes }) = range {
+            object.number("offset", offset);
+            object.number("length", bytes);
+        }
         object.end();
         line.end();
         out.push(b'\n');
@@ -217,7 +174,7 @@ impl<'a> Head<'a> {
     /// From the client to the server.
     fn of(record: &FlowRecord, event_type: &'static str, context: Context<'a>) -> Self {
         let (src, dst) = ends(record);
-        let (flow_id, protocol) = (record.id, record.protocol);
+        let (flow_id, protocol) = (Some(record.id), record.protocol);
         let (icmp, vlans) = (record.icmp, record.vlans);
         Self { event_type, flow_id, src, dst, protocol, icmp, vlans, context }
     }
@@ -225,7 +182,9 @@ impl<'a> Head<'a> {
 
 fn head(line: &mut Object<'_>, head: &Head<'_>) {
     timestamp(line, "timestamp", head.context.at_ns);
-    line.number("flow_id", head.flow_id);
+    if let Some(id) = head.flow_id {
+        line.number("flow_id", id);
+    }
     if !head.context.in_iface.is_empty() {
         line.string("in_iface", head.context.in_iface);
     }

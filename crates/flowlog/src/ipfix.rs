@@ -185,6 +185,15 @@ impl Exporter {
         is_taken
     }
 
+    /// The same, and waits for room.
+    pub fn export_in_time(&self, record: &FlowRecord) -> bool {
+        let is_taken = self.shared.queue.push_in_time(std::slice::from_ref(record), || false);
+        if !is_taken {
+            Tally::add(&self.shared.tally.lost_queue_full, 1);
+        }
+        is_taken
+    }
+
     /// What became of records so far.
     pub fn counters(&self) -> Counters {
         let tally = &self.shared.tally;

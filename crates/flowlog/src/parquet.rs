@@ -13,9 +13,10 @@
 //!
 //! The package `parquet` is used without `arrow`: columns are made here, and a third of its packages stays out.
 //!
-//! Threads: a table belongs to the thread that writes it, which waits for the disk.
+//! Threads: a table belongs to the thread that writes it, which waits for the disk; a [`Writer`] has one for that.
 
 mod columns;
+mod writer;
 
 use std::fs::File;
 use std::io;
@@ -33,6 +34,7 @@ use parquet::schema::types::{Type, TypePtr};
 use stream::FlowRecord;
 
 use columns::{Column, Source};
+pub use writer::{Counters, Writer};
 
 /// Settings of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,16 @@
 //! Two vectors take turns: callers append to one, the writer empties the other, and then they are swapped. So nothing is
 //! allocated for an entry, a burst of entries is one wake-up, and a lock is held for a copy only.
 //!
-//! A caller never waits for room: what does not fit is refused. A *mark* is a place in the order of entries at which the
+//! A caller does not wait for room unless it wants to: what does not fit is refused. A *mark* is a place in the order of entries at which the
 //! writer does something else first (it opens its file again).
 //!
 //! Threads: all; the writer is one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How long a caller that waits for room sleeps: the writer takes all entries at once.
+const ROOM_WAIT: Duration = Duration::from_millis(1);
 
 /// See the module.
 pub(crate) struct Queue<T> {
@@ -54,6 +57,18 @@ impl<T: Clone> Queue<T> {
         state.entries.extend_from_slice(entries);
         drop(state);
         self.changed.notify_one();
+        true
+    }
+
+    /// The same, and waits for room, unless the queue is closed or `gives_up` says so.
+    pub(crate) fn push_in_time(&self, entries: &[T], gives_up: impl Fn() -> bool) -> bool {
+        while !self.push(entries) {
+            let is_closed = self.lock().closed.is_some();
+            if is_closed || entries.len() > self.capacity || gives_up() {
+                return false;
+            }
+            std::thread::sleep(ROOM_WAIT);
+        }
         true
     }
 

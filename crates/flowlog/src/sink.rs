@@ -138,6 +138,16 @@ impl Sink {
         is_taken
     }
 
+    /// The same, and waits for room, as long as nothing has failed.
+    pub fn push_in_time(&self, lines: &[u8]) -> bool {
+        let has_failed = || self.last_error().is_some();
+        let is_taken = self.shared.queue.push_in_time(lines, has_failed);
+        if !is_taken {
+            Tally::add(&self.shared.tally.lost_queue_full, outlet::count_lines(lines));
+        }
+        is_taken
+    }
+
     /// Opens the file again by its name, or connects again. Never waits.
     pub fn reopen(&self) {
         self.shared.queue.mark();

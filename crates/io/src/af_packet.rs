@@ -55,6 +55,8 @@ pub struct Options {
     pub slot_bytes: u32,
     /// Whether to receive frames for other stations too.
     pub promiscuous: bool,
+    /// Whether to receive what the interface sends, too: for those who only look.
+    pub outgoing: bool,
 }
 
 impl Default for Options {
@@ -65,6 +67,7 @@ impl Default for Options {
             blocks_min: 32,
             slot_bytes: 2048,
             promiscuous: true,
+            outgoing: false,
         }
     }
 }
@@ -97,6 +100,17 @@ pub fn open(interface: &str, queues: usize, options: &Options) -> Result<Vec<(Rx
         pairs.push((rx, Tx::open(interface, index)?));
     }
     Ok(pairs)
+}
+
+/// Opens a queue that receives what an interface receives and sends, and takes nothing from its host. On the loopback
+/// interface, which receives all that it sends, a packet comes once.
+///
+/// # Errors
+/// As of [`open`].
+pub fn listen(interface: &str) -> Result<Rx, LinkError> {
+    let link = Link::open(interface)?;
+    let outgoing = !link.is_loopback()?;
+    Rx::open(interface, link.index()?, &Options { outgoing, ..Options::default() })
 }
 
 /// Makes a fan-out group, or joins group `id`; returns its id.

@@ -209,6 +209,14 @@ impl Link {
         Ok(i32::from(self.flags()?) & libc::IFF_UP != 0)
     }
 
+    /// Whether it is the loopback interface.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn is_loopback(&self) -> Result<bool, LinkError> {
+        Ok(i32::from(self.flags()?) & libc::IFF_LOOPBACK != 0)
+    }
+
     /// Whether it is up and has a carrier.
     ///
     /// The carrier is the driver's own word. The flag `IFF_RUNNING` follows it up to a second late, so it is only

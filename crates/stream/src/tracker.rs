@@ -8,7 +8,8 @@
 //! When a flow ends does not depend on when the table is swept, on batches, or on what other workers do: a flow ends with
 //! its last packet plus the time-out of its state, whether a sweep finds it later or a packet of the next flow with the same
 //! key comes first. So any number of workers, over batches of any size, report the same flows, as long as no table is full.
-//! Time is that of each packet.
+//! Time is that of each packet. In the same way a flow that goes on is reported at fixed times after its start, as it was
+//! then: by a sweep, or by its next packet, whichever comes first.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -41,12 +42,12 @@ use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, Table
 use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
-use input::{Reject, cause_of, key_of, opens, segment_of};
+use input::{cause_of, key_of, opens, segment_of};
 use pieces::{Piece, Pieces};
 use timeouts::{ms_of, timeout_ms};
 
-pub use input::Input;
-pub use module::{Identity, Module};
+pub use input::{Input, Reject};
+pub use module::{Fragments, Identity, Module};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked};
 
@@ -59,6 +60,8 @@ pub struct Options {
     pub half_open: usize,
     /// Idle time-outs.
     pub timeouts: IdleTimeouts,
+    /// How often a flow that goes on is reported, in nanoseconds: see [`Module::goes_on`]. `None`: never.
+    pub active_ns: Option<u64>,
     /// TCP; its buffer is taken at creation.
     pub tcp: tcp::Options,
     /// Fragments.
@@ -78,6 +81,7 @@ impl Default for Options {
             flows: 1 << 18,
             half_open: 1 << 17,
             timeouts: IdleTimeouts::default(),
+            active_ns: None,
             tcp: tcp::Options::default(),
             defrag: defrag::Config::default(),
             by_vlan: false,
@@ -122,6 +126,8 @@ pub struct TrackedFlow {
     /// Its first packet got through.
     pub is_confirmed: bool,
 }
+/// What looking at a flow that goes on costs in a sweep, in records.
+const WALK_RECORDS: usize = 8;
 
 /// How many rows before its turn a flow is asked for.
 const AHEAD: usize = 16;
@@ -147,6 +153,8 @@ pub struct Tracker<M: Module> {
     counts: Counts,
     /// Packets by the number of their state.
     states: [u64; 8],
+    /// Where the walk over flows that go on is; `None` between two of them.
+    walk: Option<u32>,
 }
 
 /// What is known of a row of the batch.
@@ -180,7 +188,7 @@ impl<M: Module> Tracker<M> {
         let table = FlowTable::new(limits, options.seed)?;
         let resynchronise = options.tcp.resynchronise && !options.confirms;
         let reassembler = Reassembler::new(tcp::Options { resynchronise, ..options.tcp });
-        let rest = Rest::new(options.flows, reassembler, options.timeouts, module)?;
+        let rest = Rest::new(&options, reassembler, module)?;
         Ok(Self {
             table,
             rest,
@@ -194,6 +202,7 @@ impl<M: Module> Tracker<M> {
             options,
             counts: Counts::default(),
             states: [0; 8],
+            walk: None,
         })
     }
 
@@ -283,8 +292,8 @@ impl<M: Module> Tracker<M> {
             }
             first = at + 1;
             let tracked = match self.options.confirms {
-                true => self.piece_of_flow(&own),
-                false => Some(self.fragment(&own)),
+                true => self.piece_of_flow(at, &own),
+                false => Some(self.fragment(at, &own)),
             };
             let Some(tracked) = tracked else { return at };
             output(at, tracked);
@@ -314,6 +323,7 @@ impl<M: Module> Tracker<M> {
             Ok(found) => return Ok(found),
             Err(reject) => reject,
         };
+        self.rest.module.rejected(input, reject);
         let (count, tracked) = match reject {
             Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
             Reject::Untracked => return Err(Tracked::default()),
@@ -401,7 +411,7 @@ impl<M: Module> Tracker<M> {
             let found = self.found[at];
             let tracked = match about {
                 Some(sequence) => self.error(key, side, found, sequence, own.time_ns),
-                None => self.row(&own, key, side, found, (1, own.frame_len.into())),
+                None => self.row(row, &own, key, side, found, (1, own.frame_len.into())),
             };
             output(row, tracked);
         }
@@ -446,7 +456,7 @@ impl<M: Module> Tracker<M> {
     }
 
     /// A fragment; the one that completes its datagram has the datagram's state.
-    fn fragment(&mut self, input: &Input<'_>) -> Tracked {
+    fn fragment(&mut self, number: usize, input: &Input<'_>) -> Tracked {
         self.piece(input);
         if !self.whole.is_there {
             return Tracked::INVALID;
@@ -463,7 +473,7 @@ impl<M: Module> Tracker<M> {
             Ok(row) => {
                 let found = self.find(row, input.time_ns);
                 let frames = (u64::from(whole.pieces), whole.bytes);
-                self.row(&datagram, row.key, row.side, found, frames)
+                self.row(number, &datagram, row.key, row.side, found, frames)
             }
             Err(tracked) => tracked,
         };
@@ -490,7 +500,7 @@ impl<M: Module> Tracker<M> {
 
     /// A fragment that is passed on by itself. The first one of its datagram is a packet of its flow, and the others are what
     /// that was. `None`: it is to come again, for its flow is not decided yet.
-    fn piece_of_flow(&mut self, input: &Input<'_>) -> Option<Tracked> {
+    fn piece_of_flow(&mut self, number: usize, input: &Input<'_>) -> Option<Tracked> {
         let Ok(Some(fragment)) = defrag::Fragment::from_frame(input.decoded, input.frame) else {
             self.counts.malformed += 1;
             return Some(Tracked::INVALID);
@@ -531,7 +541,7 @@ impl<M: Module> Tracker<M> {
         self.counts.fragments += 1;
         let tracked = match row.about {
             Some(sequence) => self.error(row.key, row.side, found, sequence, time_ns),
-            None => self.row(input, row.key, row.side, found, (1, input.frame_len.into())),
+            None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
         };
         self.remove_voids();
         let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
@@ -546,27 +556,41 @@ impl<M: Module> Tracker<M> {
     /// Takes a fragment, and what becomes whole by it.
     fn piece(&mut self, input: &Input<'_>) {
         self.counts.fragments += 1;
-        let whole = &mut self.whole;
+        let (whole, module) = (&mut self.whole, &mut self.rest.module);
         whole.is_there = false;
-        let mut take = |output: defrag::Output<'_, u32>| match output.outcome {
-            defrag::Outcome::Whole { frame, ip_at } => {
-                whole.frame.clear();
-                whole.frame.extend_from_slice(frame);
-                (whole.ip_at, whole.is_there) = (ip_at, true);
-                let frames = output.tokens;
-                whole.pieces = frames.len() as u32;
-                whole.bytes = frames.map(u64::from).sum();
+        let mut take = |output: defrag::Output<'_, u32>| {
+            let why = match output.outcome {
+                defrag::Outcome::Whole { .. } => None,
+                defrag::Outcome::Failed(why) => Some(why),
+            };
+            module.fragments(&Fragments {
+                key: output.key,
+                failed: why,
+                notes: output.notes,
+                time_ns: input.time_ns,
+            });
+            match output.outcome {
+                defrag::Outcome::Whole { frame, ip_at } => {
+                    whole.frame.clear();
+                    whole.frame.extend_from_slice(frame);
+                    (whole.ip_at, whole.is_there) = (ip_at, true);
+                    let frames = output.tokens;
+                    whole.pieces = frames.len() as u32;
+                    whole.bytes = frames.map(u64::from).sum();
+                }
+                defrag::Outcome::Failed(_) => whole.lost += output.tokens.len() as u64,
             }
-            defrag::Outcome::Failed(_) => whole.lost += output.tokens.len() as u64,
         };
         let time_ns = input.time_ns;
         self.defrag.push_frame(input.decoded, input.frame, input.frame_len, time_ns, &mut take);
         self.counts.fragments_lost = whole.lost;
     }
 
-    /// A packet and the place of its flow. `frames`: how many frames it came in, and their bytes.
+    /// A packet and the place of its flow. `number`: its place in the batch. `frames`: how many frames it came in, and their
+    /// bytes.
     fn row(
         &mut self,
+        number: usize,
         input: &Input<'_>,
         key: FlowKey,
         side: Side,
@@ -594,11 +618,14 @@ impl<M: Module> Tracker<M> {
             rest.begin(slot, &key, side, input, true);
             (hot, is_first) = (fresh, true);
             self.table.set_class(slot, Class::HalfOpen);
+        } else {
+            rest.report(slot, &key, hot, input.time_ns);
         }
         let may_begin = !is_undecided || opens(input, segment.as_ref(), &self.options);
         if is_first && !may_begin {
             return self.begins_nothing(slot);
         }
+        rest.packet(slot, &key, side, number, hot.timeout_ms == 0);
         let mut is_valid = true;
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -607,6 +634,7 @@ impl<M: Module> Tracker<M> {
                 rest.begin(slot, &key, side, input, true);
                 (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
+                rest.packet(slot, &key, side, number, true);
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;
@@ -640,9 +668,12 @@ impl<M: Module> Tracker<M> {
         Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
     }
 
-    /// Removes flows that are idle at `now_ns`, in a piece of about so many records; whether the piece reached the end of
-    /// the table.
+    /// Removes flows that are idle at `now_ns`, and then reports those that go on, in a piece of about so many records;
+    /// whether the piece reached the end of both.
     pub fn sweep(&mut self, records: usize, now_ns: u64) -> bool {
+        if let Some(from) = self.walk {
+            return self.walk(from, records / WALK_RECORDS, now_ns);
+        }
         let timeouts = &self.options.timeouts;
         let shortest = Timeouts {
             half_open: timeouts.shortest_ms(Class::HalfOpen),
@@ -656,7 +687,26 @@ impl<M: Module> Tracker<M> {
             |_, hot| hot.timeout_ms.saturating_add(1), // times of the table are rounded
             |slot, key, hot| rest.time_out(slot, key, *hot),
         );
+        if swept.is_round && self.options.active_ns.is_some() {
+            self.walk = Some(0);
+            return false;
+        }
         swept.is_round
+    }
+
+    /// Reports flows that go on, a piece of them; whether it was the last piece.
+    fn walk(&mut self, from: u32, count: usize, now_ns: u64) -> bool {
+        self.walk = None;
+        for (number, flow) in self.table.iter_from(Slot(from)).enumerate() {
+            if number == count.max(1) {
+                self.walk = Some(flow.slot.0);
+                break;
+            }
+            if !flow.hot.is_undecided {
+                self.rest.report(flow.slot, flow.key, *flow.hot, now_ns);
+            }
+        }
+        self.walk.is_none()
     }
 
     /// Ends all flows; `now_ns` is the time of the last packet of all workers.

@@ -129,6 +129,9 @@ pub(crate) enum CoreCommand {
         #[arg(long)]
         once: bool,
     },
+    /// Watch flows
+    #[command(subcommand)]
+    Flows(FlowsCommand),
     /// Reset counters, or remove what was learned
     #[command(subcommand)]
     Clear(ClearCommand),
@@ -182,6 +185,22 @@ pub(crate) enum CoreCommand {
     },
     /// Drain the queues, stop, and wait for the end of the instance
     Stop,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FlowsCommand {
+    /// Watch the flows that send the most, and how many there are in each state
+    ///
+    /// Keys as in `ctl top`. Rates are of the last interval, of both directions together. Where standard output is not a
+    /// terminal, prints the tables once, as with --once. With --json, prints all flows, as `show flows`.
+    Top {
+        /// Time between two updates, 0.1 to 30 seconds
+        #[arg(long, value_parser = interval, value_name = "TIME", default_value = "1s")]
+        interval: Duration,
+        /// Print the tables once, after one interval
+        #[arg(long)]
+        once: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -434,6 +453,8 @@ mod tests {
         let top = core("top --interval 0.5 --once");
         let half = Duration::from_millis(500);
         assert!(matches!(top, CoreCommand::Top { interval, once: true } if interval == half));
+        let flows = core("flows top --once");
+        assert!(matches!(flows, CoreCommand::Flows(FlowsCommand::Top { once: true, .. })));
         assert!(error("top --interval 31s").contains("expected 100ms to 30s"));
         assert!(error("top --interval 0").contains("expected 100ms to 30s"));
         assert!(error("top --interval soon").contains("expected a"));

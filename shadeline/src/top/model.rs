@@ -42,11 +42,11 @@ pub(super) struct Column {
     pub(super) rank: u8,
 }
 
-const fn text(title: &'static str, rank: u8) -> Column {
+pub(super) const fn text(title: &'static str, rank: u8) -> Column {
     Column { title, is_number: false, rank }
 }
 
-const fn number(title: &'static str, rank: u8) -> Column {
+pub(super) const fn number(title: &'static str, rank: u8) -> Column {
     Column { title, is_number: true, rank }
 }
 
@@ -78,27 +78,31 @@ pub(super) enum Look {
 }
 
 impl Cell {
-    fn of(text: impl Into<String>, key: f64) -> Self {
+    pub(super) fn of(text: impl Into<String>, key: f64) -> Self {
         Self { text: text.into(), key: Key::Number(key), look: Look::Plain }
     }
 
-    fn word(text: &str) -> Self {
+    pub(super) fn word(text: &str) -> Self {
         Self { text: text.to_owned(), key: Key::Text(text.to_owned()), look: Look::Plain }
     }
 
-    fn name(text: &str) -> Self {
+    pub(super) fn name(text: &str) -> Self {
         Self { look: Look::Name, ..Self::word(text) }
     }
 
-    fn count(count: u64) -> Self {
+    pub(super) fn seconds(seconds: f64) -> Self {
+        Self::of(time(seconds), seconds)
+    }
+
+    pub(super) fn count(count: u64) -> Self {
         Self::of(thousands(count), count as f64)
     }
 
-    fn rate(per_second: Option<f64>) -> Self {
+    pub(super) fn rate(per_second: Option<f64>) -> Self {
         Self::of(per_second.map_or("-".to_owned(), rate), per_second.unwrap_or(-1.0))
     }
 
-    fn bits(bytes_per_second: Option<f64>) -> Self {
+    pub(super) fn bits(bytes_per_second: Option<f64>) -> Self {
         let bits = bytes_per_second.map(|bytes| 8.0 * bytes);
         Self::of(bits.map_or("-".to_owned(), bits_text), bits.unwrap_or(-1.0))
     }

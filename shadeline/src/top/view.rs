@@ -23,6 +23,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
+use super::Answer;
 use super::model::{self, Cell, Column, History, Look, Table};
 
 /// A screen of fewer columns has one column of tables.
@@ -51,6 +52,8 @@ pub(super) struct Top {
     now: Option<Snapshot>,
     before: Option<Snapshot>,
     history: History,
+    /// Tables that are shown instead of those of the snapshots.
+    tables: Option<Vec<Table>>,
     /// The title of the selected table; empty: none is.
     selected: String,
     /// By title of a table: the column, and whether the largest value is first. `None`: as the instance has them.
@@ -70,6 +73,14 @@ impl Top {
     /// A dashboard without figures.
     pub(super) fn new(has_colours: bool, note: String) -> Self {
         Self { has_colours, note, ..Self::default() }
+    }
+
+    /// A new answer; one that comes during a pause is not shown.
+    pub(super) fn take_answer(&mut self, answer: Answer) {
+        if !self.is_paused {
+            self.tables = answer.tables;
+            self.take(answer.snapshot);
+        }
     }
 
     /// A new snapshot; one that comes during a pause is not shown.
@@ -158,6 +169,9 @@ impl Top {
     }
 
     fn tables(&self) -> Vec<Table> {
+        if let Some(tables) = &self.tables {
+            return tables.clone();
+        }
         let history = Some(&self.history);
         let tables = |now| model::tables(now, self.before.as_ref(), history);
         self.now.as_ref().map(tables).unwrap_or_default()

@@ -71,6 +71,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     names: commands::NAMES,
+    modules: &[],
     absent: "this instance has no firewall: add [firewall] or a [[rule]] to the configuration and reload; a [pipeline.NAME] of the \
              file needs the stage `firewall`",
     check,
@@ -106,6 +107,8 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: false,
     in_pairs: false,
     joins: Some(STAGE),
+    joins_for: &[],
+    behind: &[crate::flow::STAGE],
 };
 
 /// Its stage.

@@ -11,7 +11,7 @@ pub const TABLES: &[TableKind] = &[
 ];
 
 /// Flows that are followed now; the newest packets and bytes of each.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowFlows {
     /// Only flows with this address, or an address in this prefix
@@ -26,6 +26,14 @@ pub struct ShowFlows {
     #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed"])]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Only flows with packets within this time
+    #[arg(long = "within", value_name = "TIME", value_parser = seconds)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_s: Option<f64>,
+    /// How many flows there are of each protocol and state, with their packets and bytes
+    #[arg(long, conflicts_with = "top")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summary: bool,
     /// The flows with the most bytes, at most so many
     #[arg(long, value_name = "N")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,4 +60,11 @@ pub struct ShowConnections {
     #[arg(long, value_name = "STATE", value_parser = super::rows::CONNECTION_STATES)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+}
+
+/// A time, in seconds.
+fn seconds(text: &str) -> Result<f64, String> {
+    let time = control::config::units::parse_duration(text);
+    let expected = || "expected a time with its unit, such as 10s or 200ms".to_owned();
+    time.map(|time| time.as_secs_f64()).ok_or_else(expected)
 }

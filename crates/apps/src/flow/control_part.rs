@@ -1,10 +1,11 @@
 //! The part of the control plane: makes the trackers of workers, and reads them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::api::ErrorKind;
-use control::api::table::thousands;
+use control::api::table::{bytes_text, thousands};
 use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::memory::{self, Need};
@@ -18,23 +19,28 @@ use stream::tracker::Options;
 use stream::{FlowRecord, Tracker};
 
 use super::commands::{ShowConnections, ShowFlows};
-use super::events::Events;
 use super::follow::{Attached, Followers, Listener};
-use super::rows::{ConnectionRow, FlowRow, flow_state};
+use super::outputs::Outputs;
+use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, protocol};
 use super::stage::{Flow, Shared};
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
 const PIECE: usize = 256;
 
+/// How often records that were lost are logged, in nanoseconds.
+const LOG_NS: u64 = 10_000_000_000;
+
 struct FlowControl {
     options: Options,
     listeners: Vec<Arc<dyn Listener>>,
-    events: Option<Arc<Events>>,
+    outputs: Outputs,
     /// By pipeline and worker.
     trackers: Vec<(String, usize, Shared)>,
     /// How many there will be.
     count: usize,
     latest_ns: Arc<AtomicU64>,
+    /// When lost records are logged next.
+    log_ns: u64,
 }
 
 /// Starts it.
@@ -44,13 +50,8 @@ pub(super) fn start(
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
     let ports: Arc<[String]> = setup.interfaces.names().to_vec().into();
-    let own = &config.flow;
-    let events = own.events.as_deref().map(|target| {
-        Events::open(target, own.community_id_seed, ports, setup.is_live).map(Arc::new)
-    });
-    let events = events.transpose()?;
-    let mut listeners: Vec<Arc<dyn Listener>> = Vec::new();
-    listeners.extend(events.clone().map(|events| events as Arc<dyn Listener>));
+    let outputs = Outputs::open(config, &ports, setup.is_live)?;
+    let mut listeners = outputs.listeners.clone();
     listeners.extend(setup.attached::<Attached>().map(|own| own.0.clone()));
     let seed = if setup.is_live { random() } else { 0 };
     let workers = match setup.is_live || config.system.has_workers {
@@ -67,10 +68,11 @@ pub(super) fn start(
     Ok(Box::new(FlowControl {
         options,
         listeners,
-        events,
+        outputs,
         trackers: Vec::new(),
         count,
         latest_ns: Arc::default(),
+        log_ns: 0,
     }))
 }
 
@@ -126,7 +128,43 @@ pub(super) struct States {
     pub related: u64,
 }
 
+/// Bounds of all workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Bounds {
+    /// Flows at most.
+    flows_max: u64,
+    /// Of them without an answer.
+    half_open_max: u64,
+    /// Memory that was reserved at the start.
+    memory_bytes: u64,
+    /// Of it, for TCP segments that wait for others.
+    buffer_bytes_max: u64,
+}
+
 impl FlowControl {
+    fn bounds(&self) -> Bounds {
+        let count = self.count as u64;
+        Bounds {
+            flows_max: count * self.options.flows as u64,
+            half_open_max: count * self.options.half_open as u64,
+            memory_bytes: count * Tracker::<Followers>::memory_bytes(&self.options) as u64,
+            buffer_bytes_max: count * self.options.tcp.buffer_bytes as u64,
+        }
+    }
+
+    /// What is counted, and what became of outputs.
+    fn fields(&self, totals: &FlowTotals) -> Map<String, Value> {
+        let mut fields = match serde_json::to_value(totals) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        if !self.outputs.is_empty() {
+            let outputs = serde_json::to_value(self.outputs.totals()).unwrap_or_default();
+            fields.insert("outputs".to_owned(), outputs);
+        }
+        fields
+    }
+
     fn totals(&self) -> FlowTotals {
         let mut all = FlowTotals::default();
         for (.., tracker) in &self.trackers {
@@ -194,19 +232,31 @@ impl FlowControl {
         all.into_iter().map(|(.., row)| row).collect()
     }
 
-    fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
-        let is_wanted = |record: &FlowRecord| {
-            let address =
-                |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
-            let port = |port: &u16| record.client_port == *port || record.server_port == *port;
-            let state = |state: &String| flow_state(record.state) == state;
-            wanted.address.as_ref().is_none_or(address)
-                && wanted.port.as_ref().is_none_or(port)
-                && wanted.state.as_ref().is_none_or(state)
+    /// By protocol and state.
+    fn summary(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<SummaryRow> {
+        let mut sums: BTreeMap<(u8, &str), [u64; 3]> = BTreeMap::new();
+        self.visit(|record| {
+            if is_wanted(wanted, &record, now_ns) {
+                let sum = sums.entry((record.protocol, flow_state(record.state))).or_default();
+                sum[0] += 1;
+                sum[1] += record.sides.iter().map(|side| side.packets).sum::<u64>();
+                sum[2] += record.sides.iter().map(|side| side.bytes).sum::<u64>();
+            }
+        });
+        let row = |((number, state), [flows, packets, bytes]): ((u8, &str), [u64; 3])| SummaryRow {
+            proto: protocol(number),
+            state: state.to_owned(),
+            flows,
+            packets,
+            bytes,
         };
+        sums.into_iter().map(row).collect()
+    }
+
+    fn rows(&self, wanted: &ShowFlows, now_ns: u64) -> Vec<FlowRow> {
         let mut records = Vec::new();
         self.visit(|record| {
-            if is_wanted(&record) {
+            if is_wanted(wanted, &record, now_ns) {
                 records.push(record);
             }
         });
@@ -222,7 +272,34 @@ impl FlowControl {
     }
 }
 
+/// Whether a flow is one of those that are asked for.
+fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
+    let address = |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
+    let port = |port: &u16| record.client_port == *port || record.server_port == *port;
+    let state = |state: &String| flow_state(record.state) == state;
+    let within = |seconds: &f64| now_ns.saturating_sub(record.end_ns) as f64 <= seconds * 1e9;
+    wanted.address.as_ref().is_none_or(address)
+        && wanted.port.as_ref().is_none_or(port)
+        && wanted.state.as_ref().is_none_or(state)
+        && wanted.within_s.as_ref().is_none_or(within)
+}
+
 impl ControlPart for FlowControl {
+    /// A listener of another application hears of all flows from now on.
+    fn attach(&mut self, offered: &(dyn std::any::Any + Send + Sync)) {
+        let Some(Attached(listener)) = offered.downcast_ref() else { return };
+        if self.listeners.iter().any(|own| Arc::ptr_eq(own, listener)) {
+            return;
+        }
+        let count = self.count.max(self.trackers.len());
+        for (number, (pipeline, worker, tracker)) in self.trackers.iter().enumerate() {
+            let follower = listener.follower_in(pipeline, *worker, (number, count));
+            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            tracker.module().all.push(follower);
+        }
+        self.listeners.push(listener.clone());
+    }
+
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
         if kind != super::STAGE {
             return None;
@@ -237,8 +314,10 @@ impl ControlPart for FlowControl {
             None => {
                 let (number, count) = (self.trackers.len(), self.count);
                 let listeners = self.listeners.iter();
-                let all = listeners.map(|own| own.follower(number, count.max(number + 1)));
-                let tracker = Tracker::new(self.options, Followers { all: all.collect() });
+                let number = (number, count.max(number + 1));
+                let (pipeline, at) = (&worker.pipeline.name, worker.worker);
+                let all = listeners.map(|own| own.follower_in(pipeline, at, number)).collect();
+                let tracker = Tracker::new(self.options, Followers::new(all));
                 let tracker =
                     tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
                 let tracker = Arc::new(Mutex::new(tracker.ok()?));
@@ -256,6 +335,10 @@ impl ControlPart for FlowControl {
         match call.name {
             "flows" => {
                 let wanted: ShowFlows = call.read()?;
+                if wanted.summary {
+                    let rows = self.summary(&wanted, env.now_ns);
+                    return Ok(Rows::of("flows", call.as_text, rows));
+                }
                 Ok(Rows::of("flows", call.as_text, self.rows(&wanted, env.now_ns)))
             }
             "connections" => {
@@ -268,18 +351,40 @@ impl ControlPart for FlowControl {
     }
 
     fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
-        let t = self.totals();
-        let value = serde_json::to_value(t).unwrap_or_default();
-        let fields = Map::from_iter([("flow".to_owned(), value)]);
-        let [flows, started, expired, evicted, refused] =
-            [t.flows, t.started, t.expired, t.evicted, t.refused].map(thousands);
-        let lines = vec![[
-            "flows".to_owned(),
-            format!(
-                "{flows}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
-            ),
-        ]];
-        (fields, lines)
+        let (t, bounds) = (self.totals(), self.bounds());
+        let mut fields = self.fields(&t);
+        if let Ok(Value::Object(bounds)) = serde_json::to_value(bounds) {
+            fields.extend(bounds);
+        }
+        let [flows, started, expired, evicted, refused, most] =
+            [t.flows, t.started, t.expired, t.evicted, t.refused, bounds.flows_max].map(thousands);
+        let [memory, buffered, buffer] =
+            [bounds.memory_bytes, t.buffered_bytes, bounds.buffer_bytes_max].map(bytes_text);
+        let mut lines = vec![
+            [
+                "flows".to_owned(),
+                format!(
+                    "{flows} of {most}: {started} began, {expired} idle, {evicted} evicted, {refused} refused"
+                ),
+            ],
+            [
+                "flow memory".to_owned(),
+                format!("{memory} reserved; segments that wait: {buffered} of {buffer}"),
+            ],
+        ];
+        lines.extend(self.outputs.lines());
+        (Map::from_iter([("flow".to_owned(), Value::Object(fields))]), lines)
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        (!self.outputs.is_empty()).then_some(self.log_ns)
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        if env.now_ns >= self.log_ns {
+            self.outputs.log();
+            self.log_ns = env.now_ns + LOG_NS;
+        }
     }
 
     fn metrics(&self, out: &mut Metrics) {
@@ -317,29 +422,19 @@ impl ControlPart for FlowControl {
         for (state, packets) in by_state {
             family.sample(&[("state", state)], packets);
         }
-        if let Some(events) = &self.events {
-            let counters = events.sink().counters();
-            let lost = counters.lost_queue_full + counters.lost_not_connected + counters.lost_write;
-            out.counter("flow_events_total", "Lines of flow events written.")
-                .sample(&[], counters.written);
-            out.counter("flow_events_lost_total", "Lines of flow events lost.").sample(&[], lost);
-        }
+        self.outputs.metrics(out);
     }
 
     /// Whoever rotates logs has moved the file away.
     fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
-        if let Some(events) = &self.events {
-            events.sink().reopen();
-        }
+        self.outputs.reopen();
         String::new()
     }
 
     fn report(&self) -> Vec<Section> {
-        if let Some(events) = &self.events {
-            events.sink().close();
-        }
+        self.outputs.close();
         let t = self.totals();
-        let text = format!(
+        let mut text = format!(
             "flows: {} in {} packets; {} with a wrong checksum, {} malformed, {} fragments\n",
             thousands(t.started),
             thousands(t.packets),
@@ -347,6 +442,10 @@ impl ControlPart for FlowControl {
             thousands(t.malformed),
             thousands(t.fragments)
         );
-        vec![Section::new("flow", &t, text)]
+        for [name, line] in self.outputs.lines() {
+            text += &format!("{name}: {line}\n");
+        }
+        let errors = self.outputs.errors();
+        vec![Section { errors, ..Section::new("flow", &self.fields(&t), text) }]
     }
 }

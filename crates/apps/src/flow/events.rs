@@ -1,35 +1,56 @@
 //! Flow events in Suricata's EVE JSON format, as `events` of `[flow]` asks for them.
 //!
-//! Each flow that ends is one line (`flow`), and each gap in a byte stream another one (`anomaly`). Live,
-//! lines go to the writer as they come, and what it cannot take is dropped and counted. Over captures they are sorted
-//! ([`super::order`]), and the workers wait for the writer.
+//! `event_types` says which lines there are ([`super::anomalies`] has the kinds of anomalies). Live, lines go to the writer as
+//! they come, and what it cannot take is dropped and counted. Over captures they are sorted ([`super::order`]), and the
+//! workers wait for the writer.
 //!
 //! Threads: a follower for each worker, one writer.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve};
+use control::config::{EventType, Flow};
+use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve, Range};
 use flowlog::sink::{self, Sink, Target};
-use stream::tracker::Identity;
+use stream::tcp::Event;
+use stream::tracker::{Fragments, Identity, Input, Reject};
 use stream::{FlowRecord, Side};
 
+use super::anomalies;
 use super::follow::{Follower, Kept, Listener};
 use super::order::{Key, Ordered};
-
-/// How long a worker waits for a writer that has no room, over captures.
-const WAIT: Duration = Duration::from_millis(1);
+use super::outputs::{Counts, Output};
 
 /// Writes events.
 pub struct Events {
+    writes: Writes,
+    target: String,
+    /// Over captures.
+    is_sorted: bool,
+    ordered: OnceLock<Arc<Ordered<Vec<u8>>>>,
+}
+
+/// What is written, and where to.
+#[derive(Clone)]
+struct Writes {
     eve: Eve,
+    types: Arc<[EventType]>,
     sink: Arc<Sink>,
     /// Names of ports, by number.
     ports: Arc<[String]>,
-    /// Over captures.
-    is_sorted: bool,
-    ordered: std::sync::OnceLock<Arc<Ordered<Vec<u8>>>>,
+}
+
+impl Writes {
+    fn has(&self, kind: EventType) -> bool {
+        self.types.contains(&kind)
+    }
+
+    /// By the number of a port.
+    fn context(&self, port: u16, at_ns: u64) -> Context<'_> {
+        let in_iface = self.ports.get(usize::from(port)).map_or("", String::as_str);
+        Context { in_iface, at_ns, is_alerted: false }
+    }
 }
 
 impl Events {
@@ -37,87 +58,150 @@ impl Events {
     ///
     /// # Errors
     /// It cannot be opened, in words.
-    pub fn open(
-        target: &Path,
-        seed: u16,
-        ports: Arc<[String]>,
-        is_live: bool,
-    ) -> Result<Self, String> {
-        let text = target.to_string_lossy();
+    pub fn open(own: &Flow, ports: Arc<[String]>, is_live: bool) -> Result<Self, String> {
+        let path = own.events.clone().unwrap_or_default();
+        let text = path.display().to_string();
         let target = match text.strip_prefix("unix:") {
             Some(path) => Target::Unix(PathBuf::from(path)),
-            None => Target::File(target.to_owned()),
+            None => Target::File(path),
         };
         let options = sink::Options { linger: Duration::from_secs(10), ..<_>::default() };
-        let sink =
-            Sink::start(target, options).map_err(|error| format!("events: {text}: {error}"))?;
-        Ok(Self {
-            eve: Eve { community_id_seed: Some(seed) },
+        let sink = Sink::start(target, options);
+        let sink = sink.map_err(|error| format!("flow.events: {text}: {error}"))?;
+        let writes = Writes {
+            eve: Eve { community_id_seed: Some(own.community_id_seed) },
+            types: own.event_types.clone().into(),
             sink: Arc::new(sink),
             ports,
-            is_sorted: !is_live,
-            ordered: <_>::default(),
-        })
+        };
+        Ok(Self { writes, target: text, is_sorted: !is_live, ordered: <_>::default() })
+    }
+}
+
+impl Output for Events {
+    fn key(&self) -> &'static str {
+        "events"
     }
 
-    /// Where lines go.
-    pub fn sink(&self) -> &Arc<Sink> {
-        &self.sink
+    fn target(&self) -> String {
+        self.target.clone()
+    }
+
+    fn counts(&self) -> Counts {
+        let counters = self.writes.sink.counters();
+        let lost = counters.lost_queue_full + counters.lost_not_connected + counters.lost_write;
+        Counts { written: counters.written, lost }
+    }
+
+    fn last_error(&self) -> Option<String> {
+        self.writes.sink.last_error()
+    }
+
+    fn reopen(&self) {
+        self.writes.sink.reopen();
+    }
+
+    fn close(&self) {
+        self.writes.sink.close();
     }
 }
 
 impl Listener for Events {
     fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
         let ordered = self.is_sorted.then(|| {
-            let sink = self.sink.clone();
+            let sink = self.writes.sink.clone();
             let out = move |line: Vec<u8>| {
-                while !sink.push(&line) && sink.last_error().is_none() {
-                    std::thread::sleep(WAIT);
-                }
+                let _ = sink.push_in_time(&line);
             };
             self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone()
         });
         Box::new(Lines {
-            eve: self.eve.clone(),
-            sink: self.sink.clone(),
-            ports: self.ports.clone(),
+            writes: self.writes.clone(),
             worker,
             ordered,
             line: Vec::new(),
             items: Vec::new(),
+            strays: 0,
         })
     }
 }
 
 /// The follower of a worker.
 struct Lines {
-    eve: Eve,
-    sink: Arc<Sink>,
-    ports: Arc<[String]>,
+    writes: Writes,
     worker: usize,
     ordered: Option<Arc<Ordered<Vec<u8>>>>,
     line: Vec<u8>,
     items: Vec<(Key, Vec<u8>)>,
+    /// Lines of packets that belong to no flow.
+    strays: u32,
 }
 
 /// What a follower keeps: how many lines the flow has had.
 type Lined = u32;
 
 impl Lines {
+    /// Hands over the line that is there, of a flow by its start and number.
     fn put(&mut self, kept: &mut Kept, flow: (u64, u64), time_ns: u64) {
         let known = kept.get_or_insert_with(|| Box::new(0 as Lined)).downcast_mut::<Lined>();
         let number = known.map_or(0, |number| {
             *number += 1;
             *number
         });
+        self.put_at((time_ns, flow.0, flow.1, number));
+    }
+
+    fn put_at(&mut self, key: Key) {
+        if self.line.is_empty() {
+            return;
+        }
         if self.ordered.is_some() {
-            let (start_ns, id) = flow;
-            let line = std::mem::take(&mut self.line);
-            self.items.push(((time_ns, start_ns, id, number), line));
+            self.items.push((key, std::mem::take(&mut self.line)));
         } else {
-            self.sink.push(&self.line);
+            self.writes.sink.push(&self.line);
             self.line.clear();
         }
+    }
+
+    /// Something odd in a connection.
+    fn odd(
+        &mut self,
+        (flow, kept): (&Identity, &mut Kept),
+        side: Side,
+        kind: AnomalyKind,
+        range: Option<Range>,
+        time_ns: u64,
+    ) {
+        if !self.writes.has(EventType::Anomaly) {
+            return;
+        }
+        let end = |side: Side| (flow.key.address(side), flow.key.port(side));
+        let anomaly = Anomaly {
+            kind,
+            flow_id: Some(flow.id),
+            protocol: flow.key.protocol,
+            src: end(side),
+            dst: end(side.other()),
+            vlans: [0; 2],
+            range,
+        };
+        let context = Context { in_iface: "", at_ns: time_ns, is_alerted: false };
+        self.writes.eve.anomaly(&anomaly, context, &mut self.line);
+        self.put(kept, (flow.start_ns, flow.id), time_ns);
+    }
+
+    /// Something odd that belongs to no flow. Packets between the same ends come to the same worker, in their order.
+    fn stray(&mut self, anomaly: &Anomaly, context: Context<'_>) {
+        let mut line = std::mem::take(&mut self.line);
+        self.writes.eve.anomaly(anomaly, context, &mut line);
+        self.line = line;
+        let words = self
+            .line
+            .chunks(8)
+            .map(|bytes| bytes.iter().fold(0, |word: u64, byte| word << 8 | u64::from(*byte)));
+        let hash = words.fold(0, |hash, word| chunk::hash::key64(hash ^ word, hash));
+        self.strays = self.strays.wrapping_add(1);
+        self.put_at((context.at_ns, 0, hash, self.strays));
     }
 }
 
@@ -131,26 +215,52 @@ impl Follower for Lines {
         bytes: u64,
         time_ns: u64,
     ) {
-        let end = |side: Side| (flow.key.address(side), flow.key.port(side));
-        let anomaly = Anomaly {
-            kind: AnomalyKind::Gap,
-            flow_id: flow.id,
-            src: end(side),
-            dst: end(side.other()),
-            vlans: [0; 2],
-            offset,
-            bytes,
-        };
-        let context = Context { in_iface: "", at_ns: time_ns, is_alerted: false };
-        self.eve.anomaly(&anomaly, context, &mut self.line);
-        self.put(kept, (flow.start_ns, flow.id), time_ns);
+        let range = Some(Range { offset, bytes });
+        self.odd((flow, kept), side, AnomalyKind::Gap, range, time_ns);
+    }
+
+    fn event(&mut self, flow: &Identity, kept: &mut Kept, side: Side, event: Event, time_ns: u64) {
+        if let Some(kind) = anomalies::of_event(event) {
+            self.odd((flow, kept), side, kind, None, time_ns);
+        }
+    }
+
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        if !self.writes.has(EventType::Anomaly) {
+            return;
+        }
+        if let Some(anomaly) = anomalies::of_packet(input, why) {
+            let writes = self.writes.clone();
+            self.stray(&anomaly, writes.context(input.port, input.time_ns));
+        }
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) {
+        if !self.writes.has(EventType::Anomaly) {
+            return;
+        }
+        if let Some(anomaly) = anomalies::of_fragments(fragments) {
+            let context = Context { in_iface: "", at_ns: fragments.time_ns, is_alerted: false };
+            self.stray(&anomaly, context);
+        }
+    }
+
+    fn goes_on(&mut self, record: &FlowRecord, _client: Side, kept: &mut Kept, time_ns: u64) {
+        if self.writes.has(EventType::Active) {
+            let context = self.writes.context(record.port, time_ns);
+            self.writes.eve.flow(record, context, &mut self.line);
+            self.put(kept, (record.start_ns, record.id), time_ns);
+        }
     }
 
     fn ended(&mut self, record: &FlowRecord, _client: Side, kept: &mut Kept, time_ns: u64) {
-        let name = self.ports.get(usize::from(record.port));
-        let in_iface = name.map_or("", String::as_str);
-        let context = Context { in_iface, at_ns: time_ns, is_alerted: false };
-        self.eve.flow(record, context, &mut self.line);
+        let context = self.writes.context(record.port, time_ns);
+        if self.writes.has(EventType::Flow) {
+            self.writes.eve.flow(record, context, &mut self.line);
+        }
+        if self.writes.has(EventType::Netflow) {
+            self.writes.eve.netflow(record, context, &mut self.line);
+        }
         self.put(kept, (record.start_ns, record.id), time_ns);
     }
 

@@ -9,8 +9,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use stream::table::Slot;
 use stream::tcp::{Event, Want};
-use stream::tracker::{Identity, Module};
+use stream::tracker::{Fragments, Identity, Input, Module, Reject};
 use stream::{FlowRecord, Side};
 
 /// What a follower keeps for one flow; nothing until it puts something there.
@@ -18,6 +19,13 @@ pub type Kept = Option<Box<dyn Any + Send>>;
 
 /// Hears of the flows of one worker.
 pub trait Follower: Send {
+    /// The packets of another chunk follow.
+    fn begin(&mut self) {}
+
+    /// The packet of row `row` belongs to a flow: see [`Module::packet`].
+    fn packet(&mut self, _flow: &Identity, _row: usize, _slot: Slot, _side: Side, _is_first: bool) {
+    }
+
     /// Bytes of a side of a TCP connection, in order.
     fn data(
         &mut self,
@@ -53,6 +61,15 @@ pub trait Follower: Send {
     ) {
     }
 
+    /// A flow goes on; the record has its totals as of `time_ns`, in nanoseconds since 1970.
+    fn goes_on(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
+
+    /// A packet belongs to no flow.
+    fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
+
+    /// A datagram of fragments is whole or has failed.
+    fn fragments(&mut self, _fragments: &Fragments) {}
+
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
 
@@ -67,6 +84,16 @@ pub trait Follower: Send {
 pub trait Listener: Send + Sync {
     /// That of a worker; `workers` is how many there are.
     fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower>;
+
+    /// The same for one that shares something with another stage of the pipeline at that worker, from 0.
+    fn follower_in(
+        &self,
+        _pipeline: &str,
+        _at: usize,
+        number: (usize, usize),
+    ) -> Box<dyn Follower> {
+        self.follower(number.0, number.1)
+    }
 }
 
 /// A listener that the program attaches.
@@ -76,6 +103,8 @@ pub struct Attached(pub Arc<dyn Listener>);
 /// What the tracker has as its module.
 pub struct Followers {
     pub(super) all: Vec<Box<dyn Follower>>,
+    /// By packet of the batch at hand: its row in the chunk.
+    pub(super) rows: Vec<u16>,
 }
 
 /// What followers keep for a flow.
@@ -91,8 +120,22 @@ impl KeptByAll {
     }
 }
 
+impl Followers {
+    /// These.
+    pub fn new(all: Vec<Box<dyn Follower>>) -> Self {
+        Self { all, rows: Vec::new() }
+    }
+}
+
 impl Module for Followers {
     type State = KeptByAll;
+
+    fn packet(&mut self, flow: &Identity, number: usize, slot: Slot, side: Side, is_first: bool) {
+        let row = usize::from(self.rows[number]);
+        for follower in &mut self.all {
+            follower.packet(flow, row, slot, side, is_first);
+        }
+    }
 
     fn data(
         &mut self,
@@ -140,6 +183,20 @@ impl Module for Followers {
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.event(flow, state.of(at), side, event, time_ns);
         }
+    }
+
+    fn goes_on(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.goes_on(record, client, state.of(at), time_ns);
+        }
+    }
+
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        self.all.iter_mut().for_each(|follower| follower.rejected(input, why));
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) {
+        self.all.iter_mut().for_each(|follower| follower.fragments(fragments));
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {

@@ -9,6 +9,8 @@
 //!
 //! - [`stage`] is the stage; [`monitor`] ends the packets of a monitor.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
+//! - [`outputs`] is where the configuration sends flows: [`events`], with [`anomalies`]; [`export`], to a collector and into a
+//!   table.
 //! - [`order`] puts what several workers say of a capture into one order.
 //!
 //! The stage sees packets before the stages behind it decide about them, changes none, and settles none.
@@ -25,13 +27,16 @@
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
 
+mod anomalies;
 pub mod columns;
 pub mod commands;
 mod control_part;
 pub mod events;
+mod export;
 pub mod follow;
 pub mod monitor;
 pub mod order;
+pub mod outputs;
 pub mod reasons;
 pub mod rows;
 pub mod stage;
@@ -64,6 +69,8 @@ pub static APPLICATION: Application = Application {
     title: "flow tracking",
     sections: &["flow"],
     joins: Some(STAGE),
+    // Modules see the flows and streams that it follows.
+    joins_for: &["module"],
     ..Application::NONE
 };
 
@@ -148,6 +155,7 @@ fn options(config: &Config, seed: u64) -> Options {
         },
         defrag: defrag::Config { seed, ..defrag::Config::default() },
         confirms: false, // by pipeline
+        active_ns: outputs::Outputs::want_active(config).then(|| ns(own.active)),
         by_vlan: own.by_vlan,
         seed,
     }

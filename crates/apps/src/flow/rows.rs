@@ -10,6 +10,8 @@ use stream::{FlowRecord, SideRecord};
 /// A flow that is followed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowRow {
+    /// The number of the flow in events and records.
+    pub id: u64,
     /// `tcp`, `udp`, … or the number.
     pub proto: String,
     /// Address and port of the client.
@@ -43,6 +45,7 @@ impl FlowRow {
             None => flow_state(record.state),
         };
         Self {
+            id: record.id,
             proto: protocol(record.protocol),
             client: end(record.client, record.client_port),
             server: end(record.server, record.server_port),
@@ -195,6 +198,31 @@ impl Row for ConnectionRow {
             time(self.timeout_s),
             if self.confirmed { "yes" } else { "no" }.to_owned(),
         ]
+    }
+}
+
+/// How many flows there are of a protocol and state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryRow {
+    /// `tcp`, `udp`, … or the number.
+    pub proto: String,
+    /// State of the flows: `new`, `established`, `closed`.
+    pub state: String,
+    /// How many there are.
+    pub flows: u64,
+    /// Packets of both ends.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+}
+
+impl Row for SummaryRow {
+    const COLUMNS: &'static [&'static str] = &["proto", "state", ">flows", ">packets", ">bytes"];
+    const EMPTY: &'static str = "no flows";
+
+    fn cells(&self) -> Vec<String> {
+        let [flows, packets, bytes] = [self.flows, self.packets, self.bytes].map(thousands);
+        vec![self.proto.clone(), self.state.clone(), flows, packets, bytes]
     }
 }
 

@@ -168,6 +168,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let view = FlowColumns::view(rows);
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
+        let followers = owned.module();
+        followers.rows.clone_from(&self.rows);
+        followers.all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let taken = owned.packets(self.rows.len(), input, |at, tracked| {
             states[tracked.state as usize & 7] += 1;

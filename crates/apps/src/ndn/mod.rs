@@ -64,6 +64,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     names: commands::NAMES,
+    modules: &[],
     absent: "this instance has no faces and names: its pipeline has no named-data stages",
     check: check::check,
     start: control_part::start,
@@ -79,6 +80,8 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: false,
     in_pairs: false,
     joins: None,
+    joins_for: &[],
+    behind: &[],
 };
 
 /// Its stages.

@@ -89,6 +89,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     names: commands::NAMES,
+    modules: &[],
     absent: "this instance has no routes: its pipeline has no router stages",
     check: check::check,
     start: control_part::start,
@@ -113,6 +114,8 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: false,
     in_pairs: false,
     joins: None,
+    joins_for: &[],
+    behind: &[],
 };
 
 /// Its stages.

@@ -82,6 +82,8 @@ pub static APPLICATION: Application = Application {
     is_promiscuous: true,
     in_pairs: false,
     joins: None,
+    joins_for: &[],
+    behind: &[],
 };
 
 /// Its stages.

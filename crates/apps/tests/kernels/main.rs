@@ -12,6 +12,8 @@ mod decode;
 #[path = "../../../kernels/tests/pocl/frames.rs"]
 mod frames;
 mod known;
+mod module_program;
+mod modules;
 mod name_lookup;
 #[path = "../../../kernels/tests/pocl/name_tables.rs"]
 mod name_tables;

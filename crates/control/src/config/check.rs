@@ -3,6 +3,7 @@
 mod addresses;
 mod apps;
 mod firewall;
+mod modules;
 mod ndn;
 mod ports;
 mod routes;
@@ -56,6 +57,7 @@ pub(super) fn check(
         }
     }
     contexts(config, spans, walk);
+    modules::check(known, config, spans, walk);
     dumps(config, spans, walk);
     ports::in_pairs(config, spans, walk);
     if reads("switch") {

@@ -182,6 +182,7 @@ impl Diff {
         diff.ndn(old, new);
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.section(Flow::NAME, &old.flow, &new.flow);
+        diff.modules(old, new);
         diff.stages(old, new);
         diff.dumps(old, new);
         diff
@@ -220,6 +221,35 @@ impl Diff {
             let (key, old) = (format!("stage.{}", gone.name), gone.kind.to_owned());
             self.rebuild.push(Change { key, old, new: "-".to_owned() });
         }
+    }
+
+    /// Modules of both by their keys; others come and go.
+    fn modules(&mut self, old: &Config, new: &Config) {
+        let find = |config: &Config, name: &str| {
+            config.modules.iter().find(|module| module.name == name).cloned()
+        };
+        for module in &new.modules {
+            let key = format!("module.{}", module.name);
+            match find(old, &module.name) {
+                Some(before) => self.section(&key, &before, module),
+                None => {
+                    compare(&mut self.rebuild, &key, "-", "new");
+                }
+            }
+        }
+        for gone in old.modules.iter().filter(|gone| find(new, &gone.name).is_none()) {
+            let key = format!("module.{}", gone.name);
+            compare(&mut self.rebuild, &key, "there", "-");
+        }
+        let order = |config: &Config| {
+            let names = config.modules.iter().map(|module| module.name.clone());
+            names
+                .filter(|name| find(old, name).is_some() && find(new, name).is_some())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let (before, after) = (order(old), order(new));
+        compare(&mut self.rebuild, "order of modules", before, after);
     }
 
     fn dumps(&mut self, old: &Config, new: &Config) {

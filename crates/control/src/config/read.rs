@@ -37,6 +37,7 @@ pub(super) struct Spans {
     pub(super) rules: Vec<Place>,
     /// By stage of `[stage.NAME]`: its keys, and its rules.
     pub(super) stages: Vec<(Place, Vec<Place>)>,
+    pub(super) modules: Vec<Place>,
     pub(super) engine: Place,
 }
 
@@ -185,6 +186,14 @@ pub(super) fn config(
         flow.read(&mut section, walk);
         section.finish(walk);
     }
+    let mut modules = Vec::new();
+    for mut section in sections(&mut file, walk, "module") {
+        let mut module = ModuleEntry::default();
+        module.read(&mut section, walk);
+        spans.modules.push(section.place());
+        section.finish(walk);
+        modules.push(module);
+    }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
     for (pipeline, lines) in in_use.iter_mut().zip(&mut stage_lines) {
@@ -271,6 +280,7 @@ pub(super) fn config(
         name_files,
         firewall,
         flow,
+        modules,
         stages,
         dumps,
         engine,
@@ -339,7 +349,8 @@ fn with_joining(
     }
     for application in known.applications() {
         let Some(stage) = application.joins else { continue };
-        let Some(section) = application.sections.iter().find(|s| file.has(s)) else { continue };
+        let mut sections = application.sections.iter().chain(application.joins_for);
+        let Some(section) = sections.find(|section| file.has(section)) else { continue };
         if let Some(at) = known.join(pipeline, stage) {
             lines.insert(at, Some(walk.line(file.place().at(section).start)));
         }

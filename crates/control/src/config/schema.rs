@@ -4,6 +4,7 @@
 mod engine;
 pub(super) mod firewall;
 mod flow;
+mod module;
 pub(super) mod ndn;
 mod pipeline;
 pub(super) mod port;
@@ -14,7 +15,8 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
-pub use flow::{Flow, Overlap};
+pub use flow::{Collector, EventType, Flow, Overlap};
+pub use module::{ModuleEntry, ModuleSource, OnFailure};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};
@@ -82,6 +84,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
             ],
         ),
         ("[flow]", vec![of::<Flow>()]),
+        ("[[module]]", vec![of::<ModuleEntry>()]),
         ("[ndn]", vec![of::<Ndn>()]),
         ("[ndn.face.NAME]", vec![of::<ndn::AnyFace>(), of::<ndn::EthernetFace>()]),
         ("[ndn.face.NAME] over UDP", vec![of::<ndn::UdpFace>()]),

@@ -36,6 +36,10 @@ pub struct Application {
     /// The stage that its sections put behind the first stage of a shipped pipeline. Somebody relies on such a stage to
     /// be safe, so sections that do nothing are an error.
     pub joins: Option<&'static str>,
+    /// Sections of other applications with which that stage joins, too: what they do needs it.
+    pub joins_for: &'static [&'static str],
+    /// Kinds of stages that come before its own, where they are there: it uses what they do.
+    pub behind: &'static [&'static str],
 }
 
 /// A kind of stage.
@@ -89,6 +93,8 @@ impl Application {
         is_promiscuous: false,
         in_pairs: false,
         joins: None,
+        joins_for: &[],
+        behind: &[],
     };
 }
 
@@ -132,6 +138,8 @@ pub struct KnownStages {
     pub aliases: Vec<(&'static str, &'static str)>,
     /// Shipped pipelines that `mode` may name; the first is the default.
     pub modes: Vec<super::Pipeline>,
+    /// Names of the Rust modules of the program.
+    pub modules: Vec<&'static str>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
     pub cores: usize,
     /// The machine whose interfaces the ports are to use; `None`: nothing is said of interfaces.
@@ -242,6 +250,11 @@ impl KnownStages {
             }
             if kind.is_last && at + 1 < kinds.len() {
                 return Err(format!("`{name}` must be the last stage: it sends packets out"));
+            }
+            let is_late =
+                |own: &&&StageKind| kind.application.behind.contains(&self.kind_of(own.name));
+            if let Some(late) = kinds[at + 1..].iter().find(is_late) {
+                return Err(format!("`{name}` must come behind `{}`", late.name));
             }
             if kind.is_first {
                 found.clear();
@@ -372,25 +385,17 @@ impl KnownStages {
     }
 
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
-    /// else first, and in the order of kinds among those that are put in; `None` where it cannot.
+    /// else first, else at the first place that it can have; `None` where there is none.
     pub(super) fn place_of_joining(&self, stages: &[String], stage: &str) -> Option<usize> {
         if stages.iter().any(|own| own == stage) {
             return None;
         }
-        let rank = |name: &str| self.kinds.iter().position(|kind| kind.name == name);
-        let is_before = |own: &&String| {
-            let joins = self.kind(own).is_some_and(|kind| kind.application.joins == Some(own));
-            joins && rank(own) < rank(stage)
-        };
-        [1, 0].into_iter().find_map(|at| {
+        [1, 0].into_iter().chain(2..=stages.len()).find(|at| {
             let mut with = stages.to_vec();
-            let place = at + stages.get(at..)?.iter().take_while(is_before).count();
-            // Behind a stage that it belongs before it is not wanted.
-            let is_behind = with[..at]
-                .iter()
-                .any(|own| self.kind(own).is_some_and(|kind| kind.application.joins == Some(own)));
-            with.insert(place, stage.to_owned());
-            (!is_behind && self.arrange(&with).is_ok()).then_some(place)
+            *at <= with.len() && {
+                with.insert(*at, stage.to_owned());
+                self.arrange(&with).is_ok()
+            }
         })
     }
 
@@ -482,6 +487,8 @@ pub(super) mod tests {
             is_promiscuous: false,
             in_pairs: false,
             joins: None,
+            joins_for: &[],
+            behind: &[],
         }
     }
 
@@ -526,6 +533,8 @@ pub(super) mod tests {
     pub(in crate::config) static FIREWALL: Application = Application {
         sections: &["firewall", "rule"],
         joins: Some("firewall"),
+        joins_for: &[],
+        behind: &[],
         ..application("firewall", "a firewall")
     };
 

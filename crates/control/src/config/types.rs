@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use super::schema::{
-    Backend, Bridging, Dump, Engine, EngineBackend, ExtraStations, Face, FaceLink, Faces, Fault,
-    FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat, LogLevel, NameRoute, Ndn,
-    Neighbour, Offload, Overlap, Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf,
-    Seccomp, SimCost, Station, Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
+    Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
+    FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat,
+    LogLevel, ModuleEntry, ModuleSource, NameRoute, Ndn, Neighbour, Offload, OnFailure, Overlap,
+    Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station,
+    Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -50,6 +51,8 @@ pub struct Config {
     pub firewall: Firewall,
     /// `[flow]`.
     pub flow: Flow,
+    /// `[[module]]`, in the file's order, which is that in which they run.
+    pub modules: Vec<ModuleEntry>,
     /// `[stage.NAME]`, in the file's order.
     pub stages: Vec<StageConfig>,
     /// `[dump.NAME]`, in the file's order.
@@ -108,10 +111,11 @@ impl Config {
         self.stages.iter().find(|stage| stage.name == name)
     }
 
-    /// The contexts that stages see, by number; at most 32.
+    /// The contexts that stages and modules see, by number; at most 32.
     pub fn contexts(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        for name in self.stages.iter().flat_map(|stage| &stage.context) {
+        let modules = self.modules.iter().flat_map(|module| &module.context);
+        for name in self.stages.iter().flat_map(|stage| &stage.context).chain(modules) {
             if !all.contains(name) {
                 all.push(name.clone());
             }

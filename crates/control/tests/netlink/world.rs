@@ -180,7 +180,8 @@ impl Watching {
 
     /// Waits until the mirror's routes are iproute2's.
     pub(crate) fn settle(&mut self, what: &str) {
-        let limit = Instant::now() + Duration::from_secs(20);
+        // Far more than it takes: on a busy machine the kernel says again and again that messages were lost.
+        let limit = Instant::now() + Duration::from_secs(120);
         loop {
             self.take(Duration::from_millis(20));
             let (reported, kernel) = (self.world.ends(), kernel_routes(&self.world));

@@ -108,6 +108,7 @@ impl ControlLoop {
             interfaces: &self.interfaces,
             facts: &facts,
             is_live: true,
+            modules: &[],
             attachments: &[],
         };
         let parts = self.publisher.start_new(self.descriptors, &setup)?;

@@ -119,6 +119,7 @@ impl<V: Versions> Worker<V> {
         };
         let master = master.clone();
         let has_state = self.path.segments[segment].has_state;
+        let waits = has_state || self.needs_device[segment];
         let wanted = match flight.sweep {
             // State stays where it is.
             Some(_) => self.homes[segment].side,
@@ -126,6 +127,7 @@ impl<V: Versions> Worker<V> {
                 Some(wanted) => wanted,
                 None => {
                     let wanted = match self.fits_device(&flight) {
+                        true if self.needs_device[segment] => Side::Device,
                         true => self.balances[segment].choose(&master.cost[segment], has_state),
                         false => Side::Cpu,
                     };
@@ -156,7 +158,7 @@ impl<V: Versions> Worker<V> {
                     flight.spare.get_or_insert(before);
                     Way::There(flight)
                 }
-                None if has_state => Way::Wait(flight),
+                None if waits => Way::Wait(flight),
                 None => {
                     flight.leave_arena();
                     Way::Here(flight)

@@ -266,7 +266,7 @@ fn traces_and_counters_know_contexts() {
     let trace = Trace { filter: None, left: AtomicU64::new(4), sender };
     let trace = std::sync::Mutex::new(Some(trace));
     let bed = Bed {
-        ends: teststages::harness::Ends::Stopped(Duration::from_millis(400)),
+        ends: teststages::harness::Ends::Passed(2, 400),
         feeds: vec![teststages::harness::Feed {
             worker: 0,
             port: 0,

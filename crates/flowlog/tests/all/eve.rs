@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve};
+use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve, Range};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ fn context(in_iface: &str) -> Context<'_> {
 fn anomaly(kind: AnomalyKind) -> Anomaly {
     Anomaly {
         kind,
-        flow_id: 7,
+        flow_id: (kind.layer() == "stream").then_some(7),
+        protocol: 6,
         src: (address("192.0.2.80"), 443),
         dst: (address("10.1.2.3"), 40_000),
         vlans: [100, 20],
-        offset: 4_380,
-        bytes: 1_460,
+        range: (kind == AnomalyKind::Gap).then_some(Range { offset: 4_380, bytes: 1_460 }),
     }
 }
 
@@ -32,7 +32,7 @@ fn lines() -> Vec<u8> {
         eve.netflow(&record, context("eth0"), &mut out);
     }
     use AnomalyKind::*;
-    for kind in [Conflict, Overlap, Gap, ResetOutOfWindow] {
+    for kind in [Conflict, Gap, Checksum, ResetOutOfWindow] {
         eve.anomaly(&anomaly(kind), context("eth0"), &mut out);
     }
     let alerted = Context { in_iface: "we\"ird\\\n\u{1}é", at_ns: 0, is_alerted: true };

@@ -90,7 +90,9 @@ impl Rx {
         if sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &LONG_BYTES).is_err() {
             let _ = sys::setsockopt(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &LONG_BYTES);
         }
-        packet(libc::PACKET_IGNORE_OUTGOING, 1, "excluding outgoing packets")?;
+        if !options.outgoing {
+            packet(libc::PACKET_IGNORE_OUTGOING, 1, "excluding outgoing packets")?;
+        }
         if options.promiscuous {
             link::receive_all(&socket, index).map_err(at("receiving promiscuously"))?;
         }

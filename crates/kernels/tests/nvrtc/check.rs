@@ -88,6 +88,19 @@ pub(crate) fn cubin(files: &[&'static KernelFile]) {
     }
 }
 
+/// A text compiles, to PTX and to code for an H200 without spills, and nothing is said of it.
+#[allow(dead_code)] // not every crate has one
+pub(crate) fn text(source: String, kernels: usize) {
+    if !require_nvrtc() {
+        return;
+    }
+    let program = Program { name: "text".into(), source, defines: Vec::new(), ptx: None };
+    let compiled = nvrtc::compile(&program, "compute_75", &[]).expect("PTX");
+    assert_eq!(complaints(&compiled.log), [""; 0]);
+    let log = nvrtc::compile(&program, "sm_90", &["--ptxas-options=-v"]).expect("a cubin").log;
+    assert_eq!(numbers(&log, "bytes spill stores"), vec![0; kernels], "{log}");
+}
+
 /// With too few registers for a file's first kernel there are spills, and they are seen.
 pub(crate) fn spill(file: &'static KernelFile) {
     if !require_nvrtc() {

@@ -3,11 +3,11 @@
 use interleave::{prefetch, prefetch_at};
 use packet::IpProtocol;
 
-use super::Row;
 use super::input::Input;
 use super::module::{Identity, Module};
 use super::timeouts::IdleTimeouts;
 use super::tracked::{PacketState, Tracked};
+use super::{Options, Row};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 use crate::table::{Class, Found, Policy, Slot, TableError, reserved};
@@ -43,7 +43,10 @@ struct SideCounts {
 struct Cold {
     id: u64,
     /// The time of the packet that began it, and how many flows of its key before it began at the same time.
-    begin: (u64, u32),
+    begin_ns: u64,
+    before: u32,
+    /// When the period began of which it was not reported yet.
+    period_ns: u64,
     start_ns: u64,
     end_ns: u64,
     sides: [SideCounts; 2],
@@ -56,7 +59,9 @@ struct Cold {
 impl Cold {
     const NONE: Cold = Cold {
         id: 0,
-        begin: (0, 0),
+        begin_ns: 0,
+        before: 0,
+        period_ns: 0,
         start_ns: 0,
         end_ns: 0,
         sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
@@ -75,6 +80,8 @@ pub(super) struct Rest<M: Module> {
     pub(super) reassembler: Reassembler,
     pub(super) module: M,
     pub(super) timeouts: IdleTimeouts,
+    /// How often flows that go on are reported.
+    active_ns: Option<u64>,
     /// Flows that ended because they were idle.
     pub(super) timed_out: u64,
 }
@@ -85,13 +92,22 @@ impl<M: Module> Rest<M> {
     /// # Errors
     /// There is not so much.
     pub(super) fn new(
-        flows: usize,
+        options: &Options,
         reassembler: Reassembler,
-        timeouts: IdleTimeouts,
         module: M,
     ) -> Result<Self, TableError> {
+        let &Options { flows, timeouts, active_ns, .. } = options;
         let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
-        Ok(Self { cold, connections, states, reassembler, module, timeouts, timed_out: 0 })
+        Ok(Self {
+            cold,
+            connections,
+            states,
+            reassembler,
+            module,
+            timeouts,
+            active_ns: active_ns.map(|ns| ns.max(1)),
+            timed_out: 0,
+        })
     }
 
     /// Memory that it reserves for so many flows, in bytes.
@@ -135,11 +151,13 @@ impl<M: Module> Rest<M> {
         let d = input.decoded;
         let at = slot.index();
         let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
-        let (time_ns, before) = self.cold[at].begin;
-        let before = if is_next && time_ns == input.time_ns { before + 1 } else { 0 };
+        let Cold { begin_ns, before, .. } = self.cold[at];
+        let before = if is_next && begin_ns == input.time_ns { before + 1 } else { 0 };
         self.cold[at] = Cold {
             id: id_of(key, input.time_ns, before),
-            begin: (input.time_ns, before),
+            begin_ns: input.time_ns,
+            before,
+            period_ns: input.time_ns,
             start_ns: input.time_ns,
             end_ns: input.time_ns,
             vlans: [vlan(0), vlan(1)],
@@ -154,6 +172,19 @@ impl<M: Module> Rest<M> {
 
     fn identity(cold: &Cold, key: &FlowKey, client: Side) -> Identity {
         Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
+    }
+
+    /// Lets the module know of packet `number` of the batch, before its bytes.
+    pub(super) fn packet(
+        &mut self,
+        slot: Slot,
+        key: &FlowKey,
+        side: Side,
+        number: usize,
+        is_first: bool,
+    ) {
+        let flow = Self::identity(&self.cold[slot.index()], key, self.client(slot, key));
+        self.module.packet(&flow, number, slot, side, is_first);
     }
 
     pub(super) fn segment(
@@ -280,6 +311,7 @@ impl<M: Module> Rest<M> {
         reason: Reason,
         time_ns: u64,
     ) {
+        self.report(slot, key, hot, time_ns);
         let at = slot.index();
         let client = self.client(slot, key);
         if hot.is_tcp {
@@ -295,6 +327,28 @@ impl<M: Module> Rest<M> {
         let record = self.record(slot, key, hot, reason);
         self.module.ended(&record, client, &mut self.states[at], time_ns);
         self.states[at] = M::State::default();
+    }
+
+    /// Reports a flow that goes on, if its period is over at `now_ns` and it had packets in it. There was no packet between
+    /// its last one and `now_ns`.
+    pub(super) fn report(&mut self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) {
+        let Some(active_ns) = self.active_ns else { return };
+        let at = slot.index();
+        let cold = &mut self.cold[at];
+        // It does not go on longer than its time-out, whenever a sweep finds it.
+        let over_ns = cold.end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        let since_ns = now_ns.min(over_ns).saturating_sub(cold.period_ns);
+        if since_ns < active_ns {
+            return;
+        }
+        let time_ns = cold.period_ns + active_ns;
+        let had_packets = cold.end_ns >= cold.period_ns;
+        cold.period_ns += since_ns - since_ns % active_ns;
+        if had_packets {
+            let record = self.record(slot, key, hot, Reason::Active);
+            let client = self.client(slot, key);
+            self.module.goes_on(&record, client, &mut self.states[at], time_ns);
+        }
     }
 
     fn client(&self, slot: Slot, key: &FlowKey) -> Side {

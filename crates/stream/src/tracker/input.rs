@@ -28,11 +28,15 @@ pub struct Input<'a> {
 }
 
 /// Why a packet belongs to no flow.
-pub(super) enum Reject {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reject {
+    /// It is not IP.
     NotIp,
     /// It has none by its nature.
     Untracked,
+    /// Its IP header is wrong, or the header of its upper layer is missing or wrong.
     Malformed,
+    /// The checksum of its TCP segment is wrong.
     Checksum,
 }
 

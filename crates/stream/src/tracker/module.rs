@@ -1,13 +1,29 @@
 //! Who is given the streams and records of flows.
 
+use crate::defrag::{DatagramKey, Notes, Reason};
 use crate::key::{FlowKey, Side};
 use crate::record::FlowRecord;
+use crate::table::Slot;
 use crate::tcp::{End, Event, Want};
+use crate::tracker::{Input, Reject};
 
 /// What is done with flows: a module at GASPP's layer `process_stream` (§3.1).
 pub trait Module {
     /// What it keeps for each flow.
     type State: Default;
+
+    /// Packet `number` of the batch belongs to the flow in place `slot` of the table; `side` sent it. `is_first`: it began
+    /// the flow, which has the place from now on. Its bytes follow. Of a datagram in fragments it is the last one that
+    /// came.
+    fn packet(
+        &mut self,
+        _flow: &Identity,
+        _number: usize,
+        _slot: Slot,
+        _side: Side,
+        _is_first: bool,
+    ) {
+    }
 
     /// Bytes of a side in order.
     fn data(
@@ -53,8 +69,38 @@ pub trait Module {
     ) {
     }
 
+    /// A flow goes on: the record says what it was at `time_ns`, a multiple of [`Options::active_ns`](super::Options) after
+    /// its start. One without packets since the report before is not reported.
+    fn goes_on(
+        &mut self,
+        _record: &FlowRecord,
+        _client: Side,
+        _state: &mut Self::State,
+        _time_ns: u64,
+    ) {
+    }
+
+    /// A packet belongs to no flow.
+    fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
+
+    /// A datagram of fragments is whole or has failed, or a fragment was discarded.
+    fn fragments(&mut self, _fragments: &Fragments) {}
+
     /// A flow has ended, at `time_ns`. `client` is the side of the client.
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
+}
+
+/// What became of a datagram that came in fragments.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragments {
+    /// The datagram.
+    pub key: DatagramKey,
+    /// Why it did not become whole.
+    pub failed: Option<Reason>,
+    /// What happened to its fragments.
+    pub notes: Notes,
+    /// The time of the fragment that decided it, in nanoseconds since 1970.
+    pub time_ns: u64,
 }
 
 /// Which flow it is.

@@ -7,7 +7,7 @@ mod scene;
 mod steps;
 mod twin;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::*;
@@ -30,7 +30,12 @@ struct Ended {
     client: Side,
     time_ns: u64,
     heard: Vec<Heard>,
+    /// Reports of it while it went on.
+    reports: Vec<Report>,
 }
+
+/// A report of a flow that went on: its time, the last packet's, packets and bytes of IP of both sides.
+type Report = (u64, u64, [(u64, u64); 2]);
 
 impl Ended {
     fn key(&self) -> FlowKey {
@@ -50,6 +55,8 @@ impl Ended {
 #[derive(Default)]
 struct Ears {
     ended: Vec<Ended>,
+    /// Of flows that have not ended, by number.
+    reports: HashMap<u64, Vec<Report>>,
 }
 
 impl Module for Ears {
@@ -106,7 +113,18 @@ impl Module for Ears {
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64) {
         let (id, heard) = std::mem::take(state);
         assert!(id == 0 || id == record.id);
-        self.ended.push(Ended { record: record.clone(), client, time_ns, heard });
+        let reports = self.reports.remove(&record.id).unwrap_or_default();
+        self.ended.push(Ended { record: record.clone(), client, time_ns, heard, reports });
+    }
+
+    fn goes_on(&mut self, record: &FlowRecord, client: Side, _: &mut Self::State, time_ns: u64) {
+        assert_eq!(record.reason, Reason::Active);
+        let mut sides = record.sides.map(|side| (side.packets, side.ip_bytes));
+        if client == Side::B {
+            sides.swap(0, 1);
+        }
+        let reports = self.reports.entry(record.id).or_default();
+        reports.push((time_ns, record.end_ns, sides));
     }
 }
 
@@ -152,6 +170,7 @@ fn run(
     tracker.finish(scene.latest_ns());
     assert_eq!((tracker.len(), tracker.buffered_bytes()), (0, 0));
     assert_eq!(tracker.visit(0, 1, &mut |_| panic!("none is left")), None);
+    assert!(tracker.module().reports.is_empty(), "reports of no flow");
     let mut ended = std::mem::take(&mut tracker.module().ended);
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
     (ended, tracker.counts())

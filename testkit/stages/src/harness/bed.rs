@@ -39,6 +39,8 @@ pub enum Ends {
     Finished,
     /// It is stopped after so long, whatever is left in the sources.
     Stopped(Duration),
+    /// It is stopped once so many packets have passed the stage of this number.
+    Passed(usize, u64),
 }
 
 /// An engine to be built.
@@ -237,6 +239,7 @@ impl<V: Versions> Bed<V> {
         let is_over = || match self.ends {
             Ends::Finished => engine.is_finished(),
             Ends::Stopped(after) => begin.elapsed() >= after,
+            Ends::Passed(stage, packets) => view.stage(stage).packets >= packets,
         };
         while !is_over() {
             meanwhile(&view);
@@ -244,7 +247,7 @@ impl<V: Versions> Bed<V> {
         }
         let ended = match self.ends {
             Ends::Finished => engine.join(),
-            Ends::Stopped(_) => engine.stop(self.limit / 2),
+            Ends::Stopped(_) | Ends::Passed(..) => engine.stop(self.limit / 2),
         };
         ended.unwrap_or_else(|panic| panic!("{}: {panic}", self.name));
         let lost_cells = cells - depot.available();

@@ -1,9 +1,12 @@
 //! `[flow]`.
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::kinds::{Custom, boolean, custom, duration, integer, words};
+use crate::config::kinds::{Custom, boolean, custom, duration, integer, list, words};
 use crate::config::values;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -47,7 +50,23 @@ crate::section! {
         /// File for flow events in Suricata's EVE JSON format, one object per line: appended to, and opened again on SIGHUP.
         /// `-`: standard output. `unix:PATH`: a Unix stream socket that another program listens on.
         restart events: Option<PathBuf> = None, events();
-        /// Seed of the community ID in events (community ID v1).
+        /// What events are written of: `flow`, flows that end; `netflow`, the same with an event for each direction;
+        /// `active`, flows that go on, as events of the type `flow` with the reason `active`; `anomaly`, what is wrong in
+        /// packets and byte streams.
+        restart event_types: Vec<EventType> = vec![EventType::Flow, EventType::Anomaly],
+            list(words(), "an array such as [\"flow\", \"anomaly\"]").not_empty("[\"flow\"]");
+        /// Collector for IPFIX (RFC 7011): `udp:` or `tcp:`, address and port. It gets flows that end and flows that go on.
+        restart ipfix: Option<Collector> = None, collector();
+        /// Observation domain of IPFIX messages: tells exporters with one address apart.
+        restart ipfix_domain: u32 = 0, integer(0..=4_294_967_295);
+        /// How often templates are sent again over UDP. They are also sent after 100 messages.
+        restart ipfix_templates: Duration = MINUTE, duration(Duration::from_secs(1)..=Duration::from_hours(24));
+        /// How often a flow that goes on is reported, to the collector and as events `active`.
+        restart active: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
+        /// Apache Parquet file for the records of flows that end. A file of this name is replaced, and the new one can be
+        /// read when the run has ended.
+        restart parquet: Option<PathBuf> = None, parquet();
+        /// Seed of the community ID in events and records (community ID v1).
         restart community_id_seed: u16 = 0, integer(0..=65_535);
     }
     also {
@@ -72,6 +91,87 @@ crate::words! {
         /// Solaris and HP-UX 11.
         Solaris = "solaris",
     }
+}
+
+crate::words! {
+    /// An element of `flow.event_types`.
+    pub enum EventType {
+        /// Flows that end.
+        Flow = "flow",
+        /// Directions of flows that end.
+        Netflow = "netflow",
+        /// Flows that go on.
+        Active = "active",
+        /// What is wrong in packets and streams.
+        Anomaly = "anomaly",
+    }
+}
+
+/// Where records go: `udp:192.0.2.1:4739`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Collector {
+    /// Over TCP; otherwise UDP.
+    pub is_tcp: bool,
+    /// Its address and port.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", if self.is_tcp { "tcp" } else { "udp" }, self.address)
+    }
+}
+
+impl FromStr for Collector {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (protocol, address) = text.split_once(':').ok_or(())?;
+        let is_tcp = match protocol {
+            "udp" => false,
+            "tcp" => true,
+            _ => return Err(()),
+        };
+        let address: SocketAddr = address.parse().map_err(|_| ())?;
+        let is_place = !address.ip().is_unspecified() && address.port() != 0;
+        is_place.then_some(Self { is_tcp, address }).ok_or(())
+    }
+}
+
+/// A value, or `off`.
+fn collector() -> Custom<Option<Collector>> {
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let text = values::string(walk, value)?;
+        if text == "off" {
+            return Some(None);
+        }
+        let parsed = text.parse().map(Some);
+        if parsed.is_err() {
+            let message = format!("{} is no collector", walk.subject());
+            let expected = "\"udp:192.0.2.1:4739\", \"tcp:[2001:db8::1]:4739\" or \"off\"";
+            walk.error(value.span(), message).expected(expected);
+        }
+        parsed.ok()
+    };
+    let text =
+        |own: &Option<Collector>| own.map_or_else(|| "off".to_owned(), |own| own.to_string());
+    custom("text", "`\"udp:ADDRESS:PORT\"`, `\"tcp:ADDRESS:PORT\"` or `\"off\"`", read, text)
+}
+
+fn parquet() -> Custom<Option<PathBuf>> {
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let text = values::string(walk, value)?;
+        if text.is_empty() || text.contains('\0') {
+            let message = format!("{} cannot name a file", walk.subject());
+            walk.error(value.span(), message).expected("\"flows.parquet\"");
+            return None;
+        }
+        Some((text != "off").then(|| text.into()))
+    };
+    let text = |path: &Option<PathBuf>| {
+        path.as_ref().map_or_else(|| "off".to_owned(), |path| path.display().to_string())
+    };
+    custom("path", "a path, or `\"off\"`", read, text)
 }
 
 fn events() -> Custom<Option<PathBuf>> {

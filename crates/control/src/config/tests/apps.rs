@@ -308,7 +308,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("router");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, mode, neighbour, pipeline, port, route, router, routes, rule, stage, system"
+        "dump, engine, firewall, flow, mode, module, neighbour, pipeline, port, route, router, routes, rule, stage, system"
     );
     let with_twin = common.replace("fault", "fault, host");
     let expected =
@@ -317,7 +317,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("switch");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, mode, pipeline, port, rule, stage, station, switch, system"
+        "dump, engine, firewall, flow, mode, module, pipeline, port, rule, stage, station, switch, system"
     );
     let common_of_switch = common.replace("fault", "extra_stations, fault");
     let expected = format!("access, {common_of_switch}, learning, mac, mtu, native, ");
@@ -326,7 +326,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("ndn");
     assert_eq!(
         file,
-        "dump, engine, flow, mode, name, names, ndn, neighbour, pipeline, port, stage, system"
+        "dump, engine, flow, mode, module, name, names, ndn, neighbour, pipeline, port, stage, system"
     );
     let common = with_twin.replace("fault", "faces, fault");
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");

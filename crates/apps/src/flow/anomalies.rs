@@ -1,0 +1,110 @@
+//! What is odd in packets and streams, for events: what the tracker says, by kind.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use flowlog::eve::{Anomaly, AnomalyKind};
+use packet::{Decoded, IpProtocol, Kind};
+use stream::defrag::Reason;
+use stream::tcp::Event;
+use stream::tracker::{Fragments, Input, Reject};
+
+/// What an event of a connection is; `None` where nothing is wrong, or a gap says the same.
+pub(super) const fn of_event(event: Event) -> Option<AnomalyKind> {
+    Some(match event {
+        Event::Conflict => AnomalyKind::Conflict,
+        Event::OutOfWindow => AnomalyKind::OutOfWindow,
+        Event::AckInvalid => AnomalyKind::AckInvalid,
+        Event::SynConflict => AnomalyKind::SynConflict,
+        Event::FinConflict => AnomalyKind::FinConflict,
+        Event::DataAfterFin => AnomalyKind::DataAfterFin,
+        Event::DataOnSyn => AnomalyKind::DataOnSyn,
+        Event::ResetInWindow => AnomalyKind::ResetInWindow,
+        Event::ResetOutOfWindow => AnomalyKind::ResetOutOfWindow,
+        Event::NoFlags => AnomalyKind::NoFlags,
+        Event::JoinedMidstream
+        | Event::FastOpen
+        | Event::SimultaneousOpen
+        | Event::AcknowledgedLost
+        | Event::Resynchronised
+        | Event::Urgent
+        | Event::AfterReset
+        | Event::GivenUp => return None,
+    })
+}
+
+/// What is wrong with a packet that belongs to no flow; `None` if it is not IP.
+pub(super) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
+    let d = input.decoded;
+    let kind = match why {
+        Reject::NotIp | Reject::Untracked => return None,
+        Reject::Checksum => AnomalyKind::Checksum,
+        Reject::Malformed => malformed(d),
+    };
+    let ports = d.ports().unwrap_or_default();
+    let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
+    let none: IpAddr = match d.kind {
+        Kind::Ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    };
+    Some(Anomaly {
+        kind,
+        flow_id: None,
+        protocol: d.protocol.0,
+        src: (d.src_ip().unwrap_or(none), ports.0),
+        dst: (d.dst_ip().unwrap_or(none), ports.1),
+        vlans: [vlan(0), vlan(1)],
+        range: None,
+    })
+}
+
+fn malformed(d: &Decoded) -> AnomalyKind {
+    use packet::Anomaly as Wrong;
+    match d.anomaly {
+        Wrong::Truncated => AnomalyKind::Truncated,
+        Wrong::BadVersion => AnomalyKind::WrongVersion,
+        Wrong::BadHeaderLength => AnomalyKind::HeaderLength,
+        Wrong::BadTotalLength => AnomalyKind::TotalLength,
+        Wrong::BadChecksum => AnomalyKind::HeaderChecksum,
+        Wrong::BadExtensionHeader | Wrong::ExtensionHeaderLoop | Wrong::TooManyExtensionHeaders => {
+            AnomalyKind::ExtensionHeaders
+        }
+        Wrong::ZeroLengthFragment => AnomalyKind::FragmentLength,
+        Wrong::OverlongFragment => AnomalyKind::FragmentTooLarge,
+        _ if d.has(Decoded::FRAGMENT) => AnomalyKind::FragmentIgnored,
+        _ => AnomalyKind::UpperLayer,
+    }
+}
+
+/// What is wrong with fragments; `None` if nothing is, or if only time, memory or the end of the run ended them.
+pub(super) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
+    let kind = match fragments.failed {
+        Some(Reason::Overlap) => AnomalyKind::FragmentOverlap,
+        Some(Reason::TooLong) => AnomalyKind::FragmentTooLarge,
+        Some(Reason::Misaligned | Reason::ZeroLength | Reason::TwoEnds | Reason::BeyondEnd) => {
+            AnomalyKind::FragmentLength
+        }
+        Some(Reason::BadHeader | Reason::Malformed | Reason::TooMany | Reason::TinyFirst) => {
+            AnomalyKind::FragmentIgnored
+        }
+        Some(Reason::Timeout | Reason::Evicted | Reason::Shutdown) => return None,
+        None if fragments.notes.overlaps > 0 => AnomalyKind::FragmentOverlap,
+        None => return None,
+    };
+    let key = &fragments.key;
+    let address = |[high, low]: [u64; 2]| -> IpAddr {
+        match key.family {
+            4 => Ipv4Addr::from_bits(low as u32).into(),
+            _ => Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(),
+        }
+    };
+    let protocol = if key.family == 4 { key.protocol } else { IpProtocol::IPV6_FRAGMENT.0 };
+    Some(Anomaly {
+        kind,
+        flow_id: None,
+        protocol,
+        src: (address(key.src), 0),
+        dst: (address(key.dst), 0),
+        vlans: [0; 2],
+        range: None,
+    })
+}

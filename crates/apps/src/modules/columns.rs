@@ -1,0 +1,99 @@
+//! Columns of the stage `modules`: what its kernels need of a packet, and what they say of it.
+
+use chunk::{ColumnId, ColumnSet};
+
+chunk::columns! {
+    /// Columns of modules in the kernel dialect.
+    pub struct ModuleColumns / ModuleView {
+        /// Byte offset of the frame in the payload of a job.
+        pub module_at: u32,
+        /// Its length in bytes.
+        pub module_len: u32,
+        /// What the packet has: [`layers`].
+        pub module_layers: u32,
+        /// Offsets in the frame, 16 bits each, from the lowest: IP header, upper layer, its payload, end of the IP packet.
+        pub module_head: u64,
+        /// Protocol, TTL (8 bits each), and the number of the port (16 bits).
+        pub module_info: u32,
+        /// Which modules see the packet, a bit each.
+        pub module_sees: u32,
+        /// The place of its flow; `u32::MAX` for none.
+        pub module_slot: u32,
+        /// How many flows had this place, this one included.
+        pub module_generation: u32,
+        /// Where in the frame new bytes of the stream are, and how many: 16 bits each.
+        pub module_piece: u32,
+        /// Their place in the stream.
+        pub module_offset: u64,
+        /// Which modules have processed it, a bit each.
+        pub module_seen: u32,
+        /// Which of them tried to write outside of the packet, or into a full hash table.
+        pub module_error: u32,
+        /// The module that decided about it, from 1; 0 for none.
+        pub module_by: u32,
+        /// Which modules had it ignored by later ones, a bit each.
+        pub module_ignored: u32,
+        /// The record of its flow behind all modules.
+        pub module_record0: [u64; 2],
+        /// The same.
+        pub module_record1: [u64; 2],
+        /// The same.
+        pub module_record2: [u64; 2],
+        /// The same.
+        pub module_record3: [u64; 2],
+    }
+}
+
+/// Words of a flow's record, for all modules together.
+pub const RECORD_WORDS: usize = 16;
+
+/// Bits of `module_layers`.
+pub mod layers {
+    /// A frame.
+    pub const ETH: u32 = 1;
+    /// An IP packet whose header is right.
+    pub const IP: u32 = 2;
+    /// UDP with ports, no fragment.
+    pub const UDP: u32 = 4;
+    /// TCP with ports, no fragment.
+    pub const TCP: u32 = 8;
+    /// It brings bytes of a stream.
+    pub const STREAM: u32 = 16;
+    /// IPv6.
+    pub const IPV6: u32 = 32;
+    /// From the end that answers.
+    pub const REPLY: u32 = 64;
+}
+
+/// What kernels read.
+pub fn reads() -> ColumnSet {
+    ColumnSet::of(&[
+        ColumnId::CONTEXT,
+        ModuleColumns::MODULE_LAYERS,
+        ModuleColumns::MODULE_HEAD,
+        ModuleColumns::MODULE_INFO,
+        ModuleColumns::MODULE_SEES,
+        ModuleColumns::MODULE_SLOT,
+        ModuleColumns::MODULE_GENERATION,
+        ModuleColumns::MODULE_PIECE,
+        ModuleColumns::MODULE_OFFSET,
+    ])
+}
+
+/// What they write; records only where a module keeps state.
+pub fn writes(has_state: bool) -> ColumnSet {
+    let results = ColumnSet::of(&[
+        ColumnId::CONTEXT,
+        ModuleColumns::MODULE_SEEN,
+        ModuleColumns::MODULE_ERROR,
+        ModuleColumns::MODULE_BY,
+        ModuleColumns::MODULE_IGNORED,
+    ]);
+    let records = ColumnSet::of(&[
+        ModuleColumns::MODULE_RECORD0,
+        ModuleColumns::MODULE_RECORD1,
+        ModuleColumns::MODULE_RECORD2,
+        ModuleColumns::MODULE_RECORD3,
+    ]);
+    if has_state { results.union(&records) } else { results }
+}

@@ -1,0 +1,189 @@
+//! What the stage `flow` tells the stage `modules` of a chunk's packets: their flows, and bytes in order.
+//!
+//! Both stages are of one pipeline and worker, and `flow` comes first: when its `pre_shade` is through, everything is here.
+//! A follower copies the bytes: some waited in the buffer of the tracker, which is theirs no more after the call.
+//!
+//! Threads: one worker; the lock is never contended.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use controlplane::module::Piece;
+use stream::table::Slot;
+use stream::tcp::Want;
+use stream::tracker::Identity;
+use stream::{FlowRecord, Side};
+
+use crate::flow::follow::{Follower, Kept, Listener};
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its row in the chunk.
+    pub row: usize,
+    /// The place of its flow.
+    pub slot: usize,
+    /// Whether a flow begins here in this place.
+    pub is_first: bool,
+    /// The number of the flow.
+    pub flow: u64,
+    /// Whether the end that answers sent it.
+    pub is_reply: bool,
+    /// Pieces before it, of the chunk.
+    pieces: usize,
+}
+
+/// A piece of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    is_reply: bool,
+    offset: u64,
+    begin: usize,
+    /// The address that the bytes had, by which they are found in their packet.
+    address: usize,
+    len: usize,
+}
+
+/// What is known of the chunk at hand.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    packets: Vec<Known>,
+    parts: Vec<Part>,
+    bytes: Vec<u8>,
+    /// Whether somebody reads streams.
+    has_readers: bool,
+}
+
+impl Gathered {
+    /// Packets of flows, in the order of their rows. A row with several: a flow ended and the next one began.
+    pub fn packets(&self) -> &[Known] {
+        &self.packets
+    }
+
+    /// The pieces of packet `at`.
+    pub fn pieces(&self, at: usize) -> impl Iterator<Item = Piece<'_>> {
+        self.parts_of(at).iter().map(|part| Piece {
+            is_reply: part.is_reply,
+            offset: part.offset,
+            bytes: &self.bytes[part.begin..part.begin + part.len],
+        })
+    }
+
+    /// Of packet `at`: where in its frame the first of its pieces is, how long that is, and the offset of its first byte in
+    /// the stream; and how many bytes came that are not in the frame.
+    pub fn in_frame(&self, at: usize, frame: &[u8]) -> (Option<(usize, usize, u64)>, u64) {
+        let (mut own, mut others) = (None, 0);
+        for part in self.parts_of(at) {
+            let begin = part.address.wrapping_sub(frame.as_ptr() as usize);
+            let is_inside = begin < frame.len() && part.len <= frame.len() - begin;
+            match own {
+                None if is_inside => own = Some((begin, part.len, part.offset)),
+                _ => others += part.len as u64,
+            }
+        }
+        (own, others)
+    }
+
+    fn parts_of(&self, at: usize) -> &[Part] {
+        let begin = self.packets[at].pieces;
+        let end = self.packets.get(at + 1).map_or(self.parts.len(), |next| next.pieces);
+        &self.parts[begin..end]
+    }
+
+    /// The next chunk has told nothing yet.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.parts.clear();
+        self.bytes.clear();
+    }
+}
+
+/// What a follower and a stage share.
+pub type Shared = Arc<Mutex<Gathered>>;
+
+/// The lock of it; what a panic left behind is the rest of a chunk.
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Gathered> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// By pipeline and worker: what is shared there.
+#[derive(Debug, Default)]
+pub struct Places(Mutex<Vec<(String, usize, Shared)>>);
+
+impl Places {
+    /// That of a pipeline and worker. It stays the same when other stages take over.
+    pub fn of(&self, pipeline: &str, worker: usize) -> Shared {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
+        if let Some((.., shared)) = all.iter().find(is_it) {
+            return shared.clone();
+        }
+        let shared = Shared::default();
+        all.push((pipeline.to_owned(), worker, shared.clone()));
+        shared
+    }
+
+    /// Whether streams are read there.
+    pub fn set_readers(&self, has_readers: bool) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().for_each(|(.., shared)| lock(shared).has_readers = has_readers);
+    }
+}
+
+impl Listener for Places {
+    /// Nobody asks for a follower without its place.
+    fn follower(&self, worker: usize, _workers: usize) -> Box<dyn Follower> {
+        Box::new(Gathering(self.of("", worker)))
+    }
+
+    fn follower_in(&self, pipeline: &str, at: usize, _number: (usize, usize)) -> Box<dyn Follower> {
+        Box::new(Gathering(self.of(pipeline, at)))
+    }
+}
+
+/// Puts into [`Gathered`] what it hears.
+struct Gathering(Shared);
+
+impl Follower for Gathering {
+    fn begin(&mut self) {
+        lock(&self.0).clear();
+    }
+
+    fn packet(&mut self, flow: &Identity, row: usize, slot: Slot, side: Side, is_first: bool) {
+        let mut all = lock(&self.0);
+        let pieces = all.parts.len();
+        let is_reply = side != flow.client;
+        all.packets.push(Known {
+            row,
+            slot: slot.index(),
+            is_first,
+            flow: flow.id,
+            is_reply,
+            pieces,
+        });
+    }
+
+    fn data(
+        &mut self,
+        flow: &Identity,
+        _: &mut Kept,
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Want {
+        let mut all = lock(&self.0);
+        if !all.has_readers {
+            return Want::EnoughOfFlow;
+        }
+        // The end of a flow may give up what waited; no packet is there to bring it then.
+        if !all.packets.is_empty() {
+            let begin = all.bytes.len();
+            all.bytes.extend_from_slice(bytes);
+            let (address, len) = (bytes.as_ptr() as usize, bytes.len());
+            let is_reply = side != flow.client;
+            all.parts.push(Part { is_reply, offset, begin, address, len });
+        }
+        Want::More
+    }
+
+    fn ended(&mut self, _: &FlowRecord, _: Side, _: &mut Kept, _: u64) {}
+}

@@ -1,0 +1,522 @@
+//! The kernels of modules: the text of a program from their sources, and the records of their flows.
+//!
+//! ```text
+//!  modules.h │ names of its own, #line 1 "FILE" │ source │ module_NAME │ …next module… │ module_end
+//!  launches:   module_begin ─▶ [sort by flow] ─▶ module_NAME, one a module, in their order ─▶ [module_end]
+//! ```
+//!
+//! All modules are one stage, so one segment: one upload, one decode, one flow state (GASPP §7.3). A module that keeps something
+//! for a flow, or has flows ignored, processes the packets of a flow in their order; others take all packets at once.
+//!
+//! A flow's record has 16 words, which modules share out in their order. The first word of each share is the generation of
+//! the place, so that a new flow begins with zeros whichever of its packets comes first, and the bit that has later modules
+//! ignore the flow. Hash tables are the first slots of the state; they stay on the device.
+//!
+//! There is no CPU form. Where the device cannot process a packet, the modules' `on_failure` decides.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use chunk::{Columns, Packet, Rows, Verdict};
+use control::config::{Config, ModuleEntry, OnFailure};
+use control::module_source::{self as source, FUNCTIONS, Source};
+use controlplane::module::{MODULE_DROP, MODULE_FAILED};
+use device::accelerator::{PayloadUse, StateForm};
+use engine::{KernelForm, KernelStep, Parameter, Scratch, Shade, Shard, SortKey, Step};
+
+use kernels::{Spec, files};
+
+use super::columns::{ModuleColumns, ModuleView, RECORD_WORDS};
+
+/// What modules use.
+const HEADER: &str = include_str!("kernels/modules.h");
+
+/// Its hash table.
+const TABLE: &str = include_str!("kernels/table.h");
+
+/// Slots by which the state grows, at least.
+const STEP_SLOTS: usize = 1024;
+
+const RECORD_BYTES: usize = 4 * RECORD_WORDS;
+
+/// Names of macros that a module may not use for something else: those of the dialect, of the header and of modules.
+fn reserved() -> HashSet<&'static str> {
+    static ALL: OnceLock<String> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let spec = Spec::new("modules", &[&files::EMPTY], ModuleColumns::COLUMNS);
+        [&kernels::source(&spec), TABLE, HEADER].join("\n")
+    });
+    let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
+    let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let names = macros.map(|rest| rest.split(end).next().unwrap_or_default());
+    let own = ["STATE", "FLOW", "DROP_MODULE_DROP", "SORTED", "SCRATCH", "STAGE_NUMBER"];
+    names.chain(FUNCTIONS).chain(own).collect()
+}
+
+/// A module with a source.
+#[derive(Clone, Debug)]
+struct Own {
+    entry: ModuleEntry,
+    source: Source,
+    /// Its number among all modules, and the bits of the contexts that it sees; 0: all.
+    number: usize,
+    contexts: u32,
+    /// Where its share of a flow's record begins, and how many words that has.
+    share: (usize, usize),
+    /// Entries of its hash table, and the slot where that begins.
+    table: (usize, usize),
+}
+
+impl Own {
+    fn is_stateful(&self) -> bool {
+        self.share.1 > 0
+    }
+}
+
+/// All modules with a source, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    all: Vec<Own>,
+    /// Slots before those of flows.
+    first_slot: usize,
+    contexts: Vec<String>,
+    /// Bits that number flows and workers.
+    bits: (u32, u32),
+}
+
+impl Sources {
+    /// Those of a configuration.
+    ///
+    /// # Errors
+    /// What is wrong with a source, with its file and line; the states are too large.
+    pub fn of(config: &Config) -> Result<Self, String> {
+        let contexts = config.contexts();
+        let bit = |name: &String| contexts.iter().position(|own| own == name).map_or(0, |n| 1 << n);
+        let mut made = Self { contexts: contexts.clone(), ..Self::default() };
+        let reserved = reserved();
+        let mut words = 0;
+        for (number, entry) in config.modules.iter().enumerate() {
+            let Some(file) = &entry.source else { continue };
+            let source = source::read(&file.text).map_err(|problem| {
+                format!("module {}: {}:{problem}", entry.name, file.path.display())
+            })?;
+            let parameters = entry.parameters.iter().map(|(name, _)| name);
+            let mut all = source.names.iter().chain(&source.macros).chain(parameters);
+            if let Some(name) = all.find(|name| reserved.contains(name.as_str())) {
+                return Err(format!(
+                    "module {}: {}: `{name}` has a meaning already: use another name",
+                    entry.name,
+                    file.path.display()
+                ));
+            }
+            let count = match source.state_words {
+                0 if !source.ignores => 0,
+                own => own + 1,
+            };
+            let share = (words, count);
+            words += count;
+            if words > RECORD_WORDS {
+                return Err(format!(
+                    "module {}: the modules keep more than {} words for a flow",
+                    entry.name, RECORD_WORDS
+                ));
+            }
+            let entries =
+                if source.has_table { entry.table.next_power_of_two() as usize } else { 0 };
+            let table = (entries, made.first_slot);
+            made.first_slot += (8 * entries).div_ceil(RECORD_BYTES);
+            made.all.push(Own {
+                contexts: entry.context.iter().map(bit).fold(0, |bits, own| bits | own),
+                entry: entry.clone(),
+                source,
+                number,
+                share,
+                table,
+            });
+        }
+        // One more than there are flows: a packet of none has its own number.
+        let bits = |count: usize| usize::BITS - count.leading_zeros();
+        made.bits = (bits(config.flow.flows + 1), bits(config.system.workers.max(1)));
+        Ok(made)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether one reads streams.
+    pub fn reads_streams(&self) -> bool {
+        self.all.iter().any(|own| own.source.layers[4])
+    }
+
+    /// Whether one keeps something for a flow.
+    pub fn has_state(&self) -> bool {
+        self.all.iter().any(Own::is_stateful)
+    }
+
+    /// The first one with a hash table.
+    pub fn with_table(&self) -> Option<&str> {
+        self.all.iter().find(|own| own.source.has_table).map(|own| &*own.entry.name)
+    }
+
+    /// Whether one changes packets.
+    pub fn changes_packets(&self) -> bool {
+        self.all.iter().any(|own| own.source.changes_packets)
+    }
+
+    /// A bit for each.
+    pub fn bits(&self) -> u32 {
+        self.all.iter().fold(0, |bits, own| bits | 1 << own.number)
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        self.all.iter().map(|own| own.entry.time_limit).max()
+    }
+
+    fn slots_per_step(&self) -> usize {
+        self.first_slot.max(STEP_SLOTS).next_power_of_two()
+    }
+
+    fn keeps(&self) -> bool {
+        self.has_state() || self.first_slot > 0
+    }
+
+    /// The text of the program.
+    pub fn text(&self) -> String {
+        let mut text = format!("#line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}");
+        for own in &self.all {
+            // Writing to a String cannot fail.
+            let _ = self.module(own, &mut text);
+        }
+        if self.has_state() {
+            let words = |i: usize| {
+                let pair = |j: usize| {
+                    format!("(ulong)words[{}] << 32 | words[{}]", 4 * i + j + 1, 4 * i + j)
+                };
+                format!(
+                    "        COL_MODULE_RECORD{i}(arena)[row] = ulong2_of({}, {});\n",
+                    pair(0),
+                    pair(2)
+                )
+            };
+            let first = self.first_slot;
+            let _ = write!(
+                text,
+                "
+KERNEL(module_end)
+{{
+    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+    if (GLOBAL_ID < job_rows(arena) && COL_MODULE_SLOT(arena)[row] != NO_SLOT) {{
+        GLOBAL const uint *words =
+            (GLOBAL const uint *)STATE_RECORD(arena, state, row, {first}u + COL_MODULE_SLOT(arena)[row]);
+{}    }}
+}}
+",
+                (0..4).map(words).collect::<String>()
+            );
+        }
+        text
+    }
+
+    fn module(&self, own: &Own, text: &mut String) -> std::fmt::Result {
+        let (name, number, source) = (&own.entry.name, own.number, &own.source);
+        let Some(file) = &own.entry.source else { return Ok(()) };
+        let shown = file.file.replace(['"', '\\', '\n', '\r'], "_");
+        let mut defined: Vec<&str> = Vec::new();
+        writeln!(text, "#line 1 \"before {shown}\"")?;
+        for word in &source.names {
+            writeln!(text, "#define {word} own_{name}_{word}")?;
+            defined.push(word);
+        }
+        for (parameter, value) in &own.entry.parameters {
+            writeln!(text, "#define {parameter} {value:#x}u")?;
+            defined.push(parameter);
+        }
+        let contexts: Vec<(String, u32)> = (self.contexts.iter().zip(0..32))
+            .map(|(context, number)| {
+                let word =
+                    |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+                (format!("CONTEXT_{}", context.chars().map(word).collect::<String>()), 1 << number)
+            })
+            .collect();
+        for (context, bit) in &contexts {
+            if !defined.contains(&context.as_str()) {
+                writeln!(text, "#define {context} {bit:#x}u")?;
+                defined.push(context);
+            }
+        }
+        for function in FUNCTIONS {
+            let call = function.to_ascii_lowercase();
+            match function {
+                "MODULE_STREAM" => writeln!(
+                    text,
+                    "#define {function}(packet, piece) FN uint own_{name}_{call}(PRIVATE packet_t *packet, PRIVATE const piece_t *piece)"
+                )?,
+                _ => writeln!(
+                    text,
+                    "#define {function}(packet) FN uint own_{name}_{call}(PRIVATE packet_t *packet)"
+                )?,
+            }
+            defined.push(function);
+        }
+        writeln!(text, "#define STATE struct own_state_of_{name}")?;
+        writeln!(
+            text,
+            "#define FLOW(packet) ((GLOBAL struct own_state_of_{name} *)(packet)->own_flow)"
+        )?;
+        defined.extend(["STATE", "FLOW"]);
+        writeln!(text, "#line 1 \"{shown}\"\n{}\n#line 1 \"behind {shown}\"", file.text)?;
+        for word in defined.iter().copied().chain(source.macros.iter().map(String::as_str)) {
+            writeln!(text, "#undef {word}")?;
+        }
+        let layers = FUNCTIONS.iter().zip(["ETH", "IP", "UDP", "TCP", "STREAM"]).zip(source.layers);
+        let mut calls = String::new();
+        for ((function, layer), _) in layers.filter(|(_, is_there)| *is_there) {
+            let call = function.to_ascii_lowercase();
+            let piece = if layer == "STREAM" { ", &piece" } else { "" };
+            writeln!(
+                calls,
+                "    if (act == PASS && (layers & LAYER_{layer}) != 0u)\n        act = own_{name}_{call}(&packet{piece});"
+            )?;
+        }
+        let mask = own.table.0.saturating_sub(1);
+        write!(
+            text,
+            "
+FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL uint *words, GLOBAL uint *table, uint row)
+{{
+    packet_t packet;
+    piece_t piece;
+    own_load(&packet, arena, payload, row);
+    own_piece(&piece, arena, row);
+    packet.own_flow = words + 1;
+    packet.own_table = table;
+    packet.own_mask = {mask}u;
+    const uint layers = COL_MODULE_LAYERS(arena)[row];
+    uint act = PASS;
+{calls}    own_store(&packet, arena, row, {number}u, act);
+}}
+"
+        )?;
+        self.kernel(own, text)
+    }
+
+    fn kernel(&self, own: &Own, text: &mut String) -> std::fmt::Result {
+        let (name, contexts, first) = (&own.entry.name, own.contexts, self.first_slot);
+        let bit = 1u32 << own.number;
+        let (offset, count) = own.share;
+        let table = match own.table {
+            (0, _) => "(GLOBAL uint *)arena".to_owned(),
+            (_, slot) => format!("(GLOBAL uint *)STATE_RECORD(arena, state, row, {slot}u)"),
+        };
+        if !own.is_stateful() {
+            return write!(
+                text,
+                "
+KERNEL(module_{name})
+{{
+    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+    if (GLOBAL_ID < job_rows(arena) && own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
+        own_run_{name}(arena, payload, (GLOBAL uint *)arena, {table}, row);
+}}
+"
+            );
+        }
+        write!(
+            text,
+            "
+KERNEL(module_{name})
+{{
+    if (GLOBAL_ID < job_rows(arena)) {{
+        GLOBAL const uint *sorted = SORTED(arena);
+        const uint first = sorted[GLOBAL_ID], before = sorted[GLOBAL_ID == 0u ? 0u : GLOBAL_ID - 1u];
+        const uint shard = COL_SHARD(arena)[first], slot = COL_MODULE_SLOT(arena)[first];
+        const uint begins = GLOBAL_ID == 0u || slot == NO_SLOT || COL_SHARD(arena)[before] != shard ||
+                            COL_MODULE_SLOT(arena)[before] != slot;
+        // The packets of a flow, in their order.
+        for (uint i = GLOBAL_ID; begins != 0u && i < job_rows(arena); i++) {{
+            const uint row = sorted[i];
+            if (i != GLOBAL_ID &&
+                (slot == NO_SLOT || COL_SHARD(arena)[row] != shard || COL_MODULE_SLOT(arena)[row] != slot))
+                break;
+            GLOBAL uint *words = (GLOBAL uint *)SCRATCH(arena) + {RECORD_WORDS}u * (row - JOB_FIRST(arena)) + {offset}u;
+            if (slot != NO_SLOT) {{
+                words = (GLOBAL uint *)STATE_RECORD(arena, state, row, {first}u + slot) + {offset}u;
+                own_renew(words, COL_MODULE_GENERATION(arena)[row], {count}u);
+            }}
+            if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
+                own_run_{name}(arena, payload, words, {table}, row);
+            if ((COL_MODULE_IGNORED(arena)[row] & {bit:#x}u) != 0u)
+                words[0] |= IGNORES;
+            if ((words[0] & IGNORES) != 0u)
+                COL_MODULE_IGNORED(arena)[row] |= {bit:#x}u;
+        }}
+    }}
+}}
+"
+        )
+    }
+
+    /// What a device runs.
+    pub fn form(&self) -> KernelForm {
+        let mut steps: Vec<KernelStep> = vec![Step::rows("module_begin", 64).into()];
+        if self.has_state() {
+            steps.push(KernelStep::Sort);
+        }
+        for own in &self.all {
+            steps.push(Step::rows(format!("module_{}", own.entry.name), 64).into());
+        }
+        if self.has_state() {
+            steps.push(Step::rows("module_end", 64).into());
+        }
+        let state = StateForm { record_bytes: RECORD_BYTES, slots_per_step: self.slots_per_step() };
+        let (flows, workers) = self.bits;
+        let sort = [
+            SortKey { column: Shard::SHARD, bits: workers },
+            SortKey { column: ModuleColumns::MODULE_SLOT, bits: flows },
+        ];
+        let scratch = Scratch { bytes: 0, bytes_per_row: RECORD_BYTES, is_zeroed: true };
+        KernelForm {
+            text: self.text().into(),
+            file: "modules".into(),
+            parameters: vec![(
+                "DROP_MODULE_DROP".into(),
+                Parameter::U32(Verdict::drop(MODULE_DROP).0),
+            )],
+            steps,
+            payload: Some(PayloadUse {
+                at: ModuleColumns::MODULE_AT,
+                len: ModuleColumns::MODULE_LEN,
+                writes: self.changes_packets(),
+            }),
+            time_limit: self.limit(),
+            scratch: self.has_state().then_some(scratch),
+            sort: if self.has_state() { sort.to_vec() } else { Vec::new() },
+            state: self.keeps().then_some(state),
+            ..KernelForm::default()
+        }
+    }
+}
+
+/// The shade of the stage: kernels without a CPU form.
+pub struct KernelShade {
+    sources: Arc<Sources>,
+    /// Packets that one of these modules would have seen are dropped if the device fails.
+    drops: u32,
+    records: Mutex<Vec<[u32; RECORD_WORDS]>>,
+}
+
+impl KernelShade {
+    /// That of a worker.
+    pub fn new(sources: Arc<Sources>) -> Self {
+        let is_drop = |own: &&Own| own.entry.on_failure == OnFailure::Drop;
+        let drops = sources.all.iter().filter(is_drop).fold(0, |bits, own| bits | 1 << own.number);
+        Self { sources, drops, records: Mutex::default() }
+    }
+
+    /// Its sources.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    fn records(&self) -> MutexGuard<'_, Vec<[u32; RECORD_WORDS]>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There are flows in so many places.
+    pub fn reserve(&self, slots: usize) {
+        if self.sources.has_state() {
+            let mut records = self.records();
+            if records.len() < slots {
+                records.resize(slots, [0; RECORD_WORDS]);
+            }
+        }
+    }
+
+    /// The records of flows go on, where the modules are the same.
+    pub fn inherit(&self, before: &Self) {
+        let shares = |sources: &Sources| {
+            let of = |own: &Own| (own.entry.name.clone(), own.entry.source.clone(), own.share);
+            sources.all.iter().map(of).collect::<Vec<_>>()
+        };
+        if shares(&self.sources) == shares(&before.sources) {
+            std::mem::swap(&mut *self.records(), &mut *before.records());
+        }
+    }
+}
+
+impl<T: Sync + 'static> Shade<T> for KernelShade {
+    /// Only for packets that the device has failed to process.
+    fn shade(&self, rows: &mut Rows, _: &T) {
+        let view = ModuleColumns::view(rows);
+        for row in 0..view.verdict.len() {
+            if !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            // None of them is `seen`, which says that they failed.
+            let sees = view.module_sees[row];
+            (view.module_seen[row], view.module_error[row]) = (0, sees);
+            (view.module_by[row], view.module_ignored[row]) = (0, 0);
+            if sees & self.drops != 0 {
+                view.verdict[row] = Verdict::drop(MODULE_FAILED).0;
+            }
+        }
+    }
+
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(self.sources.form())
+    }
+
+    fn needs_device(&self) -> bool {
+        true
+    }
+
+    fn state_slots(&self) -> usize {
+        self.sources.first_slot + self.records().len()
+    }
+
+    fn state(&self, step: usize, bytes: &mut [u8]) {
+        let (per_step, first) = (self.sources.slots_per_step(), self.sources.first_slot);
+        let records = self.records();
+        let slots = bytes.chunks_exact_mut(RECORD_BYTES).zip(step * per_step..);
+        for (to, slot) in slots.filter(|(_, slot)| *slot >= first) {
+            let Some(record) = records.get(slot - first) else { break };
+            for (to, word) in to.chunks_exact_mut(4).zip(record) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+        }
+    }
+
+    /// A simulated device is refused, so nobody shades with it.
+    fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
+        Some(Arc::new(Self::new(self.sources.clone())))
+    }
+
+    fn retired(&self, rows: &mut Rows, _: &mut [Packet]) {
+        if !self.sources.has_state() {
+            return;
+        }
+        let view = ModuleColumns::view(rows);
+        let mut records = self.records();
+        for row in 0..view.verdict.len() {
+            let slot = view.module_slot[row] as usize;
+            if let Some(record) = records.get_mut(slot) {
+                *record = record_of(&view, row);
+            }
+        }
+    }
+}
+
+fn record_of(view: &ModuleView<'_>, row: usize) -> [u32; RECORD_WORDS] {
+    let pairs = [
+        view.module_record0[row],
+        view.module_record1[row],
+        view.module_record2[row],
+        view.module_record3[row],
+    ];
+    let word = |i: usize| (pairs[i / 4][i % 4 / 2] >> (32 * (i % 2))) as u32;
+    std::array::from_fn(word)
+}

@@ -1,0 +1,258 @@
+// What modules in the kernel dialect use. Names that begin with `own_` are not theirs.
+//
+// A module reaches its packet by packet_byte, packet_set_byte and the like: a read beyond the packet gives 0, a write beyond it
+// is not done, and counted as an error of the module.
+
+#define PASS 0u
+#define DROP 1u
+#define IGNORE 2u
+#define TO_HOST 3u
+#define DUMP 4u
+
+#define PROTOCOL_ICMP 1u
+#define PROTOCOL_TCP 6u
+#define PROTOCOL_UDP 17u
+#define PROTOCOL_ICMPV6 58u
+
+typedef struct {
+    GLOBAL uchar *own_bytes;
+    GLOBAL uint *own_flow;
+    GLOBAL uint *own_table;
+    uint own_mask;
+    uint own_error;
+    uint len;      // bytes of the frame
+    uint l3;       // where the IP header is, from the frame's first byte
+    uint l4;       // where the upper layer is
+    uint data;     // where the payload of UDP or TCP is
+    uint end;      // where the IP packet ends; padding of the link may follow
+    uint protocol; // of the upper layer
+    uint ttl;      // TTL or hop limit
+    uint port;     // number of the port that it came in by
+    uint is_ipv6;
+    uint is_reply; // from the end of the flow that answers
+    uint has_flow;
+    uint context; // GASPP's context key: a bit for each context; a module may set some
+} packet_t;
+
+// New bytes of a TCP connection, in order.
+typedef struct {
+    uint at;      // where they are in the packet
+    uint len;     // how many
+    ulong offset; // the place of the first one in what its sender sent
+} piece_t;
+
+FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
+{
+    return i < packet->len ? (uint)packet->own_bytes[i] : 0u;
+}
+
+FN uint packet_be16(PRIVATE const packet_t *packet, uint i)
+{
+    return packet_byte(packet, i) << 8 | packet_byte(packet, i + 1u);
+}
+
+FN uint packet_be32(PRIVATE const packet_t *packet, uint i)
+{
+    return packet_be16(packet, i) << 16 | packet_be16(packet, i + 2u);
+}
+
+FN uint packet_src_port(PRIVATE const packet_t *packet)
+{
+    return packet_be16(packet, packet->l4);
+}
+
+FN uint packet_dst_port(PRIVATE const packet_t *packet)
+{
+    return packet_be16(packet, packet->l4 + 2u);
+}
+
+// Addresses of IPv4.
+FN uint packet_src4(PRIVATE const packet_t *packet)
+{
+    return packet_be32(packet, packet->l3 + 12u);
+}
+
+FN uint packet_dst4(PRIVATE const packet_t *packet)
+{
+    return packet_be32(packet, packet->l3 + 16u);
+}
+
+// Byte `i` of a piece.
+FN uint piece_byte(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, uint i)
+{
+    return i < piece->len ? packet_byte(packet, piece->at + i) : 0u;
+}
+
+// Whether it was done. Checksums stay as they are.
+FN uint packet_set_byte(PRIVATE packet_t *packet, uint i, uint value)
+{
+    if (i >= packet->len) {
+        packet->own_error = 1u;
+        return 0u;
+    }
+    packet->own_bytes[i] = (uchar)value;
+    return 1u;
+}
+
+// A checksum behind a change of one of its words (RFC 1624, equation 3).
+FN uint checksum_update(uint sum, uint before, uint after)
+{
+    uint own = (~sum & 0xffffu) + (~before & 0xffffu) + (after & 0xffffu);
+    own = (own & 0xffffu) + (own >> 16);
+    own = (own & 0xffffu) + (own >> 16);
+    return ~own & 0xffffu;
+}
+
+// The checksum at `at` behind a change of a byte that is `parity` bytes from the start of what it covers.
+FN void own_update(PRIVATE packet_t *packet, uint at, uint parity, uint before, uint after)
+{
+    const uint shift = (parity & 1u) != 0u ? 0u : 8u;
+    uint sum = packet_be16(packet, at);
+    // UDP without a checksum has none afterwards either; one that comes out as 0 is sent as its other form (RFC 768).
+    const uint is_udp = at == packet->l4 + 6u && packet->protocol == PROTOCOL_UDP;
+    if (is_udp != 0u && sum == 0u)
+        return;
+    sum = checksum_update(sum, before << shift, after << shift);
+    if (is_udp != 0u && sum == 0u)
+        sum = 0xffffu;
+    packet_set_byte(packet, at, sum >> 8);
+    packet_set_byte(packet, at + 1u, sum & 255u);
+}
+
+// Sets byte `i`, with the checksums of IPv4, TCP and UDP that cover it. Whether it was done.
+FN uint packet_change_byte(PRIVATE packet_t *packet, uint i, uint value)
+{
+    const uint before = packet_byte(packet, i), after = value & 255u;
+    if (packet_set_byte(packet, i, after) == 0u)
+        return 0u;
+    const uint sum = packet->protocol == PROTOCOL_TCP ? 16u : packet->protocol == PROTOCOL_UDP ? 6u : 0u;
+    const uint has_sum = sum != 0u && packet->data != 0u;
+    const uint first = packet->is_ipv6 != 0u ? 8u : 12u, last = packet->is_ipv6 != 0u ? 40u : 20u;
+    if (packet->l3 == 0u || i < packet->l3 || i >= packet->end)
+        return 1u;
+    if (i < packet->l4 && packet->is_ipv6 == 0u && i - packet->l3 != 10u && i - packet->l3 != 11u)
+        own_update(packet, packet->l3 + 10u, i - packet->l3, before, after);
+    // Addresses are in the sum of the upper layer, too.
+    const uint is_address = i - packet->l3 >= first && i - packet->l3 < last;
+    const uint is_sum = i == packet->l4 + sum || i == packet->l4 + sum + 1u;
+    if (has_sum != 0u && is_sum == 0u && (i >= packet->l4 || is_address != 0u))
+        own_update(packet, packet->l4 + sum, i >= packet->l4 ? i - packet->l4 : i - packet->l3, before, after);
+    return 1u;
+}
+
+// ---- the hash table of a module (table.h) ----
+
+// The value of a key; `otherwise` where it is not there.
+FN uint table_find(PRIVATE packet_t *packet, uint key, uint otherwise)
+{
+    return own_table_find(packet->own_table, packet->own_mask, key, otherwise);
+}
+
+// Adds to the value of a key, which begins with 0; the value before. Without room it is an error, and the answer 0.
+FN uint table_add(PRIVATE packet_t *packet, uint key, uint value)
+{
+    return own_table_add(packet->own_table, packet->own_mask, key, value, &packet->own_error);
+}
+
+// Sets the value of a key to `value` if it is `expected`; a new key has 0. The value before.
+FN uint table_cas(PRIVATE packet_t *packet, uint key, uint expected, uint value)
+{
+    return own_table_cas(packet->own_table, packet->own_mask, key, expected, value, &packet->own_error);
+}
+
+// Gives a key a value other than 0 if it has none; whether it did.
+FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
+{
+    return own_table_insert(packet->own_table, packet->own_mask, key, value, &packet->own_error);
+}
+
+// ---- around the modules ----
+
+#define LAYER_ETH 1u
+#define LAYER_IP 2u
+#define LAYER_UDP 4u
+#define LAYER_TCP 8u
+#define LAYER_STREAM 16u
+#define LAYER_IPV6 32u
+#define LAYER_REPLY 64u
+#define NO_SLOT 0xffffffffu
+#define IGNORES 0x80000000u // in the first word of a module's state; the others are the generation
+
+// Whether a module sees a row.
+FN uint own_sees(GLOBAL uchar *arena, uint row, uint bit, uint contexts)
+{
+    return IS_NEXT(COL_VERDICT(arena)[row]) && (COL_MODULE_SEES(arena)[row] & bit) != 0u &&
+           COL_MODULE_IGNORED(arena)[row] == 0u && (contexts == 0u || (COL_CONTEXT(arena)[row] & contexts) != 0u);
+}
+
+FN void own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *payload, uint row)
+{
+    const ulong head = COL_MODULE_HEAD(arena)[row];
+    const uint info = COL_MODULE_INFO(arena)[row], layers = COL_MODULE_LAYERS(arena)[row];
+    packet->own_bytes = payload + COL_MODULE_AT(arena)[row];
+    packet->own_error = 0u;
+    packet->len = COL_MODULE_LEN(arena)[row];
+    packet->l3 = (uint)head & 0xffffu;
+    packet->l4 = (uint)(head >> 16) & 0xffffu;
+    packet->data = (uint)(head >> 32) & 0xffffu;
+    packet->end = (uint)(head >> 48) & 0xffffu;
+    packet->protocol = info & 255u;
+    packet->ttl = info >> 8 & 255u;
+    packet->port = info >> 16;
+    packet->is_ipv6 = (layers & LAYER_IPV6) != 0u;
+    packet->is_reply = (layers & LAYER_REPLY) != 0u;
+    packet->has_flow = COL_MODULE_SLOT(arena)[row] != NO_SLOT;
+    packet->context = COL_CONTEXT(arena)[row];
+}
+
+FN void own_piece(PRIVATE piece_t *piece, GLOBAL uchar *arena, uint row)
+{
+    const uint place = COL_MODULE_PIECE(arena)[row];
+    piece->at = place & 0xffffu;
+    piece->len = place >> 16;
+    piece->offset = COL_MODULE_OFFSET(arena)[row];
+}
+
+// What a module made of a packet.
+FN void own_store(PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row, uint number, uint act)
+{
+    const uint bit = 1u << number;
+    COL_MODULE_SEEN(arena)[row] |= bit;
+    if (packet->own_error != 0u)
+        COL_MODULE_ERROR(arena)[row] |= bit;
+    COL_CONTEXT(arena)[row] |= packet->context;
+    if (act == IGNORE)
+        COL_MODULE_IGNORED(arena)[row] |= bit;
+    uint verdict = VERDICT_NEXT;
+    if (act == DROP)
+        verdict = DROP_MODULE_DROP;
+    else if (act == TO_HOST)
+        verdict = VERDICT_HOST | packet->port;
+    else if (act == DUMP)
+        verdict = VERDICT_DUMP;
+    if (verdict != VERDICT_NEXT) {
+        COL_VERDICT(arena)[row] = verdict;
+        COL_MODULE_BY(arena)[row] = number + 1u;
+    }
+}
+
+// The state of a module for a new flow.
+FN void own_renew(GLOBAL uint *words, uint generation, uint count)
+{
+    if ((words[0] & ~IGNORES) != generation) {
+        words[0] = generation;
+        for (uint i = 1u; i < count; i++)
+            words[i] = 0u;
+    }
+}
+
+KERNEL(module_begin)
+{
+    if (GLOBAL_ID < job_rows(arena)) {
+        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
+        COL_MODULE_SEEN(arena)[row] = 0u;
+        COL_MODULE_ERROR(arena)[row] = 0u;
+        COL_MODULE_BY(arena)[row] = 0u;
+        COL_MODULE_IGNORED(arena)[row] = 0u;
+    }
+}

@@ -1,0 +1,66 @@
+//! A program of the modules of the examples.
+
+use apps::modules::columns::ModuleColumns as M;
+use apps::modules::kernels::Sources;
+use chunk::{Columns, Verdict};
+use control::config::ModuleSource;
+use controlplane::module::MODULE_DROP;
+use kernels::{Spec, files};
+
+/// The modules of the program below: examples with their parameters.
+const MODULES: [(&str, &str, &[(&str, u32)]); 5] = [
+    (
+        "elephant",
+        include_str!("../../../../examples/modules/elephant.k"),
+        &[("LIMIT", 130), ("TRUSTED", 22)],
+    ),
+    ("http_host", include_str!("../../../../examples/modules/http_host.k"), &[]),
+    ("port_counter", include_str!("../../../../examples/modules/port_counter.k"), &[]),
+    ("ttl_floor", include_str!("../../../../examples/modules/ttl_floor.k"), &[("FLOOR", 5)]),
+    ("xor_payload", include_str!("../../../../examples/modules/xor_payload.k"), &[("KEY", 0x55)]),
+];
+
+pub(crate) const ROWS: usize = 10;
+
+/// A program of the modules, as a segment makes it, but for the memory around it: the place of the row in `tables`, which has
+/// zeros for shards and then the rows in order of their flows.
+pub(crate) fn program() -> (String, Vec<&'static str>) {
+    let text = "mode = \"wire\"\n[port.a]\n[port.b]\n";
+    let (mut config, _) =
+        control::config::parse(text, &apps::known_stages()).expect("a configuration");
+    for (name, text, parameters) in MODULES {
+        let file = format!("{name}.k");
+        config.modules.push(control::config::ModuleEntry {
+            name: name.into(),
+            source: Some(ModuleSource { path: (&file).into(), file, text: text.into() }),
+            parameters: parameters.iter().map(|(name, value)| ((*name).into(), *value)).collect(),
+            table: 64,
+            ..Default::default()
+        });
+    }
+    let sources = Sources::of(&config).expect("modules");
+    let spec = Spec::new("modules", &[&files::EMPTY], M::COLUMNS);
+    let drop = Verdict::drop(MODULE_DROP).0;
+    let text = format!(
+        "{}\n#define DROP_MODULE_DROP {drop:#x}u\n\
+         #define COL_SHARD(arena) ((GLOBAL const uint *)tables)\n\
+         #define SORTED(arena) ((GLOBAL const uint *)tables + {ROWS}u)\n\
+         #define STATE_RECORD(arena, state, row, slot) ((state) + 64u * (slot))\n\
+         #define SCRATCH(arena) ((state) + 64u * {SLOTS}u)\n{}",
+        kernels::source(&spec),
+        sources.text()
+    );
+    let names = [
+        "module_begin",
+        "module_elephant",
+        "module_http_host",
+        "module_port_counter",
+        "module_ttl_floor",
+        "module_xor_payload",
+        "module_end",
+    ];
+    (text, names.to_vec())
+}
+
+/// Slots of the state: 8 of the table with 64 entries, and those of flows.
+pub(crate) const SLOTS: usize = 8 + 4;

@@ -1,0 +1,451 @@
+//! Modules, as a user runs them: sources over captures on a device, what is wrong with them, and the examples.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::Scratch;
+use testkit::frames::Frame;
+use testkit::pcap::{self, Record};
+use testkit::process::Process;
+
+const WIRE: &str = "mode = \"wire\"\n[port.a]\n[port.b]\n[engine]\nbackend = \"opencl\"\ndevice_timeout = \"20s\"\n";
+
+fn example(name: &str) -> String {
+    testkit::repository().join("examples/modules").join(name).display().to_string()
+}
+
+fn run(folder: &Scratch, config: &str, args: &str) -> Output {
+    folder.write("c.toml", config);
+    Command::new(env!("CARGO_BIN_EXE_shadeline"))
+        .args("run c.toml -r a=in.pcap -w out".split_whitespace())
+        .args(args.split_whitespace())
+        .env("RUST_BACKTRACE", "0")
+        .current_dir(folder.path())
+        .output()
+        .expect("the program starts")
+}
+
+fn ok(output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, errors(output));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A module with this text in a file, and a line of keys.
+fn module(folder: &Scratch, name: &str, text: &str, keys: &str) -> String {
+    let file = format!("{name}.k");
+    folder.write(&file, text);
+    format!("[[module]]\nname = \"{name}\"\nsource = \"{file}\"\ntime_limit = \"10s\"\n{keys}\n")
+}
+
+/// A module of the examples.
+fn of_example(name: &str, keys: &str) -> String {
+    let source = example(&format!("{name}.k"));
+    format!("[[module]]\nname = \"{name}\"\nsource = \"{source}\"\ntime_limit = \"10s\"\n{keys}\n")
+}
+
+fn stats(folder: &Scratch) -> Value {
+    let text = std::fs::read_to_string(folder.join("out/stats.json")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A count of a module.
+fn count(stats: &Value, name: &str, column: &str) -> u64 {
+    let all = stats["modules"].as_array().unwrap_or_else(|| panic!("{stats:#}"));
+    let own = all.iter().find(|own| own["module"] == name).unwrap_or_else(|| panic!("{stats:#}"));
+    own[column].as_u64().unwrap_or_else(|| panic!("{own:#}"))
+}
+
+fn frames(folder: &Scratch, port: &str) -> Vec<Vec<u8>> {
+    let path: PathBuf = folder.join(&format!("out/{port}.pcapng"));
+    if !Path::new(&path).exists() {
+        return Vec::new();
+    }
+    pcap::read(&path).into_iter().map(|record| record.data).collect()
+}
+
+fn write(folder: &Scratch, frames: &[Vec<u8>]) {
+    let record = |(i, frame): (usize, &Vec<u8>)| {
+        Record::new(1_700_000_000_000_000_000 + i as u64 * 1_000_000, frame.clone())
+    };
+    let records: Vec<Record> = frames.iter().enumerate().map(record).collect();
+    pcap::write_pcap(&folder.join("in.pcap"), &records);
+}
+
+fn udp(ttl: u8, from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+    Frame::new().ipv4("192.0.2.1", "198.51.100.1").ttl(ttl).udp(from, to, payload).padded(60)
+}
+
+/// Frames of several flows and protocols, by a plain generator.
+fn mixed(n: u32) -> Vec<Vec<u8>> {
+    let frame = |i: u32| {
+        let host = format!("192.0.2.{}", 1 + i % 13);
+        let four = Frame::new().ipv4(&host, "198.51.100.1").ttl((i * 7 % 64) as u8 + 1);
+        let payload: Vec<u8> = (0..i % 90).map(|j| (i + j) as u8).collect();
+        let from = 1000 + (i * i % 5) as u16;
+        match i % 4 {
+            0 => four.udp(from, 53, &payload).padded(60),
+            1 => four.tcp(from, 80, i * 100, &payload).padded(60),
+            2 => Frame::new().ipv6("2001:db8::1", "2001:db8::2").udp(from, 53, &payload).bytes(),
+            _ => four.echo_request(1, i as u16, &payload).padded(60),
+        }
+    };
+    (0..n).map(frame).collect()
+}
+
+#[test]
+fn a_source_decides_about_packets() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let ttls = [1, 4, 5, 6, 64, 255, 3];
+    write(&folder, &ttls.map(|ttl| udp(ttl, 1, 2, b"x")));
+    let config = format!(
+        "{WIRE}{}{}",
+        of_example("pass", ""),
+        of_example("ttl_floor", "parameters = { FLOOR = 5 }")
+    );
+    ok(&run(&folder, &config, ""));
+    let left: Vec<u8> = frames(&folder, "b").iter().map(|frame| frame[22]).collect();
+    assert_eq!(left, [5, 6, 64, 255]);
+    let stats = stats(&folder);
+    assert_eq!(count(&stats, "pass", "packets"), 7);
+    assert_eq!(
+        (count(&stats, "ttl_floor", "packets"), count(&stats, "ttl_floor", "dropped")),
+        (7, 3)
+    );
+    let drops = stats["drops"].as_array().expect("a list");
+    assert!(
+        drops.iter().any(|own| own["reason"] == "module_drop" && own["packets"] == 3),
+        "{stats:#}"
+    );
+}
+
+/// A payload that is changed twice is as before, with right checksums in between.
+#[test]
+fn a_source_changes_packets_with_their_checksums() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input: Vec<Vec<u8>> = mixed(200);
+    write(&folder, &input);
+    let key = "parameters = { KEY = 85 }";
+    ok(&run(&folder, &format!("{WIRE}{}", of_example("xor_payload", key)), ""));
+    let changed = frames(&folder, "b");
+    assert_eq!(changed.len(), input.len());
+    let mut differ = 0;
+    for (before, after) in input.iter().zip(&changed) {
+        let (mut was, mut is) = (packet::Decoded::default(), packet::Decoded::default());
+        packet::decode::decode_into(before, before.len(), &mut was);
+        packet::decode::decode_into(after, after.len(), &mut is);
+        let is_udp = was.protocol == packet::IpProtocol::UDP;
+        let begin = usize::from(was.l4_offset) + 8;
+        for (at, (before, after)) in before.iter().zip(after).enumerate() {
+            let is_payload = is_udp && (begin..was.l3_end()).contains(&at);
+            let is_sum = is_udp && (begin - 2..begin).contains(&at);
+            match (is_payload, is_sum) {
+                (true, _) => assert_eq!(*after, before ^ 85),
+                (false, true) => {}
+                _ => assert_eq!(after, before, "byte {at}"),
+            }
+        }
+        if is_udp && was.l3_end() > begin {
+            differ += 1;
+            let sum = |frame: &[u8], d: &packet::Decoded| {
+                let l4 = usize::from(d.l4_offset);
+                checksum_of(&frame[l4..d.l3_end()], d)
+            };
+            assert_eq!(sum(after, &is), 0xffff, "a right checksum");
+        }
+    }
+    assert!(differ > 40, "{differ}");
+    std::fs::rename(folder.join("out/b.pcapng"), folder.join("once.pcapng")).expect("a capture");
+    let twice = format!("{WIRE}{}", of_example("xor_payload", key));
+    folder.write("c.toml", &twice);
+    write(&folder, &changed);
+    ok(&run(&folder, &twice, ""));
+    assert_eq!(frames(&folder, "b"), input);
+}
+
+/// The sum over a UDP datagram and its pseudo header (RFC 768, RFC 8200 §8.1): all ones if it is right.
+fn checksum_of(datagram: &[u8], d: &packet::Decoded) -> u16 {
+    let mut sum = 17 + datagram.len() as u64;
+    for word in d.src.iter().chain(&d.dst) {
+        sum += (0..4).map(|i| word >> (16 * i) & 0xffff).sum::<u64>();
+    }
+    for pair in datagram.chunks(2) {
+        sum += u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// State for each flow, against a plain reference, with any number of workers and any chunks.
+#[test]
+fn flows_have_states_of_their_own() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input = mixed(600);
+    write(&folder, &input);
+    let limit = 600u64;
+    let mut bytes = std::collections::HashMap::new();
+    let expected: Vec<Vec<u8>> = input
+        .iter()
+        .filter(|frame| {
+            let mut d = packet::Decoded::default();
+            packet::decode::decode_into(frame, frame.len(), &mut d);
+            let Some(ports) = d.ports() else { return true };
+            let own: &mut u64 = bytes.entry((d.src, d.dst, ports, d.protocol.0)).or_default();
+            *own += frame.len() as u64;
+            *own <= limit
+        })
+        .cloned()
+        .collect();
+    assert!(expected.len() > 200 && expected.len() < 550, "{}", expected.len());
+    let keys = format!("parameters = {{ LIMIT = {limit}, TRUSTED = 9999 }}");
+    for system in ["workers = 1", "workers = 2", "workers = 4"] {
+        for chunk in [7, 256] {
+            let config = format!(
+                "{}chunk = {chunk}\n[system]\n{system}\n{}",
+                WIRE,
+                of_example("elephant", &keys)
+            );
+            ok(&run(&folder, &config, ""));
+            assert_eq!(frames(&folder, "b"), expected, "{system}, chunks of {chunk}");
+        }
+    }
+}
+
+/// A module that has later ones ignore a flow: they see the packets before, and those of other flows.
+#[test]
+fn an_ignored_flow_is_ignored_by_later_modules() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    write(&folder, &(0..20).map(|i| udp(9, 1 + i % 2, 53, b"x")).collect::<Vec<_>>());
+    let third = "STATE { uint packets; };\nMODULE_UDP(packet)\n{\n    FLOW(packet)->packets += 1u;\n    \
+                 return FLOW(packet)->packets == 3u ? IGNORE : PASS;\n}\n";
+    let config = format!(
+        "{WIRE}{}{}",
+        module(&folder, "third", third, ""),
+        of_example("ttl_floor", "parameters = { FLOOR = 10 }")
+    );
+    ok(&run(&folder, &config, ""));
+    let stats = stats(&folder);
+    assert_eq!(count(&stats, "third", "packets"), 20);
+    assert_eq!(count(&stats, "ttl_floor", "dropped"), 4, "two packets of each flow");
+    assert_eq!(frames(&folder, "b").len(), 16);
+}
+
+/// The hash table is there from chunk to chunk: the first packet of each port is dumped, and no other.
+#[test]
+fn a_table_stays_from_job_to_job() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    write(
+        &folder,
+        &(0..700u16).map(|i| udp(9, 1000 + i % 3, 1 + i % 50, b"x")).collect::<Vec<_>>(),
+    );
+    let config = format!("{WIRE}chunk = 32\n{}", of_example("port_counter", ""));
+    ok(&run(&folder, &config, ""));
+    assert_eq!(count(&stats(&folder), "port_counter", "dumped"), 50);
+    assert_eq!(frames(&folder, "b").len(), 650);
+}
+
+/// A pattern over the ends of segments.
+#[test]
+fn a_source_reads_streams() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let request =
+        |host: &str| format!("GET / HTTP/1.1\r\nAccept: */*\r\nHost: {host}\r\n\r\n").into_bytes();
+    let mut input = Vec::new();
+    for (client, host) in [(1u16, "good.example"), (2, "bad.example")] {
+        for (i, part) in request(host).chunks(7).enumerate() {
+            let frame = Frame::new().ipv4("192.0.2.1", "198.51.100.1");
+            input.push(frame.tcp(1000 + client, 80, 1 + 7 * i as u32, part).padded(60));
+        }
+    }
+    write(&folder, &input);
+    ok(&run(&folder, &format!("{WIRE}chunk = 3\n{}", of_example("http_host", "")), ""));
+    let stats = stats(&folder);
+    // "\r\nHost: bad" ends with byte 38 of the request: the sixth segment and those behind it.
+    let segments = request("bad.example").len().div_ceil(7) as u64;
+    assert_eq!(count(&stats, "http_host", "dropped"), segments - 5, "{stats:#}");
+}
+
+/// A write outside of the packet is refused and counted under the module's name; the packet is as it was.
+#[test]
+fn a_write_outside_of_a_packet_is_refused() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input = mixed(50);
+    write(&folder, &input);
+    let wild = "MODULE_ETH(packet)\n{\n    packet_set_byte(packet, packet->len, 1u);\n    \
+                packet_change_byte(packet, 0xffffffffu, 1u);\n    return packet_byte(packet, 0x80000000u) == 0u ? PASS : DROP;\n}\n";
+    ok(&run(&folder, &format!("{WIRE}{}", module(&folder, "wild", wild, "")), ""));
+    assert_eq!(frames(&folder, "b"), input);
+    let stats = stats(&folder);
+    assert_eq!((count(&stats, "wild", "packets"), count(&stats, "wild", "errors")), (50, 50));
+}
+
+#[test]
+fn an_error_of_a_source_has_its_own_line() {
+    let folder = Scratch::new();
+    write(&folder, &[udp(9, 1, 2, b"x")]);
+    let hidden = "MODULE_IP(packet)\n{\n    return arena[0];\n}\n";
+    let output = run(&folder, &format!("{WIRE}{}", module(&folder, "hidden", hidden, "")), "");
+    assert!(!output.status.success());
+    assert!(
+        errors(&output).contains("hidden.k:3: `arena` is not for modules"),
+        "{}",
+        errors(&output)
+    );
+    if !testkit::require_opencl() {
+        return;
+    }
+    let wrong = "// One\nMODULE_IP(packet)\n{\n    return packet->tll < 3u;\n}\n";
+    let good = of_example("pass", "");
+    let config = format!("{WIRE}{good}{}", module(&folder, "wrong", wrong, ""));
+    let output = run(&folder, &config, "");
+    assert!(!output.status.success());
+    let text = errors(&output);
+    assert!(text.contains("wrong.k:4") && text.contains("tll"), "{text}");
+}
+
+/// A module that never ends is disabled; packets go on, or are dropped if that was asked for.
+#[test]
+fn a_module_that_never_ends_is_disabled() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let forever = "MODULE_UDP(packet)\n{\n    uint i = 1u;\n    while (packet_dst_port(packet) == 666u && i != 0u)\n        \
+                   i += 2u;\n    return PASS;\n}\n";
+    for keys in ["on_failure = \"pass\"", "on_failure = \"drop\""] {
+        let folder = Scratch::new();
+        let mut input = vec![udp(9, 1, 666, b"x")];
+        input.extend((0..299).map(|i| udp(9, i, 2, b"x")));
+        write(&folder, &input);
+        let module = module(&folder, "forever", forever, keys).replace("10s", "300ms");
+        let wire = WIRE.replace("20s", "2s");
+        let output = run(&folder, &format!("{wire}{module}"), "");
+        let text = ok(&output);
+        assert!(text.contains("module_forever"), "{text}");
+        let stats = stats(&folder);
+        // Another job may end while the first one hangs.
+        let (seen, failed) =
+            (count(&stats, "forever", "packets"), count(&stats, "forever", "failed"));
+        assert!(failed >= 256 && seen + failed == 300, "{seen}, {failed}");
+        let left = if keys.contains("drop") { seen } else { 300 };
+        assert_eq!(frames(&folder, "b").len() as u64, left, "{keys}");
+    }
+}
+
+#[test]
+fn sources_need_a_device() {
+    let folder = Scratch::new();
+    write(&folder, &[udp(9, 1, 2, b"x")]);
+    for backend in ["cpu", "sim"] {
+        let output = run(
+            &folder,
+            &format!("{WIRE}{}", of_example("pass", "")),
+            &format!("--backend {backend}"),
+        );
+        assert!(!output.status.success(), "{backend}");
+        let text = errors(&output);
+        assert!(text.contains("pocl") && text.contains("--backend opencl"), "{text}");
+    }
+}
+
+#[test]
+fn mistakes_in_the_configuration_are_named() {
+    let folder = Scratch::new();
+    write(&folder, &[udp(9, 1, 2, b"x")]);
+    let pass = of_example("pass", "");
+    let rust = "[[module]]\nname = \"r\"\nkind = \"nothing\"\n";
+    for (modules, expected) in [
+        (format!("{pass}{pass}"), "there are two modules `pass`"),
+        (format!("{pass}{rust}"), "Rust module `r` behind a module with a `source`"),
+        (rust.to_owned(), "unknown Rust module `nothing`"),
+        ("[[module]]\nname = \"x\"\n".to_owned(), "module `x` has no code"),
+        ("[[module]]\nname = \"x y\"\nsource = \"c.toml\"\n".to_owned(), "cannot name a module"),
+        ("[[module]]\nname = \"x\"\nsource = \"none.k\"\n".to_owned(), "cannot read"),
+        (pass.replace("time_limit", "ports = [\"c\"]\ntime_limit"), "unknown port `c`"),
+        (
+            pass.replace("time_limit", "parameters = { floor = 1 }\ntime_limit"),
+            "cannot name a parameter",
+        ),
+    ] {
+        let output = run(&folder, &format!("{WIRE}{modules}"), "");
+        assert!(!output.status.success(), "{modules}");
+        assert!(errors(&output).contains(expected), "{expected}: {}", errors(&output));
+    }
+}
+
+/// A reload changes a source; one that does not compile is refused, and the modules stay what they were.
+#[test]
+fn a_reload_changes_a_source() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let (socket, pass) = (folder.join("ctl.sock"), "MODULE_IP(packet)\n{\n    return PASS;\n}\n");
+    let wire = WIRE
+        .replace("[port.a]", "[port.a]\nbackend = \"memory\"")
+        .replace("[port.b]", "[port.b]\nbackend = \"memory\"");
+    let system = format!("[system]\nworkers = 1\nsocket = \"{}\"\n", socket.display());
+    let config = format!("{wire}{system}{}", module(&folder, "own", pass, ""));
+    folder.write("c.toml", &config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(folder.join("c.toml"));
+    let mut process = Process::spawn(command);
+    process.wait_for("running: ", Duration::from_secs(120));
+    let ctl = |args: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        let output = command.arg("ctl").arg("--socket").arg(&socket).args(args.split(' ')).output();
+        let output = output.expect("the program starts");
+        let text = [&output.stdout[..], &output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (good, text) = ctl("show modules");
+    assert!(good && text.contains("own") && text.contains("dropped"), "{text}");
+    for (source, part) in [
+        (
+            "MODULE_IP(packet)\n{\n    return payload[0];\n}\n",
+            "own.k:3: `payload` is not for modules",
+        ),
+        ("MODULE_IP(packet)\n{\n    return packet->nothing;\n}\n", "own.k:3"),
+    ] {
+        folder.write("own.k", source);
+        let (good, text) = ctl("reload");
+        assert!(!good && text.contains(part), "{text}");
+        let (good, text) = ctl("show modules");
+        assert!(good && text.contains("own"), "{text}");
+    }
+    folder.write("own.k", &pass.replace("PASS", "DROP"));
+    let (good, text) = ctl("reload");
+    assert!(good && text.contains("module.own.source: own.k (39 bytes"), "{text}");
+    folder.write("c.toml", &config.replace("\"own\"", "\"other\""));
+    let (good, text) = ctl("reload");
+    assert!(good && text.contains("module.other: - -> new"), "{text}");
+    let (good, text) = ctl("show modules --json");
+    assert!(good && text.contains("other") && !text.contains("own"), "{text}");
+}
