@@ -95,7 +95,7 @@ mod tests {
             "monitor",
         ];
         assert_eq!(lists, expected);
-        assert_eq!(known().pipelines().len(), 233);
+        assert_eq!(known().pipelines().len(), 183);
     }
 
     #[test]
