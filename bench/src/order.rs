@@ -519,7 +519,7 @@ fn forward(packets: u64, policy: Policy, case: Case) -> Result<(Seen, u64, Durat
         port: 0,
         mark: 0,
         queue: Box::new(source),
-        spread: Some(flow_hash),
+        spread: Some(flow_hash.into()),
         counters: Arc::default(),
     });
     first.tx = vec![judge(0), TxSlot::Worker(1)];

@@ -140,7 +140,11 @@ mod tests {
         // That without the reverse path has the same text as that with it. `flow` adds columns.
         for name in ["firewall+rpf+route", "firewall+bridge", "firewall"] {
             let of_pipeline: Vec<_> = programs.iter().filter(|p| p.name == name).collect();
-            assert_eq!(of_pipeline.len(), 2, "{name}");
+            // Stages beside them, such as those that translate addresses, have columns of their own.
+            let mut texts: Vec<_> = of_pipeline.iter().map(|program| &program.source).collect();
+            texts.sort();
+            texts.dedup();
+            assert!(!texts.is_empty() && texts.len() == of_pipeline.len(), "{name}");
             assert!(["filter4", "filter6"].iter().all(|kernel_name| {
                 of_pipeline.iter().all(|program| kernel(program, kernel_name))
             }));

@@ -14,7 +14,7 @@ use chunk::{Depot, HugePages, Region};
 use control::config::{self, Config, Pipeline};
 use controlplane::statistics::PortCounters;
 use controlplane::{
-    Interfaces, Newest, PortFacts, Publisher, Running, Setup, Tables, Without, WorkerSetup,
+    Interfaces, Newest, PortFacts, Publisher, Running, Setup, Shared, Tables, Without, WorkerSetup,
 };
 use device::tables::NoTables;
 use engine::{
@@ -388,6 +388,7 @@ impl Pipelines<'_> {
         defers_limits: bool,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, Failure> {
         let mut stages = Vec::with_capacity(pipeline.stages.len());
+        let shared = Shared::default();
         for (at, name) in pipeline.stages.iter().enumerate() {
             let own = self.parts.iter().position(|own| own.has(pipeline, at));
             let made = own.and_then(|own| {
@@ -400,6 +401,7 @@ impl Pipelines<'_> {
                     packet_time: self.packet_time,
                     defers_limits,
                     has_device: self.on_device[own],
+                    shared: &shared,
                 };
                 self.parts[own].part.stage(&pipeline.kinds[at], &setup)
             });
@@ -533,7 +535,7 @@ fn usable_cpus() -> Vec<usize> {
 }
 
 /// How received packets come to their workers.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Spreading {
     hash: SpreadHash,
     need: Need,
@@ -556,12 +558,12 @@ impl Spreading {
         if let Some(hash) = stages.iter().find_map(|stage| stage.spread_hash()) {
             return Self { hash, need: Need::Own };
         }
-        let (hash, need): (SpreadHash, Need) = match Spread::of(stages) {
+        let (hash, need): (fn(&[u8]) -> u32, Need) = match Spread::of(stages) {
             Spread::Any => (packet::flow::flow_hash_of_frame, Need::Nothing),
             Spread::Flow => (packet::flow::flow_hash_of_frame, Need::Flow),
             Spread::Hosts => (packet::flow::tracked_hash_of_frame, Need::Hosts),
         };
-        Self { hash, need }
+        Self { hash: hash.into(), need }
     }
 }
 
@@ -575,11 +577,12 @@ impl Entries {
     /// their pipelines needs it.
     fn of(&self, port: &PortIo, spreading: &[Spreading]) -> (Entry, Spreading) {
         if port.stamps {
-            let strictest = spreading.iter().copied().max_by_key(|own| own.need);
-            return (Entry::ByPort(self.by_port.clone()), strictest.unwrap_or(spreading[0]));
+            let strictest = spreading.iter().max_by_key(|own| own.need);
+            let strictest = strictest.unwrap_or(&spreading[0]).clone();
+            return (Entry::ByPort(self.by_port.clone()), strictest);
         }
         let own = self.by_port.get(usize::from(port.number)).copied().unwrap_or_default();
-        (Entry::Pipeline(own), spreading[own])
+        (Entry::Pipeline(own), spreading[own].clone())
     }
 }
 
@@ -620,7 +623,7 @@ fn place<V: Versions>(
                 port: if port.stamps { chunk::PORT_NONE } else { port.number },
                 mark: if port.twin { MARK_FROM_HOST } else { mark_of(port.checksums) },
                 queue,
-                spread,
+                spread: spread.clone(),
                 counters: Arc::clone(&rx_counters),
             });
         }

@@ -938,10 +938,78 @@ def firewall_classbench():
         yield "lan", bytes(ether() / ip / Raw(upper))
 
 
+def nat():
+    """(port, frame): a home router: masquerade, a port forward, a static address, hairpin, fragments, ICMP errors."""
+    outside, server = "203.0.113.1", "198.51.100.9"
+    lan = lambda ip, host=7, **f: ("lan", bytes(ether() / v4(server, src=f"192.168.1.{host}", **f) / ip))
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    wan = lambda ip, to=outside, src=server, **f: ("wan", bytes(wan_ether() / v4(to, src=src, **f) / ip))
+    numbers = iter(range(1, 1000))
+    tcp = lambda sport, dport, flags="A": TCP(sport=sport, dport=dport, seq=next(numbers), flags=flags)
+    yield lan(tcp(40000, 80, "S"))
+    yield wan(tcp(80, 40000, "SA"))
+    yield lan(tcp(40000, 80) / b"GET / HTTP/1.0\r\n\r\n")
+    yield lan(tcp(40000, 80, "S"), host=8)  # the same port of another host
+    yield lan(tcp(40000, 443, "S"), host=8)  # which keeps its new port for another remote end
+    yield lan(tcp(80, 25, "S"))  # below the range
+    yield lan(UDP(sport=5000, dport=53) / b"query")
+    yield wan(UDP(sport=53, dport=5000) / b"answer")
+    yield wan(UDP(sport=53, dport=5001) / b"nobody asked")
+    yield wan(UDP(sport=54, dport=5000) / b"another port")
+    yield lan(UDP(sport=5002, dport=53, chksum=0) / b"no checksum")
+    yield wan(UDP(sport=53, dport=5002, chksum=0) / b"no checksum")
+    yield lan(ICMP(id=77, seq=1) / bytes(56))
+    yield wan(ICMP(type=0, id=77, seq=1) / bytes(56))
+    yield lan(ICMP(id=77, seq=2) / bytes(56), host=8)
+    yield lan(ICMP(type=13, id=9) / b"")
+    # Errors of a router outside, about what it saw; with and without a full header of TCP.
+    seen = lambda ip, src=outside: IP(bytes(v4(server, src=src, ttl=1) / ip))
+    yield wan(ICMP(type=11) / seen(UDP(sport=5000, dport=53) / b"query"), src="192.0.2.1")
+    yield wan(ICMP(type=3, code=4, nexthopmtu=1400) / Raw(bytes(seen(tcp(40000, 80) / bytes(600)))[:28]), src="192.0.2.1")
+    yield wan(ICMP(type=3, code=3) / seen(ICMP(id=77, seq=1) / bytes(56)))
+    yield wan(ICMP(type=11) / seen(UDP(sport=6666, dport=53) / b"no session"), src="192.0.2.1")
+    # An error of an inside host about an answer.
+    back = lambda ip: IP(bytes(v4("192.168.1.7", src=server) / ip))
+    yield lan(ICMP(type=3, code=3) / back(UDP(sport=53, dport=5000) / b"answer"))
+    # The port forward, and its server by the outside address from the inside.
+    yield wan(tcp(5555, 8080, "S"))
+    yield lan(tcp(80, 5555, "SA"), host=9)
+    yield wan(tcp(5555, 8080))
+    yield wan(tcp(5556, 8081, "S"))  # another port
+    hairpin = v4(outside, src="192.168.1.7")
+    yield "lan", bytes(ether() / hairpin / tcp(41000, 8080, "S"))
+    yield "lan", bytes(ether() / v4(outside, src="192.168.1.9") / tcp(80, 41000, "SA"))
+    yield "lan", bytes(ether() / hairpin / tcp(41000, 8080))
+    # The static address, both ways, ports as they are.
+    yield wan(tcp(6000, 22, "S"), to="203.0.113.20")
+    yield lan(tcp(22, 6000, "SA"), host=20)
+    yield lan(tcp(300, 80, "S"), host=20)
+    yield wan(tcp(80, 300, "SA"), to="203.0.113.20")
+    # Other protocols have addresses alone.
+    yield lan(Raw(bytes(8)), proto=47)
+    yield wan(Raw(bytes(8)), proto=47)
+    # Fragments, the last one first; what comes back is fragmented, too.
+    whole = bytes(UDP(sport=5000, dport=53) / bytes(i & 255 for i in range(2000)))
+    pseudo = socket.inet_aton("192.168.1.7") + socket.inet_aton(server) + struct.pack("!HH", 17, len(whole))
+    whole = whole[:6] + struct.pack("!H", checksum(pseudo + whole[:6] + b"\0\0" + whole[8:])) + whole[8:]
+    yield lan(Raw(whole[1480:]), proto=17, frag=185, id=7)
+    yield lan(Raw(whole[:1480]), proto=17, flags="MF", id=7)
+    # Errors that the router sends: TTL, and a link that is too narrow, inside and outside.
+    yield lan(UDP(sport=5000, dport=53) / b"query", ttl=1)
+    yield wan(UDP(sport=53, dport=5000) / b"answer", ttl=1)
+    yield wan(UDP(sport=53, dport=5000) / bytes(1400), flags="DF")
+    yield wan(tcp(5555, 8080) / bytes(1400), flags="DF")
+    # To the router itself, and between subnets of the inside: as they are.
+    yield "lan", bytes(ether() / v4("192.168.2.5", src="192.168.1.7") / UDP(sport=1, dport=2) / b"inside")
+    yield "lan", bytes(ether() / v4("192.168.1.1", src="192.168.1.7") / ICMP(id=3))
+    # After the time of UDP, an answer is late.
+    yield "wan", 400, wan(UDP(sport=53, dport=5000) / b"late")[1]
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench,
+    firewall_classbench, nat,
 ]
 
 

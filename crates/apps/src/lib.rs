@@ -3,13 +3,14 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor; [`modules`] are those
-//! of a user. Their tables are parts of one version ([`controlplane::tables`]).
+//! in any of them, and by itself in a monitor; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a
+//! router. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
 pub mod flow;
 pub mod modules;
+pub mod nat;
 pub mod ndn;
 mod neighbours;
 pub mod ports;
@@ -33,6 +34,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &modules::DESCRIPTOR,
     &flow::DESCRIPTOR,
     &flow::MONITOR,
+    &nat::DESCRIPTOR,
 ];
 
 /// The files of kernels of all applications, beside those of [`kernels::files::ALL`].
@@ -46,14 +48,14 @@ pub fn stage_kinds(descriptors: &[&Descriptor]) -> Vec<StageKind> {
     let mut kinds: Vec<(usize, StageKind)> = kinds.enumerate().collect();
     let rank = |kind: &StageKind| match kind {
         StageKind { is_first: true, .. } => 0,
-        StageKind { is_last: true, .. } => 3,
-        // What joins pipelines of others comes before what they decide.
-        kind if kind.application.joins.is_some() => 1,
-        // What only drops comes before the lookups whose work it saves.
-        StageKind { provides: [], .. } => 1,
-        // What joins pipelines stands right behind the stage that decodes.
-        _ if kind.application.joins.is_some() => 1,
-        _ => 2,
+        StageKind { is_last: true, .. } => 5,
+        // What encloses the others.
+        own if own.application.joins_end == Some(own.name) => 4,
+        own if own.application.joins_end.is_some() => 1,
+        // What joins pipelines, and what only drops, comes before the lookups whose work it saves.
+        own if own.application.joins.is_some() => 2,
+        StageKind { provides: [], .. } => 2,
+        _ => 3,
     };
     // Of two that join pipelines, the later one is put before the other.
     kinds.sort_by_key(|(number, kind)| match kind.application.joins {

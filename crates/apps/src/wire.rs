@@ -31,6 +31,7 @@ pub static APPLICATION: Application = Application {
     joins: None,
     joins_for: &[],
     behind: &[],
+    joins_end: None,
 };
 
 /// Its stage.

@@ -169,6 +169,25 @@ pub struct WorkerSetup<'a> {
     pub defers_limits: bool,
     /// The devices have the part's tables.
     pub has_device: bool,
+    /// What stages before it in the pipeline left for it.
+    pub shared: &'a Shared,
+}
+
+/// What the stages of one worker and pipeline share beside columns, as they are made, in their order: a stage leaves
+/// something of a type that a later one knows.
+#[derive(Default)]
+pub struct Shared(std::cell::RefCell<Vec<Box<dyn Any>>>);
+
+impl Shared {
+    /// Leaves something for later stages.
+    pub fn put<T: 'static>(&self, what: T) {
+        self.0.borrow_mut().push(Box::new(what));
+    }
+
+    /// What an earlier stage left of this type; the last one of several.
+    pub fn get<T: Clone + 'static>(&self) -> Option<T> {
+        self.0.borrow().iter().rev().find_map(|own| own.downcast_ref().cloned())
+    }
 }
 
 impl WorkerSetup<'_> {

@@ -34,7 +34,7 @@ pub mod tables;
 
 pub use application::{
     Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
-    Rows, Save, Section, Setup, Source, Twin, Work, WorkerSetup, events,
+    Rows, Save, Section, Setup, Shared, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Phase, Start, Vital, now_ns};
 pub use data_path::{DataPath, Opened, Seen, Watch};

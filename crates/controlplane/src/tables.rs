@@ -266,6 +266,12 @@ impl Tables {
         self.parts[id.index].as_any().downcast_ref().expect("a part of other tables")
     }
 
+    /// The tables of the first part of a kind: for a stage that works in pipelines of another application.
+    #[inline]
+    pub fn find<P: TablePart>(&self) -> Option<&P::Tables> {
+        self.parts.iter().find_map(|part| part.as_any().downcast_ref())
+    }
+
     /// Memory of one version, bytes.
     pub fn len_bytes(&self) -> usize {
         self.parts.iter().map(|part| part.len_bytes()).sum()

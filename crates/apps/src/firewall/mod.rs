@@ -109,6 +109,7 @@ pub static APPLICATION: Application = Application {
     joins: Some(STAGE),
     joins_for: &[],
     behind: &[crate::flow::STAGE],
+    joins_end: None,
 };
 
 /// Its stage.

@@ -175,7 +175,7 @@ impl<T: AsRef<NdnTables>> Stage<T> for NdnDecode {
     }
 
     fn spread_hash(&self) -> Option<SpreadHash> {
-        Some(super::spread_hash) // Interests and Data meet by their names
+        Some(super::spread_hash.into()) // Interests and Data meet by their names
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {

@@ -170,6 +170,15 @@ impl Decision {
     }
 }
 
+/// The interface by which a packet leaves, by its column `decision`; `None` for one that does not.
+pub(crate) fn egress(decision: u32, fib: &lookup::fib::Fib) -> Option<u16> {
+    match Decision::decode(decision) {
+        Decision::Adjacency(index) => fib.adjacency(index).map(|adjacency| adjacency.interface),
+        Decision::Connected(interface) => Some(interface),
+        _ => None,
+    }
+}
+
 /// Whether a row is still on its way.
 #[inline(always)]
 pub(super) const fn is_live(verdict: u32) -> bool {

@@ -362,6 +362,7 @@ impl ControlPart for RouterControl {
             defers_errors: worker.defers_limits,
             first_region: self.part.regions().start,
             names: PortNames::of(worker.interfaces),
+            origin: worker.shared.get(),
         };
         let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))

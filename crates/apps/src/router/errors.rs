@@ -18,7 +18,7 @@ use packet::icmp_error::{
 use packet::tcp_reset::build_tcp_reset;
 use packet::{Decoded, IpProtocol, icmpv4, icmpv6};
 
-use super::columns::Decision;
+use super::columns::{Decision, flags};
 use super::control::{ethertype, ipv4, ipv6};
 use super::decode::is_link_local;
 use super::frames::{self, Link};
@@ -139,6 +139,49 @@ impl Rewrite {
         problem: Problem,
         cx: &mut Context<'_, Fib>,
     ) {
+        match self.as_sent(packet, transit, cx) {
+            Some((sent, own)) => {
+                // Headers of the other family have another length (RFC 7915 §4 and §5).
+                let problem = match (problem, transit.is_v4(), own.is_v4()) {
+                    (Problem::TooBig(mtu), true, false) => Problem::TooBig(mtu.saturating_add(20)),
+                    (Problem::TooBig(mtu), false, true) => Problem::TooBig(mtu.saturating_sub(20)),
+                    _ => problem,
+                };
+                self.report_sent(&sent, own, problem, cx);
+                sent.free(cx.pool);
+            }
+            None => self.report_sent(packet, transit, problem, cx),
+        }
+    }
+
+    /// The packet as its sender sent it, where a stage has changed its ends; as far as its first cell goes.
+    fn as_sent(
+        &self,
+        packet: &Packet,
+        transit: Transit,
+        cx: &mut Context<'_, Fib>,
+    ) -> Option<(Packet, Transit)> {
+        let origin = self.origin.as_ref()?;
+        let mut sent = Packet::copy_from(cx.pool, packet.data())?;
+        (sent.port, sent.mark, sent.time_ns) = (packet.port, packet.mark, packet.time_ns);
+        if origin.restore(&mut sent, transit.l3()) {
+            let is_v4 = sent.data().get(transit.l3()).is_some_and(|first| first >> 4 == 4);
+            let family = if is_v4 { flags::IPV4 } else { flags::IPV6 };
+            let other = transit.flags & !(flags::IPV4 | flags::IPV6);
+            return Some((sent, Transit { flags: other | family, ..transit }));
+        }
+        sent.free(cx.pool);
+        None
+    }
+
+    /// The same about a packet as it was sent.
+    fn report_sent(
+        &mut self,
+        packet: &Packet,
+        transit: Transit,
+        problem: Problem,
+        cx: &mut Context<'_, Fib>,
+    ) {
         let is_v4 = transit.is_v4();
         let original = transit.ip(packet);
         let to_group = packet.data().first().is_none_or(|first| first & 1 != 0);
@@ -206,9 +249,22 @@ impl Rewrite {
         transit: Transit,
         cx: &mut Context<'_, Fib>,
     ) {
+        if let Some((sent, own)) = self.as_sent(packet, transit, cx) {
+            self.report_rejected_as_sent(&sent, own, cx);
+            return sent.free(cx.pool);
+        }
+        self.report_rejected_as_sent(packet, transit, cx);
+    }
+
+    fn report_rejected_as_sent(
+        &mut self,
+        packet: &Packet,
+        transit: Transit,
+        cx: &mut Context<'_, Fib>,
+    ) {
         let d = packet::decode(packet.data(), packet.frame_len());
         if d.protocol != IpProtocol::TCP || d.has(Decoded::FRAGMENT) {
-            return self.report(packet, transit, Problem::Prohibited, cx);
+            return self.report_sent(packet, transit, Problem::Prohibited, cx);
         }
         let is_v4 = transit.is_v4();
         let to_group = packet.data().first().is_none_or(|first| first & 1 != 0);

@@ -64,6 +64,7 @@ use lookup::fib::{Fib, NeighbourEvent};
 
 use crate::ports::PortNames;
 
+pub(crate) use columns::egress;
 pub use columns::{RouterColumns, RouterView};
 pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};
@@ -116,6 +117,7 @@ pub static APPLICATION: Application = Application {
     joins: None,
     joins_for: &[],
     behind: &[],
+    joins_end: None,
 };
 
 /// Its stages.
@@ -183,6 +185,15 @@ pub struct PipelineOptions {
     pub first_region: usize,
     /// For traces.
     pub names: PortNames,
+    /// What packets were when their senders sent them, where a stage before `rewrite` changes their ends.
+    pub origin: Option<Arc<dyn Origin>>,
+}
+
+/// Takes back what a stage did to the ends of a packet, so that an ICMP error is about the packet that its sender sent.
+pub trait Origin: std::fmt::Debug + Send + Sync {
+    /// Makes of a packet, of which at least the headers are there and whose IP header begins with byte `l3`, the one that
+    /// was sent, perhaps of the other family. `false`: it is as it was sent.
+    fn restore(&self, packet: &mut chunk::Packet, l3: usize) -> bool;
 }
 
 /// A name that is none of [`STAGES`].

@@ -57,6 +57,7 @@ pub struct Rewrite {
     pub(super) events: Events,
     pub(super) limits: Limits,
     pub(super) defers_errors: bool,
+    pub(super) origin: Option<Arc<dyn super::Origin>>,
     /// An error is being made whose fate a gate decides.
     pub(super) deferring: Option<u16>,
     pub(super) waiting: Waiting,
@@ -139,6 +140,7 @@ impl Rewrite {
             events: Events::new(options.events.clone(), options.counters.clone()),
             limits: Limits::new(),
             defers_errors: options.defers_errors,
+            origin: options.origin.clone(),
             deferring: None,
             waiting: Waiting::new(),
             made: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),

@@ -84,6 +84,7 @@ pub static APPLICATION: Application = Application {
     joins: None,
     joins_for: &[],
     behind: &[],
+    joins_end: None,
 };
 
 /// Its stages.

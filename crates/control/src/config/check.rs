@@ -4,6 +4,7 @@ mod addresses;
 mod apps;
 mod firewall;
 mod modules;
+mod nat;
 mod ndn;
 mod ports;
 mod routes;
@@ -46,6 +47,7 @@ pub(super) fn check(
     apps::check(known, config, spans, walk);
     firewall::check(reads("firewall"), config, spans, walk);
     firewall::stages(config, spans, walk);
+    nat::check(config, spans, walk);
     for (stage, (place, _)) in config.stages.iter().zip(&spans.stages) {
         if !config.in_use().any(|pipeline| pipeline.stages.contains(&stage.name)) {
             let message =

@@ -183,6 +183,12 @@ impl Diff {
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.section(Flow::NAME, &old.flow, &new.flow);
         diff.modules(old, new);
+        diff.section(Translation::NAME, &old.translation, &new.translation);
+        let rules = |config: &Config| {
+            let all: Vec<String> = config.nat.iter().map(NatRule::to_string).collect();
+            if all.is_empty() { "-".to_owned() } else { all.join("; ") }
+        };
+        compare(&mut diff.live, "nat", rules(old), rules(new));
         diff.stages(old, new);
         diff.dumps(old, new);
         diff

@@ -35,6 +35,7 @@ pub(super) struct Spans {
     pub(super) names: Vec<NameSpans>,
     pub(super) firewall: Place,
     pub(super) rules: Vec<Place>,
+    pub(super) nat: Vec<Place>,
     /// By stage of `[stage.NAME]`: its keys, and its rules.
     pub(super) stages: Vec<(Place, Vec<Place>)>,
     pub(super) modules: Vec<Place>,
@@ -194,6 +195,19 @@ pub(super) fn config(
         section.finish(walk);
         modules.push(module);
     }
+    let mut nat = Vec::new();
+    for mut section in sections(&mut file, walk, "nat") {
+        let mut rule = NatRule::default();
+        rule.read(&mut section, walk);
+        spans.nat.push(section.place());
+        section.finish(walk);
+        nat.push(rule);
+    }
+    let mut translation = Translation::default();
+    if let Some(mut section) = section(&mut file, walk, "translation") {
+        translation.read(&mut section, walk);
+        section.finish(walk);
+    }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
     for (pipeline, lines) in in_use.iter_mut().zip(&mut stage_lines) {
@@ -281,6 +295,8 @@ pub(super) fn config(
         firewall,
         flow,
         modules,
+        nat,
+        translation,
         stages,
         dumps,
         engine,
@@ -348,10 +364,9 @@ fn with_joining(
         return;
     }
     for application in known.applications() {
-        let Some(stage) = application.joins else { continue };
         let mut sections = application.sections.iter().chain(application.joins_for);
         let Some(section) = sections.find(|section| file.has(section)) else { continue };
-        if let Some(at) = known.join(pipeline, stage) {
+        for at in known.join(pipeline, application) {
             lines.insert(at, Some(walk.line(file.place().at(section).start)));
         }
     }

@@ -5,6 +5,7 @@ mod engine;
 pub(super) mod firewall;
 mod flow;
 mod module;
+mod nat;
 pub(super) mod ndn;
 mod pipeline;
 pub(super) mod port;
@@ -17,6 +18,7 @@ pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub use flow::{Collector, EventType, Flow, Overlap};
 pub use module::{ModuleEntry, ModuleSource, OnFailure};
+pub use nat::{NatFilter, NatKind, NatProtocol, NatRule, NatTarget, PortRange, Translation};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;
 pub(super) use pipeline::{StageKeys, places};
@@ -85,6 +87,8 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ),
         ("[flow]", vec![of::<Flow>()]),
         ("[[module]]", vec![of::<ModuleEntry>()]),
+        ("[[nat]]", vec![of::<NatRule>()]),
+        ("[translation]", vec![of::<Translation>()]),
         ("[ndn]", vec![of::<Ndn>()]),
         ("[ndn.face.NAME]", vec![of::<ndn::AnyFace>(), of::<ndn::EthernetFace>()]),
         ("[ndn.face.NAME] over UDP", vec![of::<ndn::UdpFace>()]),

@@ -40,6 +40,8 @@ pub struct Application {
     pub joins_for: &'static [&'static str],
     /// Kinds of stages that come before its own, where they are there: it uses what they do.
     pub behind: &'static [&'static str],
+    /// The stage that its sections put before the last stage of a shipped pipeline, besides. Both stages enclose the others.
+    pub joins_end: Option<&'static str>,
 }
 
 /// A kind of stage.
@@ -95,6 +97,7 @@ impl Application {
         joins: None,
         joins_for: &[],
         behind: &[],
+        joins_end: None,
     };
 }
 
@@ -261,6 +264,7 @@ impl KnownStages {
             }
             found.extend(kind.provides);
         }
+        self.check_ends(kinds)?;
         match kinds.last() {
             Some(last) if !last.is_last => {
                 let ends: Vec<_> = self.kinds.iter().filter(|kind| kind.is_last).collect();
@@ -272,6 +276,31 @@ impl KnownStages {
             }
             _ => Ok(()),
         }
+    }
+
+    /// An application that joins a pipeline at both ends encloses the stages between: its stages are right behind the
+    /// first one and right before the last one, or not there.
+    fn check_ends(&self, kinds: &[&StageKind]) -> Result<(), String> {
+        for (at, kind) in kinds.iter().enumerate() {
+            let (Some(first), Some(end)) = (kind.application.joins, kind.application.joins_end)
+            else {
+                continue;
+            };
+            let name = kind.name;
+            if name == first && at != 1 {
+                return Err(format!("`{name}` must be the second stage"));
+            }
+            if name == end && at + 2 != kinds.len() && at + 1 != kinds.len() {
+                return Err(format!("`{name}` must be the stage before the last one"));
+            }
+            // A list that is not finished may still get the other one.
+            let last = kinds.last().and_then(|last| self.kind(last.name));
+            let is_finished = last.is_some_and(|last| last.is_last);
+            if name == first && is_finished && !kinds.iter().any(|own| own.name == end) {
+                return Err(format!("`{name}` without `{end}`, the stage before the last one"));
+            }
+        }
+        Ok(())
     }
 
     fn missing(&self, stage: &str, what: &str) -> String {
@@ -359,29 +388,46 @@ impl KnownStages {
         config: &super::Config,
         application: &Application,
     ) -> Option<super::Config> {
-        let stage = application.joins?;
+        application.joins?;
         let mut joined = config.clone();
         let mut is_joined = false;
         let pipelines = std::iter::once(&mut joined.pipeline).chain(&mut joined.others);
         for (number, pipeline) in pipelines.enumerate() {
             let is_shipped = self.modes.contains(pipeline);
-            let place = if is_shipped { self.join(pipeline, stage) } else { None };
-            let Some(at) = place else { continue };
-            if let Some(lines) = joined.stage_lines.get_mut(number) {
-                lines.insert(at.min(lines.len()), None);
+            let places = if is_shipped { self.join(pipeline, application) } else { Vec::new() };
+            for at in places {
+                if let Some(lines) = joined.stage_lines.get_mut(number) {
+                    lines.insert(at.min(lines.len()), None);
+                }
+                is_joined = true;
             }
-            is_joined = true;
         }
         is_joined.then_some(joined)
     }
 
-    /// Puts the stage of an application into a shipped pipeline; its place.
-    pub(super) fn join(&self, pipeline: &mut super::Pipeline, stage: &str) -> Option<usize> {
-        let at = self.place_of_joining(&pipeline.stages, stage)?;
-        pipeline.stages.insert(at, stage.to_owned());
-        pipeline.kinds.insert(at, stage.to_owned());
+    /// Puts the stages of an application into a shipped pipeline; their places, in the order in which they were put in.
+    pub(super) fn join(
+        &self,
+        pipeline: &mut super::Pipeline,
+        application: &Application,
+    ) -> Vec<usize> {
+        let first = application.joins.and_then(|stage| {
+            let at = self.place_of_joining(&pipeline.stages, stage)?;
+            Some((at, stage))
+        });
+        let Some((at, stage)) = first else { return Vec::new() };
+        let mut new = vec![(at, stage)];
+        if let Some(stage) = application.joins_end {
+            // Before the last stage, which the first one may have moved.
+            new.push((pipeline.stages.len().max(at + 1), stage));
+        }
+        for (at, stage) in &new {
+            pipeline.stages.insert(*at, (*stage).to_owned());
+            pipeline.kinds.insert(*at, (*stage).to_owned());
+        }
+        let places = new.into_iter().map(|(at, _)| at).collect();
         pipeline.applications = self.arrange(&pipeline.stages).unwrap_or_default();
-        Some(at)
+        places
     }
 
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
@@ -390,10 +436,14 @@ impl KnownStages {
         if stages.iter().any(|own| own == stage) {
             return None;
         }
+        let end = self.kind(stage).and_then(|kind| kind.application.joins_end);
         [1, 0].into_iter().chain(2..=stages.len()).find(|at| {
             let mut with = stages.to_vec();
             *at <= with.len() && {
                 with.insert(*at, stage.to_owned());
+                if let Some(end) = end {
+                    with.insert(with.len() - 1, end.to_owned());
+                }
                 self.arrange(&with).is_ok()
             }
         })
@@ -489,6 +539,7 @@ pub(super) mod tests {
             joins: None,
             joins_for: &[],
             behind: &[],
+            joins_end: None,
         }
     }
 
@@ -535,6 +586,7 @@ pub(super) mod tests {
         joins: Some("firewall"),
         joins_for: &[],
         behind: &[],
+        joins_end: None,
         ..application("firewall", "a firewall")
     };
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 pub use super::schema::{
     Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
     FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, LogFormat,
-    LogLevel, ModuleEntry, ModuleSource, NameRoute, Ndn, Neighbour, Offload, OnFailure, Overlap,
-    Physical, Port, PortKind, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station,
-    Switch, System, TableV4, TableV6, VlanTag, XdpMode, ZeroCopy,
+    LogLevel, ModuleEntry, ModuleSource, NameRoute, NatFilter, NatKind, NatProtocol, NatRule,
+    NatTarget, Ndn, Neighbour, Offload, OnFailure, Overlap, Physical, Port, PortKind, PortRange,
+    Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station, Switch, System, TableV4,
+    TableV6, Translation, VlanTag, XdpMode, ZeroCopy,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -53,6 +54,10 @@ pub struct Config {
     pub flow: Flow,
     /// `[[module]]`, in the file's order, which is that in which they run.
     pub modules: Vec<ModuleEntry>,
+    /// `[[nat]]`, in the file's order.
+    pub nat: Vec<NatRule>,
+    /// `[translation]`.
+    pub translation: Translation,
     /// `[stage.NAME]`, in the file's order.
     pub stages: Vec<StageConfig>,
     /// `[dump.NAME]`, in the file's order.

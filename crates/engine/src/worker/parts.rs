@@ -30,7 +30,24 @@ pub trait HostGate: Send + Sync {
 }
 
 /// Hash of a frame that is the same for both directions of a flow.
-pub type SpreadHash = fn(&[u8]) -> u32;
+#[derive(Clone)]
+pub struct SpreadHash(Arc<HashFrame>);
+
+type HashFrame = dyn Fn(&[u8]) -> u32 + Send + Sync;
+
+impl SpreadHash {
+    /// The hash of a frame, of which at least the first cell is there.
+    #[inline]
+    pub fn of(&self, frame: &[u8]) -> u32 {
+        (self.0)(frame)
+    }
+}
+
+impl<F: Fn(&[u8]) -> u32 + Send + Sync + 'static> From<F> for SpreadHash {
+    fn from(hash: F) -> Self {
+        Self(Arc::new(hash))
+    }
+}
 
 /// A receive queue and what its owner must know of it.
 pub struct RxSlot {

@@ -116,8 +116,8 @@ impl<V: Versions> Worker<V> {
             }
         }
         let has_peers = self.path.pipelines.iter().any(|own| own.peers.len() > 1);
-        if let (Some(hash), true) = (self.queues.rx[i].spread, has_peers) {
-            self.spread(hash, waiting);
+        if let (Some(hash), true) = (self.queues.rx[i].spread.clone(), has_peers) {
+            self.spread(&hash, waiting);
         } else if let Some(lane) = &mut self.links.lane {
             lane.note_own(n);
             lane.schedule();
@@ -199,7 +199,7 @@ impl<V: Versions> Worker<V> {
 
     /// Leaves in the inbox, of the packets from place `first` on, what this worker keeps, and passes on
     /// the rest.
-    fn spread(&mut self, hash: SpreadHash, first: usize) {
+    fn spread(&mut self, hash: &SpreadHash, first: usize) {
         let mut inbox = std::mem::take(&mut self.inbox);
         if self.has_several_pipelines() {
             let mut entries = std::mem::take(&mut self.entries);
@@ -221,12 +221,12 @@ impl<V: Versions> Worker<V> {
     /// has several pipelines.
     fn spread_packets<const SEVERAL: bool>(
         &mut self,
-        hash: SpreadHash,
+        hash: &SpreadHash,
         packets: impl Iterator<Item = (Packet, u16)>,
     ) {
         for (packet, entry) in packets {
             let own = usize::from(entry);
-            let target = self.peer_of(own, hash(packet.data()));
+            let target = self.peer_of(own, hash.of(packet.data()));
             if let Some(lane) = &mut self.links.lane {
                 lane.note(target);
             }

@@ -203,7 +203,7 @@ fn run(workers: usize, n: u32, device: Option<DeviceSpec<()>>, panics: bool) -> 
         port: 0,
         mark: 0,
         queue: Box::new(Script::new(frames(n))),
-        spread: Some(flow_hash),
+        spread: Some(flow_hash.into()),
         counters: Arc::default(),
     });
     let spec = EngineSpec {

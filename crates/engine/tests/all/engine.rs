@@ -190,12 +190,12 @@ fn run(input: Vec<Vec<u8>>, device: Option<DeviceSpec<u64>>) -> Run {
 
 /// The same from any queue, beside `idle` queues of the first worker on which nothing comes.
 fn run_beside(idle: usize, input: Box<dyn io::RxQueue>, device: Option<DeviceSpec<u64>>) -> Run {
-    run_spread(Some(flow_hash as _), idle, None, input, device)
+    run_spread(Some(flow_hash.into()), idle, None, input, device)
 }
 
 /// The same, with the flows spread over the workers, or all at the first one.
 fn run_spread(
-    spread: Option<fn(&[u8]) -> u32>,
+    spread: Option<engine::SpreadHash>,
     idle: usize,
     max_delay: Option<Duration>,
     input: Box<dyn io::RxQueue>,

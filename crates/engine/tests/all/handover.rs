@@ -170,7 +170,7 @@ fn queues(rx: [Box<dyn RxQueue>; 2], tx: [Collect; 2]) -> Vec<WorkerQueues> {
         port,
         mark: 0,
         queue,
-        spread: Some(flow_hash),
+        spread: Some(flow_hash.into()),
         entry: Entry::default(),
         counters: Arc::<QueueCounters>::default(),
     };

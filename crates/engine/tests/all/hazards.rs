@@ -333,7 +333,7 @@ fn a_worker_that_dies_does_not_keep_others_from_stopping() {
                     1 => Box::new(Broken(died.clone())),
                     _ => Box::new(Endless(io::QueueStats::default())),
                 };
-                let (spread, counters) = (Some(flow_hash as fn(&[u8]) -> u32), Arc::default());
+                let (spread, counters) = (Some(flow_hash.into()), Arc::default());
                 worker.rx = vec![RxSlot {
                     entry: engine::Entry::default(),
                     port: 0,
@@ -452,7 +452,7 @@ fn each_pipeline_has_its_own_shades_on_the_simulated_device() {
         worker,
         port: 0,
         queue: queue(),
-        spread: Some(flow_hash),
+        spread: Some(flow_hash.into()),
         entry: engine::Entry::default(),
     };
     let bed = Bed { devices, feeds: vec![feed(0), feed(3)], ..bed(Vec::new()) };
@@ -566,7 +566,7 @@ fn rings_that_are_always_full_are_served_alike() {
                 let mut worker = WorkerSpec::new(one(), vec![Box::new(ByPort(seen.clone())) as _]);
                 let (queue, counters) =
                     (Box::new(Endless(io::QueueStats::default())), Arc::default());
-                let spread = (i < rings).then_some((|_| u32::MAX) as fn(&[u8]) -> u32);
+                let spread = (i < rings).then(|| (|_: &[u8]| u32::MAX).into());
                 worker.rx = vec![RxSlot {
                     entry: engine::Entry::default(),
                     port: i as u16,

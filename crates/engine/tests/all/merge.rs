@@ -181,7 +181,7 @@ fn spec(
         port: 0,
         mark: 0,
         queue: Box::new(Script::new(input)),
-        spread: Some(flow_hash),
+        spread: Some(flow_hash.into()),
         counters: Arc::default(),
     });
     let spec = EngineSpec {

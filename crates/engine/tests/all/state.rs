@@ -226,7 +226,7 @@ fn run_with(
         port: 0,
         mark: 0,
         queue: Box::new(Script::untimed(input)),
-        spread: (workers > 1).then_some(flow_hash as fn(&[u8]) -> u32),
+        spread: (workers > 1).then(|| flow_hash.into()),
         counters: Arc::default(),
     });
     let engine = Engine::start(EngineSpec {

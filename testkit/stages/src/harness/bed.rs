@@ -108,7 +108,7 @@ impl<V: Versions> Bed<V> {
                 worker: 0,
                 port: 0,
                 queue,
-                spread: Some(flow_hash),
+                spread: Some(flow_hash.into()),
                 entry: Entry::default(),
             }],
             ports: 1,

@@ -226,7 +226,7 @@ impl<'a> Case<'a, Numbered> {
         let flow = |frame: &[u8]| u32::from(frame.first().copied().unwrap_or(0));
         let versions = &|| Numbered::new(1);
         let tables = &|| Box::new(NumberImage) as Box<_>;
-        Self { name, input, ports: 1, flow, spread: flow_hash, versions, tables, subject }
+        Self { name, input, ports: 1, flow, spread: flow_hash.into(), versions, tables, subject }
     }
 }
 
@@ -244,7 +244,7 @@ impl<V: Versions> Case<'_, V> {
                 worker: 0,
                 port: 0,
                 queue,
-                spread: Some(self.spread),
+                spread: Some(self.spread.clone()),
                 entry: Entry::default(),
             }],
             ports: self.ports,

@@ -431,7 +431,7 @@ impl Scenario {
             worker,
             port: if self.ports_in.is_some() { PORT_NONE } else { 0 },
             queue: Box::new(source),
-            spread: self.is_spread.then_some(flow_hash as _),
+            spread: self.is_spread.then(|| flow_hash.into()),
             entry: match self.ports_in {
                 Some(ports) => Entry::ByPort((0..ports - 1).map(entry).collect()),
                 None => Entry::Pipeline(entry(0)),

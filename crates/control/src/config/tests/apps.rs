@@ -294,6 +294,64 @@ fn a_mistyped_mode_is_one_error() {
     assert_eq!(found(wrong).len(), 1, "{:?}", found(wrong));
 }
 
+/// Each rule of address translation with a mistake: it is reported, with what would be right.
+#[test]
+fn rules_of_address_translation_are_checked() {
+    let said = |rules: &str| {
+        let text = format!("[port.lan]\n[port.wan]\n{rules}");
+        found(&text).join("; ")
+    };
+    let rule = |keys: &str| said(&format!("[[nat]]\n{keys}\n"));
+    let cases = [
+        (rule("kind = \"masquerade\""), "a `masquerade` rule without `outside`"),
+        (rule("kind = \"masquerade\"\noutside = [\"wam\"]"), "unknown port `wam`"),
+        (
+            rule("kind = \"masquerade\"\noutside = [\"wan\"]\nto = \"192.0.2.1\""),
+            "`to` has no effect",
+        ),
+        (rule("kind = \"source\"\nto = \"192.0.0.0/16\""), "has 65536 addresses"),
+        (rule("kind = \"source\"\nto = \"192.0.2.1/24\""), "has host bits"),
+        (rule("kind = \"source\"\nto = \"2001:db8::1\""), "`to` is an IPv6 address"),
+        (rule("kind = \"source\"\nto = \"192.0.2.1\"\nports = \"9-1\""), "is no range of ports"),
+        (
+            rule("kind = \"destination\"\noutside = [\"wan\"]\nport = 80\nto = \"10.0.0.1\""),
+            "`port` without a protocol",
+        ),
+        (rule("kind = \"destination\"\nto = \"10.0.0.1\""), "without outside addresses"),
+        (
+            rule("kind = \"destination\"\noutside = [\"wan\"]\nto = \"10.0.0.1:80\""),
+            "`to` has a port, and the rule no",
+        ),
+        (
+            rule("kind = \"static\"\nsource = [\"10.0.0.0/24\"]\nto = \"192.0.2.0/25\""),
+            "different lengths",
+        ),
+        (
+            rule("kind = \"deterministic\"\nsource = [\"10.0.0.0/8\"]\nto = \"192.0.2.0/31\""),
+            "8388608 subscribers share an address",
+        ),
+        (
+            rule("kind = \"nat64\"\nto = \"192.0.2.1\"\nprefix = \"64:ff9b::/95\""),
+            "cannot hold IPv4 addresses",
+        ),
+        (
+            rule("kind = \"nat64\"\nto = \"192.0.2.1\"\nsource = [\"10.0.0.0/8\"]"),
+            "has IPv6 sources",
+        ),
+    ];
+    for (said, expected) in cases {
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+    let forward = |port: &str| {
+        format!(
+            "[[nat]]\nkind = \"destination\"\noutside = [\"wan\"]\nprotocol = \"tcp\"\nport = {port}\nto = \"10.0.0.1\"\n"
+        )
+    };
+    let twice = said(&(forward("\"80-90\"") + &forward("85")));
+    assert!(twice.contains("an earlier rule forwards these packets already"), "{twice}");
+    assert_eq!(said(&(forward("\"80-90\"") + &forward("91"))), "");
+}
+
 /// What is not a key is compared with the keys that have an effect.
 #[test]
 fn known_keys_are_those_of_the_mode() {
@@ -308,7 +366,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("router");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, mode, module, neighbour, pipeline, port, route, router, routes, rule, stage, system"
+        "dump, engine, firewall, flow, mode, module, nat, neighbour, pipeline, port, route, router, routes, rule, stage, system, translation"
     );
     let with_twin = common.replace("fault", "fault, host");
     let expected =
@@ -317,7 +375,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("switch");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, mode, module, pipeline, port, rule, stage, station, switch, system"
+        "dump, engine, firewall, flow, mode, module, nat, pipeline, port, rule, stage, station, switch, system, translation"
     );
     let common_of_switch = common.replace("fault", "extra_stations, fault");
     let expected = format!("access, {common_of_switch}, learning, mac, mtu, native, ");
@@ -326,7 +384,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("ndn");
     assert_eq!(
         file,
-        "dump, engine, flow, mode, module, name, names, ndn, neighbour, pipeline, port, stage, system"
+        "dump, engine, flow, mode, module, name, names, nat, ndn, neighbour, pipeline, port, stage, system, translation"
     );
     let common = with_twin.replace("fault", "faces, fault");
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");

@@ -142,7 +142,7 @@ fn two_pipelines_of_the_same_stages_are_two() {
             worker: 0,
             port: PORT_NONE,
             queue: ByFlow::new(PACKETS),
-            spread: Some(teststages::harness::flow_hash),
+            spread: Some(teststages::harness::flow_hash.into()),
             entry: by_port(),
         };
         let bed = Bed {

@@ -1,0 +1,97 @@
+//! Columns of address translation.
+
+use super::source::Wanted;
+
+chunk::columns! {
+    /// What the stage that translates destinations writes where no later stage reads headers.
+    pub(super) struct DestinationColumns / DestinationView {
+        pub flags: u16,
+        pub l3: u8,
+        pub interface: u16,
+        pub flow_hash: u32,
+        pub dst4: u32,
+        pub src4: u32,
+        pub dst6: [u64; 2],
+        pub src6: [u64; 2],
+        pub nat: u64,
+    }
+}
+
+chunk::columns! {
+    /// The same with what a firewall reads.
+    pub(super) struct HeadersColumns / HeadersView {
+        pub flags: u16,
+        pub l3: u8,
+        pub interface: u16,
+        pub flow_hash: u32,
+        pub dst4: u32,
+        pub src4: u32,
+        pub dst6: [u64; 2],
+        pub src6: [u64; 2],
+        pub nat: u64,
+        pub filter_family: u8,
+        pub filter_head0: [u64; 2],
+        pub filter_head1: [u64; 2],
+        pub filter_head2: [u64; 2],
+        pub filter_l3: u8,
+    }
+}
+
+chunk::columns! {
+    /// What the stage that translates sources reads.
+    pub(super) struct SourceColumns / SourceView {
+        pub flags: u16,
+        pub l3: u8,
+        pub interface: u16,
+        pub decision: u32,
+        /// [`Wanted`].
+        pub nat: u64,
+    }
+}
+
+/// ```text
+///  63  60 59    48 47          16 15     0
+/// ┌──────┬────────┬──────────────┬────────┐
+/// │ kind │  rule  │ IPv4 address │  port  │    kind 0: nothing
+/// └──────┴────────┴──────────────┴────────┘
+/// ```
+impl Wanted {
+    pub(super) const RULES_MAX: usize = 1 << 12;
+
+    pub(super) const fn encode(self) -> u64 {
+        let (kind, rule, (address, port)) = match self {
+            Wanted::Nothing => (0, 0, (0, 0)),
+            Wanted::New => (1, 0, (0, 0)),
+            Wanted::NewTo(rule, end) => (2, rule, end),
+            Wanted::Source(end) => (3, 0, end),
+        };
+        (kind as u64) << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
+    }
+
+    pub(super) const fn decode(value: u64) -> Self {
+        let end = ((value >> 16) as u32, value as u16);
+        match value >> 60 {
+            1 => Wanted::New,
+            2 => Wanted::NewTo((value >> 48) as u16 & 0xfff, end),
+            3 => Wanted::Source(end),
+            _ => Wanted::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_survives_its_column() {
+        let ends = [(0, 0), (u32::MAX, u16::MAX), (0xc000_0201, 80)];
+        for end in ends {
+            for wanted in
+                [Wanted::Nothing, Wanted::New, Wanted::NewTo(4095, end), Wanted::Source(end)]
+            {
+                assert_eq!(Wanted::decode(wanted.encode()), wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The part of the control plane: makes the translators of workers, reads them, and gives them new rules.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use chunk::Packet;
+use control::api::ErrorKind;
+use control::api::table::thousands;
+use control::config::Config;
+use control::metrics::Metrics;
+use controlplane::memory::{self, Need};
+use controlplane::{
+    Ahead, Built, Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables,
+    WorkerSetup,
+};
+use engine::Stage;
+use lookup::fib::Interface;
+use nat::rules::Own;
+use nat::translator::{Counts, Options, PoolUse, Session};
+use nat::{Rules, Translator};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::ahead::Burst;
+use super::commands::ShowNat;
+use super::destination::{Destination, seconds};
+use super::origin::Restored;
+use super::rows::{NatRow, PoolRow, address};
+use super::source::SourceStage;
+use super::{Current, SOURCE_STAGE, STAGE, Shared, lock};
+use crate::router::Origin;
+
+/// Entries that control reads under the lock of a worker before it lets the worker go on.
+const PIECE: usize = 4096;
+
+struct NatControl {
+    options: Options,
+    own: Arc<Own>,
+    current: Current,
+    workers: usize,
+    /// By pipeline and worker.
+    translators: Vec<(String, usize, Shared)>,
+    burst: Burst,
+    /// The rules of a configuration that is being applied.
+    next: Option<Arc<Rules>>,
+    /// The time of the latest packet over captures is not known here: idle times are then 0.
+    is_live: bool,
+}
+
+/// Starts it.
+pub(super) fn start(
+    setup: &Setup<'_>,
+    _tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
+    let config = setup.config;
+    // Room for interfaces that a reload adds.
+    let own = Arc::new(Own::new(setup.interfaces.count() + 256));
+    for number in 0..setup.interfaces.count() as u16 {
+        own.set(number, first(&setup.record(number)));
+    }
+    let workers = if setup.is_live { config.system.workers.max(1) } else { 1 };
+    let rules = super::rules::rules(config, setup.interfaces, workers, &own, &[])?;
+    let options = super::rules::options(config, if setup.is_live { random() } else { 0 });
+    let count = workers * config.in_use().flat_map(|own| own.named(STAGE)).count();
+    let bytes = (count * Translator::memory_bytes(&options, &rules)) as u64;
+    memory::ask_for(
+        Need { bytes, reserved_bytes: 0 },
+        "address translation (`sessions` and outside addresses)",
+    )?;
+    Ok(Box::new(NatControl {
+        options,
+        own,
+        current: Arc::new(RwLock::new(Arc::new(rules))),
+        workers,
+        translators: Vec::new(),
+        burst: Burst::default(),
+        next: None,
+        is_live: setup.is_live,
+    }))
+}
+
+fn first(record: &Interface) -> Option<u32> {
+    record.addresses4.first().map(|own| own.0)
+}
+
+/// A number that nobody outside can know.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// Counts of all workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct NatTotals {
+    /// Sessions now.
+    pub sessions: u64,
+    /// Sessions that began.
+    pub started: u64,
+    /// Sessions that were idle.
+    pub expired: u64,
+    /// Packets of sessions.
+    pub packets: u64,
+    /// ICMP errors translated.
+    pub errors: u64,
+    /// Packets for which there was no free port.
+    pub ports_exhausted: u64,
+    /// Packets for which there was no room for a session.
+    pub sessions_exhausted: u64,
+    /// Packets of hosts with too many bindings.
+    pub host_limit: u64,
+    /// Packets whose ends behind the translator another session has.
+    pub conflicts: u64,
+}
+
+impl NatControl {
+    fn rules(&self) -> Arc<Rules> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn totals(&self) -> NatTotals {
+        let mut all = NatTotals::default();
+        for (.., translator) in &self.translators {
+            let translator = lock(translator);
+            let Counts {
+                sessions,
+                expired,
+                packets,
+                errors,
+                ports_exhausted,
+                sessions_exhausted,
+                host_limit,
+                conflicts,
+            } = translator.counts();
+            all.sessions += translator.len() as u64;
+            all.started += sessions;
+            all.expired += expired;
+            all.packets += packets;
+            all.errors += errors;
+            all.ports_exhausted += ports_exhausted;
+            all.sessions_exhausted += sessions_exhausted;
+            all.host_limit += host_limit;
+            all.conflicts += conflicts;
+        }
+        all
+    }
+
+    /// The place of a rule in the configuration, from 1.
+    fn place(rules: &Rules, number: u16) -> usize {
+        rules.all.iter().position(|rule| rule.number == number).map_or(0, |at| at + 1)
+    }
+
+    fn sessions(&self, wanted: &ShowNat, now_s: u32) -> Vec<NatRow> {
+        let rules = self.rules();
+        let is_wanted = |session: &Session| {
+            let ends = [session.original, session.translated]
+                .into_iter()
+                .flat_map(|tuple| [(tuple.family, tuple.src), (tuple.family, tuple.dst)]);
+            let mut ends = ends.collect::<Vec<_>>().into_iter();
+            let has_address = wanted.address.is_none_or(|net| {
+                ends.clone().any(|(family, end)| net.contains(&address(family, end.0)))
+            });
+            has_address && wanted.port.is_none_or(|port| ends.any(|(_, end)| end.1 == port))
+        };
+        let mut found: Vec<Session> = Vec::new();
+        for (.., translator) in &self.translators {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = lock(translator).visit(from, PIECE, now_s, &mut |session| {
+                    if is_wanted(&session) {
+                        found.push(session);
+                    }
+                });
+            }
+        }
+        found.sort_by_key(|session| session.original);
+        found.iter().map(|own| NatRow::of(own, Self::place(&rules, own.rule))).collect()
+    }
+
+    fn pools(&self) -> Vec<PoolRow> {
+        let rules = self.rules();
+        let mut all: Vec<PoolUse> = Vec::new();
+        for (.., translator) in &self.translators {
+            for pool in lock(translator).pools() {
+                let same =
+                    |own: &&mut PoolUse| (own.rule, own.address) == (pool.rule, pool.address);
+                match all.iter_mut().find(same) {
+                    Some(own) => own.used += pool.used,
+                    None => all.push(pool),
+                }
+            }
+        }
+        all.iter().map(|own| PoolRow::of(own, Self::place(&rules, own.rule))).collect()
+    }
+
+    fn translator(&mut self, worker: &WorkerSetup<'_>) -> Option<Shared> {
+        let own = |(pipeline, number, _): &&(String, usize, Shared)| {
+            *pipeline == worker.pipeline.name && *number == worker.worker
+        };
+        if let Some((.., known)) = self.translators.iter().find(own) {
+            return Some(known.clone());
+        }
+        let made = Translator::new(self.options, self.rules());
+        let made =
+            made.inspect_err(|error| tracing::error!("address translation: {error}")).ok()?;
+        let made = Arc::new(Mutex::new(made));
+        self.translators.push((worker.pipeline.name.clone(), worker.worker, made.clone()));
+        Some(made)
+    }
+}
+
+impl ControlPart for NatControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        let translator = self.translator(worker)?;
+        match kind {
+            STAGE => {
+                let origin: Arc<dyn Origin> = Arc::new(Restored(translator.clone()));
+                worker.shared.put(origin);
+                let with_headers = worker.pipeline.has(crate::firewall::STAGE);
+                let (current, seed) = (self.current.clone(), self.options.seed);
+                let open = (!self.is_live).then(|| self.burst.open());
+                let stage = Destination::new(translator, current, with_headers, seed);
+                Some(Box::new(stage.counting(open)))
+            }
+            SOURCE_STAGE => {
+                let open = (!self.is_live).then(|| self.burst.open());
+                Some(Box::new(SourceStage::new(translator).counting(open)))
+            }
+            _ => None,
+        }
+    }
+
+    fn interface(&mut self, number: u16, env: &mut Environment<'_>) {
+        let record = env.records.get(usize::from(number));
+        self.own.set(number, record.and_then(first));
+    }
+
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        match call.name {
+            "nat" => {
+                let wanted: ShowNat = call.read()?;
+                let now_s = if self.is_live { seconds(env.now_ns) } else { 0 };
+                Ok(Rows::of("nat", call.as_text, self.sessions(&wanted, now_s)))
+            }
+            "nat-pools" => Ok(Rows::of("nat-pools", call.as_text, self.pools())),
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+        }
+    }
+
+    fn apply(
+        &mut self,
+        _old: &Config,
+        _prepared: Option<Built>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        let before = self.rules();
+        let new =
+            super::rules::rules(env.config, env.interfaces, self.workers, &self.own, &before.all)?;
+        self.next = (new.all != before.all).then(|| Arc::new(new));
+        Ok(())
+    }
+
+    fn roll_back(&mut self, _env: &mut Environment<'_>) {
+        self.next = None;
+    }
+
+    fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
+        let Some(rules) = self.next.take() else { return String::new() };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = rules.clone();
+        let sets = self.translators.iter().map(|(.., own)| lock(own).set_rules(rules.clone()));
+        match sets.sum::<usize>() {
+            0 => String::new(),
+            ended => format!("{} sessions of address translation ended\n", thousands(ended as u64)),
+        }
+    }
+
+    fn learns_ahead(&self) -> bool {
+        true
+    }
+
+    fn ahead(&mut self, packet: &Packet, is_first: bool, _tables: &Tables, _passes: bool) -> Ahead {
+        let rules = self.rules();
+        self.burst.look(packet, is_first, &rules)
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        let t = self.totals();
+        let value = serde_json::to_value(t).unwrap_or_default();
+        let fields = Map::from_iter([("nat".to_owned(), value)]);
+        let [sessions, started, expired] = [t.sessions, t.started, t.expired].map(thousands);
+        let refused = t.ports_exhausted + t.sessions_exhausted + t.host_limit + t.conflicts;
+        let refused = thousands(refused);
+        let text =
+            format!("{sessions}: {started} began, {expired} idle; {refused} packets refused");
+        (fields, vec![["translated sessions".to_owned(), text]])
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let t = self.totals();
+        out.gauge("nat_sessions", "Sessions of address translation.").sample(&[], t.sessions);
+        let used: u64 = self.pools().iter().map(|pool| pool.used).sum();
+        out.gauge("nat_ports", "Outside ports and identifiers in use.").sample(&[], used);
+        let families = [
+            ("nat_sessions_started_total", "Sessions that began.", t.started),
+            ("nat_sessions_expired_total", "Sessions that ended after their idle time.", t.expired),
+            ("nat_packets_total", "Packets of sessions.", t.packets),
+            ("nat_errors_total", "ICMP errors translated.", t.errors),
+            ("nat_ports_exhausted_total", "Packets without a free port.", t.ports_exhausted),
+            (
+                "nat_sessions_exhausted_total",
+                "Packets without room for a session.",
+                t.sessions_exhausted,
+            ),
+            ("nat_host_limit_total", "Packets of hosts with too many bindings.", t.host_limit),
+            ("nat_conflicts_total", "Packets whose translation another session has.", t.conflicts),
+        ];
+        for (name, help, value) in families {
+            out.counter(name, help).sample(&[], value);
+        }
+    }
+
+    fn report(&self) -> Vec<Section> {
+        let t = self.totals();
+        let text = format!(
+            "address translation: {} sessions, {} packets, {} ICMP errors; {} packets refused\n",
+            thousands(t.started),
+            thousands(t.packets),
+            thousands(t.errors),
+            thousands(t.ports_exhausted + t.sessions_exhausted + t.host_limit + t.conflicts)
+        );
+        vec![Section::new("nat", &t, text)]
+    }
+}

@@ -1,0 +1,493 @@
+//! Stage `nat`: finds the session of each packet, and translates its destination.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | `flags`, `l3`, `interface`, the packets |
+//! | writes | the packets, `dst4`, `dst6`, `flags`, what a firewall sees; `nat`, what is left to `nat_source` |
+//! | next | the stages behind it |
+//! | taken | fragments: their datagram goes on when it is whole, from `decode` on, at the worker of its session |
+//! | drop | outside addresses without a session, fragments that do not become whole |
+//!
+//! Packets of a chunk are looked up in one batch. An ICMP error is translated here with the packet that it quotes
+//! (RFC 5508 REQ-4 and REQ-5): outer source, destination and quoted ends.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Verdict};
+use controlplane::Tables;
+use engine::{Context, Phases, Spread, SpreadHash, Stage};
+use lookup::fib::Fib;
+use nat::rewrite::{Which, set_end, set_quoted};
+use nat::rules::Rules;
+use nat::translator::{Refusal, Source, Way};
+use nat::tuple::{Tuple, is_error};
+use nat::{Translator, nat64};
+use packet::{Decoded, IpProtocol, Kind};
+use stream::table::Found;
+use stream::{FlowKey, Side};
+
+use super::ahead::Open;
+use super::columns::{DestinationColumns, DestinationView, HeadersColumns, HeadersView};
+use super::family::{replace, turn};
+use super::fragments::Fragments;
+use super::source::Wanted;
+use super::{Current, Shared, lock, reasons};
+use crate::firewall::Headers;
+use crate::received;
+use crate::router::RouterPart;
+use crate::router::columns::{RouterColumns, flags};
+
+/// Where datagrams that became whole enter the pipeline.
+pub const PLACE: &str = "decode";
+
+/// Entries of the table that a piece of a sweep looks at.
+const PIECE: usize = 1 << 13;
+
+/// How often all sessions are looked at, seconds.
+const SWEEP_S: u32 = 1;
+
+/// The stage.
+pub struct Destination {
+    translator: Shared,
+    current: Current,
+    fragments: Fragments,
+    with_headers: bool,
+    decoded: Box<[Decoded]>,
+    tuples: Vec<(u16, Tuple, Side)>,
+    errors: Vec<u16>,
+    keys: Vec<FlowKey>,
+    found: Vec<Found>,
+    sweep_s: u32,
+    is_sweeping: bool,
+    now_ns: u64,
+    /// Of the last packet that became IPv4.
+    identification: u16,
+    /// A packet that is made.
+    made: Box<[u8]>,
+    /// Over captures: bursts that are not finished.
+    open: Option<Open>,
+}
+
+/// The columns that the stage writes.
+struct Out<'a> {
+    verdict: &'a mut [u32],
+    flags: &'a mut [u16],
+    interface: &'a mut [u16],
+    dst4: &'a mut [u32],
+    src4: &'a mut [u32],
+    dst6: &'a mut [[u64; 2]],
+    src6: &'a mut [[u64; 2]],
+    nat: &'a mut [u64],
+    headers: Option<Headers<'a>>,
+}
+
+impl<'a> From<DestinationView<'a>> for Out<'a> {
+    fn from(view: DestinationView<'a>) -> Self {
+        let DestinationView { verdict, flags, interface, dst4, src4, dst6, src6, nat, .. } = view;
+        Self { verdict, flags, interface, dst4, src4, dst6, src6, nat, headers: None }
+    }
+}
+
+impl<'a> From<HeadersView<'a>> for Out<'a> {
+    fn from(view: HeadersView<'a>) -> Self {
+        let HeadersView { verdict, flags, interface, dst4, src4, dst6, src6, nat, .. } = view;
+        let headers = Headers {
+            family: view.filter_family,
+            head0: view.filter_head0,
+            head1: view.filter_head1,
+            head2: view.filter_head2,
+            l3: view.filter_l3,
+        };
+        let headers = Some(headers);
+        Self { verdict, flags, interface, dst4, src4, dst6, src6, nat, headers }
+    }
+}
+
+impl Out<'_> {
+    /// Says what the packet of a row has become.
+    fn changed(&mut self, row: usize, packet: &Packet, d: &mut Decoded) {
+        received::decode_into(packet, d);
+        let other = self.flags[row] & !(flags::IPV4 | flags::IPV6);
+        if d.kind == Kind::Ipv6 {
+            self.flags[row] = other | flags::IPV6;
+            (self.dst6[row], self.src6[row]) = (d.dst, d.src);
+        } else {
+            self.flags[row] = other | flags::IPV4;
+            (self.dst4[row], self.src4[row]) = (d.dst_v4(), d.src_v4());
+        }
+        if let Some(headers) = &mut self.headers {
+            headers.put(row, packet.data(), d, self.interface[row]);
+        }
+    }
+}
+
+impl Destination {
+    /// With the translator of its worker. `with_headers`: a later stage reads the headers of packets. `seed`: as that of
+    /// the translator.
+    pub fn new(translator: Shared, current: Current, with_headers: bool, seed: u64) -> Self {
+        let max = chunk::CHUNK_PACKETS_MAX;
+        Self {
+            translator,
+            current,
+            fragments: Fragments::new(seed),
+            with_headers,
+            decoded: vec![Decoded::default(); max].into_boxed_slice(),
+            tuples: Vec::with_capacity(max),
+            errors: Vec::with_capacity(max),
+            keys: Vec::with_capacity(max),
+            found: Vec::with_capacity(max),
+            sweep_s: 0,
+            is_sweeping: false,
+            now_ns: 0,
+            identification: seed as u16,
+            made: vec![0; 1280].into_boxed_slice(),
+            open: None,
+        }
+    }
+
+    /// Counts bursts, over captures.
+    #[must_use]
+    pub(super) fn counting(mut self, open: Option<Open>) -> Self {
+        self.open = open;
+        self
+    }
+
+    /// Ends idle sessions, a piece at a time.
+    fn sweep(&mut self, now_ns: u64, is_live: bool) {
+        let now_s = seconds(now_ns);
+        if !self.is_sweeping {
+            if now_s.wrapping_sub(self.sweep_s) < SWEEP_S {
+                return;
+            }
+            (self.sweep_s, self.is_sweeping) = (now_s, true);
+        }
+        let mut translator = lock(&self.translator);
+        // Over captures all at once, so that it does not depend on the size of chunks.
+        while self.is_sweeping {
+            self.is_sweeping = !translator.sweep(PIECE, self.sweep_s);
+            if is_live {
+                return;
+            }
+        }
+    }
+
+    /// Translates the packets of the rows in `tuples`, which came in the same second.
+    fn translate(&mut self, out: &mut Out<'_>, packets: &mut [Packet], now_s: u32, fib: &Fib) {
+        self.keys.clear();
+        self.keys.extend(self.tuples.iter_mut().map(|(_, tuple, from)| {
+            let (key, side) = tuple.key();
+            *from = side;
+            key
+        }));
+        self.found.clear();
+        self.found.resize(self.keys.len(), Found::NONE);
+        let mut translator = lock(&self.translator);
+        translator.find(&self.keys, now_s, &mut self.found);
+        let rules = translator.rules().clone();
+        for (&(row, ref tuple, side), found) in self.tuples.iter().zip(&self.found) {
+            let row = usize::from(row);
+            let (packet, d) = (&mut packets[row], &mut self.decoded[row]);
+            let tcp = tcp_flags(packet, d, tuple);
+            let step = found.slot().and_then(|slot| translator.step(slot, side, tcp));
+            let other = match step {
+                Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
+                None if tuple.family == 6 => begin64(&mut translator, &rules, tuple, now_s),
+                _ => None,
+            };
+            if let Some(to) = other {
+                self.identification = self.identification.wrapping_add(1);
+                let turned = to.map_err(super::source::reason).and_then(|to| {
+                    // Longer than what the link brings: it was put together here.
+                    let mtu = fib.interface(out.interface[row]).map_or(u16::MAX, |own| own.mtu);
+                    let is_long = d.ip_total_len > u32::from(mtu);
+                    let is_done = turn(packet, d, &to, self.identification, is_long);
+                    is_done.then_some(()).ok_or(reasons::NAT_UNTRANSLATABLE)
+                });
+                match turned {
+                    Ok(()) => out.changed(row, packet, d),
+                    Err(reason) => out.verdict[row] = Verdict::drop(reason).0,
+                }
+                continue;
+            }
+            if tuple.family == 6 {
+                continue;
+            }
+            let wanted = match step {
+                Some((to, way)) => {
+                    let is_moved = to.dst.0 != tuple.dst.0
+                        || (to.dst.1 != tuple.dst.1 && (way == Way::Back || !is_icmp(tuple)));
+                    if is_moved {
+                        set(packet, d, tuple.protocol, Which::Destination, to.dst);
+                        out.changed(row, packet, d);
+                    }
+                    match to.src != tuple.src {
+                        true => Wanted::Source((to.src.0[1] as u32, to.src.1)),
+                        false => Wanted::Nothing,
+                    }
+                }
+                None => {
+                    let dst = (tuple.dst.0[1] as u32, tuple.dst.1);
+                    let to = rules.destination(tuple.protocol, dst.0, dst.1);
+                    let to = to.or_else(|| {
+                        let (rule, end) = translator.inward(tuple)?;
+                        Some((rule, end.0[1] as u32, end.1))
+                    });
+                    match to {
+                        Some((rule, address, port)) => {
+                            let end = ([0, address.into()], port);
+                            set(packet, d, tuple.protocol, Which::Destination, end);
+                            out.changed(row, packet, d);
+                            Wanted::NewTo(rule, dst)
+                        }
+                        None if rules.is_pool(dst.0) => {
+                            out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
+                            continue;
+                        }
+                        None => Wanted::New,
+                    }
+                }
+            };
+            out.nat[row] = wanted.encode();
+        }
+        drop(translator);
+        self.tuples.clear();
+    }
+
+    /// Translates an ICMP error with the packet that it quotes.
+    fn translate_error(
+        &mut self,
+        out: &mut Out<'_>,
+        row: usize,
+        packet: &mut Packet,
+        pool: &mut chunk::Pool,
+    ) {
+        let d = &mut self.decoded[row];
+        let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+        let quoted = packet.data().get(l4 + 8..).and_then(Tuple::quoted);
+        let Some((quoted, quoted_l4)) = quoted else { return };
+        let mut translator = lock(&self.translator);
+        let Some(sent) = translator.restore(&quoted) else { return };
+        translator.counts_mut().errors += 1;
+        let rules = translator.rules().clone();
+        drop(translator);
+        if sent.family != quoted.family {
+            // Whoever sent it has no address in the other family but by the prefix, or is in front of the translator.
+            let from = match sent.family {
+                6 => rules.embed(sent.dst.0, d.src_v4()),
+                _ => sent.dst.0,
+            };
+            let ip = packet.data().get(l3..).unwrap_or_default();
+            let len = nat64::error(d, ip, &sent, from, &mut self.made);
+            let is_done =
+                len.is_some_and(|len| replace(packet, l3, &self.made[..len], sent.family, pool));
+            match is_done {
+                true => out.changed(row, packet, d),
+                false => out.verdict[row] = Verdict::drop(reasons::NAT_UNTRANSLATABLE).0,
+            }
+            return;
+        }
+        if sent.family != 4 {
+            return;
+        }
+        let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+        set_quoted(ip, l4 - l3, quoted_l4, &sent);
+        let icmp = IpProtocol::ICMP.0;
+        set_end(ip, l4 - l3, icmp, Which::Destination, (sent.src.0, 0));
+        // Whoever sent it seems to be in front of the translator, if the packet went to an address there.
+        if sent.dst.0 != quoted.dst.0 {
+            set_end(ip, l4 - l3, icmp, Which::Source, (sent.dst.0, 0));
+        }
+        out.changed(row, packet, d);
+    }
+}
+
+/// Begins the session of an IPv6 packet that a rule translates to IPv4; `None` for one that none does.
+fn begin64(
+    translator: &mut Translator,
+    rules: &Rules,
+    tuple: &Tuple,
+    now_s: u32,
+) -> Option<Result<Tuple, Refusal>> {
+    let (rule, dst) = rules.nat64(tuple)?;
+    let dst = ([0, dst.into()], tuple.dst.1);
+    Some(translator.begin(tuple, dst, 4, Source::Rule(rule, 0), now_s))
+}
+
+/// Writes an end of a packet.
+fn set(packet: &mut Packet, d: &Decoded, protocol: u8, which: Which, end: nat::tuple::End) {
+    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+    set_end(ip, l4 - l3, protocol, which, end);
+}
+
+fn is_icmp(tuple: &Tuple) -> bool {
+    tuple.protocol == IpProtocol::ICMP.0 || tuple.protocol == IpProtocol::ICMPV6.0
+}
+
+/// The flags of a TCP segment, 0 of other packets.
+fn tcp_flags(packet: &Packet, d: &Decoded, tuple: &Tuple) -> u8 {
+    let at = usize::from(d.l4_offset) + 13;
+    let is_tcp = tuple.protocol == IpProtocol::TCP.0;
+    packet.data().get(at).copied().filter(|_| is_tcp).unwrap_or(0)
+}
+
+/// Seconds since 1970, modulo 2^32.
+pub(super) const fn seconds(ns: u64) -> u32 {
+    (ns / 1_000_000_000) as u32
+}
+
+impl Stage<Tables> for Destination {
+    fn name(&self) -> &'static str {
+        super::STAGE
+    }
+
+    fn sends_to(&self) -> &'static [&'static str] {
+        &[PLACE]
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        match self.with_headers {
+            true => &[RouterColumns::COLUMNS, HeadersColumns::COLUMNS],
+            false => &[RouterColumns::COLUMNS, DestinationColumns::COLUMNS],
+        }
+    }
+
+    fn zeroed(&self) -> chunk::ColumnSet {
+        chunk::ColumnSet::of(&[DestinationColumns::NAT])
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Flow
+    }
+
+    fn spread_hash(&self) -> Option<SpreadHash> {
+        let current = self.current.clone();
+        Some(SpreadHash::from(move |frame: &[u8]| {
+            current.read().unwrap_or_else(std::sync::PoisonError::into_inner).frame_hash(frame)
+        }))
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let mut out: Out<'_> = match self.with_headers {
+            true => HeadersColumns::view(&mut chunk.rows).into(),
+            false => DestinationColumns::view(&mut chunk.rows).into(),
+        };
+        let packets = &mut chunk.packets[..];
+        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        let rules = lock(&self.translator).rules().clone();
+        let has_v6 = rules.has_v6();
+        if let Some(open) = &self.open {
+            open.fetch_add(1, Ordering::Release);
+        }
+        self.errors.clear();
+        self.tuples.clear();
+        let mut second = 0;
+        for row in 0..packets.len() {
+            let families = if has_v6 { flags::IPV4 | flags::IPV6 } else { flags::IPV4 };
+            if !Verdict(out.verdict[row]).is_next() || out.flags[row] & families == 0 {
+                continue;
+            }
+            let arrival_ns = cx.arrival_ns(&packets[row]);
+            if seconds(arrival_ns) != second {
+                self.translate(&mut out, packets, second, fib);
+                second = seconds(arrival_ns);
+                self.now_ns = self.now_ns.max(arrival_ns);
+                self.sweep(self.now_ns, cx.is_live());
+            }
+            let packet = &mut packets[row];
+            let d = &mut self.decoded[row];
+            received::decode_into(packet, d);
+            if d.has(Decoded::FRAGMENT) && d.kind == Kind::Ipv6 && !rules.is_nat64(d.dst) {
+                continue;
+            }
+            if d.has(Decoded::FRAGMENT) {
+                out.verdict[row] =
+                    self.fragments.take(packet, d, row, arrival_ns, &self.current, cx);
+                continue;
+            }
+            let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
+            match Tuple::of(d, l4) {
+                Some(tuple) => self.tuples.push((row as u16, tuple, Side::A)),
+                None if matches!(d.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6)
+                    && l4.first().is_some_and(|kind| is_error(d.protocol.0, *kind)) =>
+                {
+                    self.errors.push(row as u16);
+                }
+                None => {}
+            }
+        }
+        self.translate(&mut out, packets, second, fib);
+        for at in 0..self.errors.len() {
+            let row = usize::from(self.errors[at]);
+            self.translate_error(&mut out, row, &mut packets[row], cx.pool);
+        }
+        self.sweep(self.now_ns, cx.is_live());
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_, Tables>) {
+        if cx.is_live() {
+            self.now_ns = cx.now_ns;
+            self.sweep(cx.now_ns, true);
+            self.fragments.expire(cx.now_ns, cx);
+        }
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        let sweep_ns = match self.is_sweeping {
+            true => self.now_ns,
+            false => u64::from(self.sweep_s + SWEEP_S) * 1_000_000_000,
+        };
+        (self.now_ns > 0).then_some(sweep_ns)
+    }
+
+    fn held(&self) -> usize {
+        self.fragments.held()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, Tables>) {
+        self.fragments.drain(cx);
+    }
+
+    fn inherit(&mut self, before: &mut dyn Stage<Tables>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            std::mem::swap(&mut self.fragments, &mut before.fragments);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _tables: &Tables) -> String {
+        let d = received::decode(&chunk.packets[row]);
+        let nat = DestinationColumns::view(&mut chunk.rows).nat[row];
+        let to = match (d.dst_ip(), d.ports()) {
+            (Some(address), Some((_, port))) => {
+                std::net::SocketAddr::new(address, port).to_string()
+            }
+            (Some(address), None) => address.to_string(),
+            _ => return String::new(),
+        };
+        match Wanted::decode(nat) {
+            Wanted::Nothing => format!("to {to}"),
+            Wanted::New => format!("to {to}, no session"),
+            Wanted::NewTo(rule, _) => format!("to {to} by rule {}", rule + 1),
+            Wanted::Source(_) => format!("to {to}, its source is translated"),
+        }
+    }
+}
+
+/// The worker's hash of a packet, by the rules in use: for datagrams that are handed over.
+pub(super) fn hash_of(rules: &Arc<Rules>, frame: &[u8]) -> u32 {
+    rules.frame_hash(frame)
+}

@@ -1,0 +1,73 @@
+//! Packets of the other family: the IP header is replaced in place.
+
+use chunk::{Packet, Pool};
+use nat::nat64;
+use nat::tuple::Tuple;
+use packet::{Decoded, EtherType};
+
+/// Bytes of a link header and an IPv6 header.
+const HEADERS: usize = 22 + 40;
+
+/// Turns a packet with the record `d` into one of the other family with the ends `to`; `false`, and it must not go on,
+/// where the other family does not have what it is. `identification`: of an IPv4 packet that may be fragmented.
+/// `was_fragmented`: it came in fragments.
+pub(super) fn turn(
+    packet: &mut Packet,
+    d: &Decoded,
+    to: &Tuple,
+    identification: u16,
+    was_fragmented: bool,
+) -> bool {
+    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+    let head = match to.family {
+        4 => nat64::to_v4(d, ip, to, identification, was_fragmented),
+        _ => nat64::to_v6(d, ip, to),
+    };
+    let Some(head) = head.filter(|_| (14..=22).contains(&l3)) else { return false };
+    let mut bytes = [0; HEADERS];
+    let len = l3 + head.bytes().len();
+    bytes[..l3].copy_from_slice(&packet.data()[..l3]);
+    bytes[l3 - 2..l3].copy_from_slice(&ethertype(to.family).0.to_be_bytes());
+    bytes[l3..len].copy_from_slice(head.bytes());
+    replace_front(packet, l4, &bytes[..len])
+}
+
+/// Replaces a packet by an IP packet of the other family behind its link header of `l3` bytes. `false`: there is no cell.
+pub(super) fn replace(
+    packet: &mut Packet,
+    l3: usize,
+    ip: &[u8],
+    family: u8,
+    pool: &mut Pool,
+) -> bool {
+    let mut link = [0; 22];
+    let Some(own) = packet.data().get(..l3).filter(|own| (14..=22).contains(&own.len())) else {
+        return false;
+    };
+    link[..l3].copy_from_slice(own);
+    link[l3 - 2..l3].copy_from_slice(&ethertype(family).0.to_be_bytes());
+    let Some(mut new) = Packet::copy_of(pool, &[&link[..l3], ip]) else { return false };
+    (new.port, new.mark, new.time_ns) = (packet.port, packet.mark, packet.time_ns);
+    std::mem::replace(packet, new).free(pool);
+    true
+}
+
+const fn ethertype(family: u8) -> EtherType {
+    if family == 4 { EtherType::IPV4 } else { EtherType::IPV6 }
+}
+
+/// Replaces the first `old` bytes of a packet.
+fn replace_front(packet: &mut Packet, old: usize, new: &[u8]) -> bool {
+    let fits = match new.len().checked_sub(old) {
+        Some(more) => packet.push_front(more),
+        None => packet.pull_front(old - new.len()),
+    };
+    match packet.data_mut().get_mut(..new.len()).filter(|_| fits) {
+        Some(front) => {
+            front.copy_from_slice(new);
+            true
+        }
+        None => false,
+    }
+}

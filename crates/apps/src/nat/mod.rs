@@ -1,0 +1,111 @@
+//! Address translation: a router's NAT.
+//!
+//! ```text
+//!  decode ─▶ nat ─▶ … firewall ─▶ route ─▶ nat_source ─▶ rewrite
+//!             │                                │
+//!             └───────▶ Translator (crate `nat`), one for each worker ◀────┘
+//! ```
+//!
+//! As in Linux, destinations are translated before the route is looked up, and sources when the way out is known: rules of
+//! a firewall see inside addresses in both directions.
+//!
+//! - [`destination`] finds the session of each packet, writes its destination, and puts fragments together.
+//! - [`source`](mod@source) writes sources, and begins sessions.
+//! - [`origin`] gives `rewrite` packets as their senders sent them, for ICMP errors.
+//! - [`rules`] makes the rules of the configuration ready for use.
+//!
+//! Workers: an inside host belongs to the worker of its address, and outside ports are divided among workers, so that
+//! answers come to the worker of their host ([`nat::rules`]). Fragments come to the worker of their addresses; once a
+//! datagram is whole, it is handed over to the worker of its session.
+//!
+//! # Deliberately absent
+//! - Translation of addresses in payload (FTP active mode, SIP).
+//! - IPv6 to IPv6.
+//!
+//! Threads: one translator per worker. Control reads it under its lock, a piece at a time.
+
+mod ahead;
+mod columns;
+pub mod commands;
+mod control_part;
+pub mod destination;
+mod family;
+mod fragments;
+pub mod origin;
+pub mod reasons;
+pub mod rows;
+pub mod rules;
+pub mod source;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use control::config::{Application, Settings, StageKind};
+use controlplane::Descriptor;
+use nat::{Rules, Translator};
+
+/// The stage that translates destinations.
+pub const STAGE: &str = "nat";
+
+/// The stage that translates sources.
+pub const SOURCE_STAGE: &str = "nat_source";
+
+/// What the stages declare.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    reasons: REASONS,
+    tables: commands::TABLES,
+    absent: "this instance translates no addresses: add [[nat]] to the configuration and restart",
+    start: control_part::start,
+    ..Descriptor::NONE
+};
+
+/// Blocks of the reasons that its stages drop for.
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: STAGE,
+    title: "address translation",
+    sections: &["nat", "translation"],
+    joins: Some(STAGE),
+    joins_end: Some(SOURCE_STAGE),
+    ..Application::NONE
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[
+    StageKind {
+        name: STAGE,
+        about: "Translates destination addresses and ports before the route is looked up; puts fragments together.",
+        application: &APPLICATION,
+        needs: &["ip"],
+        provides: &["translated"],
+        is_first: false,
+        is_last: false,
+        places: &[destination::PLACE],
+        settings: Settings::None,
+    },
+    StageKind {
+        name: SOURCE_STAGE,
+        about: "Translates source addresses and ports when the way out is known; begins sessions.",
+        application: &APPLICATION,
+        needs: &["translated", "next_hop"],
+        provides: &[],
+        is_first: false,
+        is_last: false,
+        places: &[],
+        settings: Settings::None,
+    },
+];
+
+/// The translator of a worker, which control reads.
+pub type Shared = Arc<Mutex<Translator>>;
+
+/// Rules in use, for whoever spreads packets.
+pub type Current = Arc<RwLock<Arc<Rules>>>;
+
+/// The translator, whoever held it before.
+fn lock(translator: &Shared) -> MutexGuard<'_, Translator> {
+    translator.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,21 @@
+//! Drop reasons of address translation.
+
+chunk::drop_reasons! {
+    /// What address translation drops for.
+    pub const BLOCK: 11, "address translation";
+
+    NAT_PORTS_EXHAUSTED = 0, "nat_ports_exhausted", "no outside port or address is free",
+        "Give the rule more outside addresses or a wider range of `ports`, or lower `bindings_per_host` in `[translation]`.";
+    NAT_SESSIONS_EXHAUSTED = 1, "nat_sessions_exhausted", "the table of sessions is full",
+        "Raise `sessions` in `[translation]`, or find who opens so many (`ctl show nat`).";
+    NAT_HOST_LIMIT = 2, "nat_host_limit", "the inside host has as many bindings as it may",
+        "Find out what the host does (`ctl show nat --address`), or raise `bindings_per_host` in `[translation]`.";
+    NAT_CONFLICT = 3, "nat_conflict", "another session has the same ends behind the translator",
+        "Normal for a few. Otherwise two rules lead to the same inside address and port.";
+    NAT_NO_SESSION = 4, "nat_no_session", "an outside address that no session uses so",
+        "Normal for scans, and for answers that come too late.";
+    NAT_UNTRANSLATABLE = 5, "nat_untranslatable", "the packet cannot be translated",
+        "Malformed or truncated packets, and extension headers and protocols that one family of IP lacks.";
+    NAT_FRAGMENT = 6, "nat_fragment", "a fragment whose datagram did not become whole",
+        "Fragments were lost, malformed or overlapped, or came too late.";
+}

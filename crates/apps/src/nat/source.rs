@@ -1,0 +1,228 @@
+//! Stage `nat_source`: translates sources when the way out is known, and begins sessions.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | `nat`, `decision`, `flags`, `l3`, `interface`, the packets |
+//! | writes | the packets |
+//! | next | `rewrite` |
+//! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends |
+//!
+//! A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
+
+use std::any::Any;
+use std::sync::atomic::Ordering;
+
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
+use controlplane::Tables;
+use engine::{Context, Phases, Stage};
+use lookup::fib::Fib;
+use nat::Translator;
+use nat::rewrite::{Which, set_end};
+use nat::translator::{Refusal, Source};
+use nat::tuple::Tuple;
+
+use super::ahead::Open;
+use super::columns::SourceColumns;
+use super::destination::seconds;
+use super::{Shared, lock, reasons};
+use crate::received;
+use crate::router::RouterPart;
+use crate::router::columns::RouterColumns;
+use crate::router::egress;
+
+/// What the stage `nat` leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Nothing.
+    Nothing,
+    /// The packet has no session; a rule for its source may begin one.
+    New,
+    /// Nor has this one, but its destination was translated by a rule from this address and port.
+    NewTo(u16, (u32, u16)),
+    /// The source becomes this address and port.
+    Source((u32, u16)),
+}
+
+/// The stage.
+pub struct SourceStage {
+    translator: Shared,
+    stopped: Stopped,
+    /// Over captures: bursts that are not finished.
+    open: Option<Open>,
+}
+
+/// Packets that were not translated, for the log.
+#[derive(Default)]
+struct Stopped {
+    said_s: u32,
+    ports: bool,
+}
+
+/// Seconds between two lines of the log about exhaustion.
+const QUIET_S: u32 = 10;
+
+impl SourceStage {
+    /// With the translator of its worker.
+    pub fn new(translator: Shared) -> Self {
+        Self { translator, stopped: Stopped::default(), open: None }
+    }
+
+    /// Counts bursts, over captures.
+    #[must_use]
+    pub(super) fn counting(mut self, open: Option<Open>) -> Self {
+        self.open = open;
+        self
+    }
+}
+
+/// A packet and what is known of it.
+struct Row<'a> {
+    packet: &'a mut Packet,
+    /// Interfaces by which it came, and by which it leaves.
+    inside: u16,
+    outside: Option<u16>,
+    now_s: u32,
+}
+
+/// Begins the session of a packet, and writes its source; whether that is allowed.
+fn begin(
+    translator: &mut Translator,
+    row: Row<'_>,
+    to: Option<(u16, (u32, u16))>,
+) -> Result<(), Refusal> {
+    let d = received::decode(row.packet);
+    let l4 = row.packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
+    let Some(tuple) = Tuple::of(&d, l4) else { return Ok(()) };
+    if d.ttl <= 1 && to.is_none() {
+        return Ok(());
+    }
+    let rules = translator.rules().clone();
+    let is_back = row.outside == Some(row.inside);
+    let source = match (row.outside, to) {
+        // A host that reaches another one by its outside address must get the answer from there (RFC 4787 REQ-9).
+        (Some(_), Some(_)) if is_back => {
+            rules.hairpin(&tuple).map(|(rule, interface)| Source::Hairpin(rule, interface))
+        }
+        (Some(outside), _) => rules.source(outside, &tuple).map(|rule| Source::Rule(rule, outside)),
+        (None, _) => None,
+    };
+    let source = match (source, to) {
+        (Some(source), _) => source,
+        (None, Some((rule, _))) => Source::Keep(rule),
+        (None, None) => return Ok(()),
+    };
+    let dst = to.map_or(tuple.dst, |(_, (address, port))| ([0, address.into()], port));
+    let original = Tuple { dst, ..tuple };
+    let new = translator.begin(&original, tuple.dst, tuple.family, source, row.now_s)?;
+    if new.src != tuple.src {
+        let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+        let ip = row.packet.data_mut().get_mut(l3..).unwrap_or_default();
+        set_end(ip, l4 - l3, tuple.protocol, Which::Source, new.src);
+    }
+    Ok(())
+}
+
+/// The drop reason of a refusal.
+pub(super) const fn reason(refusal: Refusal) -> DropReason {
+    match refusal {
+        Refusal::Ports | Refusal::NoAddress => reasons::NAT_PORTS_EXHAUSTED,
+        Refusal::Sessions => reasons::NAT_SESSIONS_EXHAUSTED,
+        Refusal::HostLimit => reasons::NAT_HOST_LIMIT,
+        Refusal::Conflict => reasons::NAT_CONFLICT,
+    }
+}
+
+impl Stopped {
+    /// Says that something is exhausted, once in a while.
+    fn note(&mut self, refusal: Refusal, now_s: u32) {
+        if self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
+            return;
+        }
+        (self.ports, self.said_s) = (true, now_s);
+        let what = match refusal {
+            Refusal::Ports => "an outside address has no free port",
+            Refusal::NoAddress => "a port of the outside has no address",
+            Refusal::Sessions => "the table of sessions is full",
+            Refusal::HostLimit => "a host has as many bindings as it may",
+            Refusal::Conflict => return,
+        };
+        tracing::warn!(
+            "address translation: {what}; packets are dropped (`ctl show nat`, `ctl show drops`)"
+        );
+    }
+}
+
+impl Stage<Tables> for SourceStage {
+    fn name(&self) -> &'static str {
+        super::SOURCE_STAGE
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[RouterColumns::COLUMNS, SourceColumns::COLUMNS]
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+
+    fn changes_packets(&self) -> bool {
+        true
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        if let Some(open) = &self.open {
+            // The receive queue may have given up on a burst.
+            let _ = open.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
+        }
+        let Some(fib): Option<&Fib> = cx.tables.find::<RouterPart>() else { return };
+        let view = SourceColumns::view(&mut chunk.rows);
+        let mut translator = lock(&self.translator);
+        for (row, packet) in chunk.packets.iter_mut().enumerate() {
+            if !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            let to = match Wanted::decode(view.nat[row]) {
+                Wanted::Nothing => continue,
+                Wanted::Source((address, port)) => {
+                    let d = received::decode(packet);
+                    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                    let end = ([0, address.into()], port);
+                    set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
+                    continue;
+                }
+                Wanted::New => None,
+                Wanted::NewTo(rule, dst) => Some((rule, dst)),
+            };
+            let outside = egress(view.decision[row], fib);
+            if outside.is_none() && to.is_none() {
+                continue;
+            }
+            let now_s = seconds(cx.arrival_ns(packet));
+            let new = Row { packet, inside: view.interface[row], outside, now_s };
+            if let Err(refusal) = begin(&mut translator, new, to) {
+                view.verdict[row] = Verdict::drop(reason(refusal)).0;
+                self.stopped.note(refusal, now_s);
+            }
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _tables: &Tables) -> String {
+        let d = received::decode(&chunk.packets[row]);
+        match (d.src_ip(), d.ports()) {
+            (Some(address), Some((port, _))) => {
+                format!("from {}", std::net::SocketAddr::new(address, port))
+            }
+            (Some(address), None) => format!("from {address}"),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! NAT64: IPv4 addresses in IPv6 ones (RFC 6052), headers from one family to the other (RFC 7915).
+
+use packet::checksum::{finish, internet_checksum, partial_sum};
+use packet::{Decoded, IpProtocol};
+
+use crate::rules::Prefix;
+use crate::tuple::Tuple;
+
+/// Lengths of prefixes that may hold addresses (RFC 6052 §2.2).
+pub const PREFIX_LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
+
+/// The places of the bytes of the IPv4 address behind a prefix: byte 8 is 0 (RFC 6052 §2.2).
+fn places(len: u8) -> [usize; 4] {
+    let first = usize::from(len / 8);
+    let mut at = first;
+    [(); 4].map(|()| {
+        if at == 8 && first < 12 {
+            at += 1;
+        }
+        at += 1;
+        at - 1
+    })
+}
+
+fn bytes(address: [u64; 2]) -> [u8; 16] {
+    (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
+}
+
+/// The IPv4 address in an address of `prefix`; `None` for one of another prefix, or whose byte 8 is not 0.
+pub fn extract(prefix: &Prefix, address: [u64; 2]) -> Option<u32> {
+    if !prefix.has(6, address) {
+        return None;
+    }
+    let all = bytes(address);
+    if all[8] != 0 {
+        return None;
+    }
+    Some(u32::from_be_bytes(places(prefix.len).map(|at| all[at])))
+}
+
+/// The address of `prefix` that holds an IPv4 address.
+pub fn embed(prefix: &Prefix, address: u32) -> [u64; 2] {
+    let mut all = bytes(prefix.address);
+    for (at, byte) in places(prefix.len).into_iter().zip(address.to_be_bytes()) {
+        all[at] = byte;
+    }
+    let all = u128::from_be_bytes(all);
+    [(all >> 64) as u64, all as u64]
+}
+
+/// A new IP header for a packet whose upper layer stays where it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; V6_LEN],
+    len: usize,
+}
+
+impl Head {
+    /// The header.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn v4(of: &Fields, l4_len: usize, to: &Tuple) -> Option<Head> {
+        let mut bytes = [0; V6_LEN];
+        let header = &mut bytes[..V4_LEN];
+        (header[0], header[1]) = (0x45, of.traffic_class);
+        let len = u16::try_from(V4_LEN + l4_len).ok()?;
+        header[2..4].copy_from_slice(&len.to_be_bytes());
+        header[4..6].copy_from_slice(&of.identification.to_be_bytes());
+        header[6] = if of.dont_fragment { 0x40 } else { 0 };
+        (header[8], header[9]) = (of.ttl, to.protocol);
+        header[12..16].copy_from_slice(&(to.src.0[1] as u32).to_be_bytes());
+        header[16..20].copy_from_slice(&(to.dst.0[1] as u32).to_be_bytes());
+        let checksum = internet_checksum(header);
+        header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        Some(Head { bytes, len: V4_LEN })
+    }
+
+    fn v6(of: &Fields, l4_len: usize, to: &Tuple) -> Option<Head> {
+        let mut bytes = [0; V6_LEN];
+        (bytes[0], bytes[1]) = (0x60 | of.traffic_class >> 4, of.traffic_class << 4);
+        bytes[4..6].copy_from_slice(&u16::try_from(l4_len).ok()?.to_be_bytes());
+        (bytes[6], bytes[7]) = (to.protocol, of.ttl);
+        let words = [to.src.0[0], to.src.0[1], to.dst.0[0], to.dst.0[1]];
+        for (place, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        Some(Head { bytes, len: V6_LEN })
+    }
+}
+
+const V4_LEN: usize = 20;
+const V6_LEN: usize = 40;
+
+/// What both families have in their headers.
+struct Fields {
+    traffic_class: u8,
+    ttl: u8,
+    identification: u16,
+    dont_fragment: bool,
+}
+
+/// Longest IPv4 packet that may be fragmented behind the translator (RFC 7915 §5.1).
+const MAY_FRAGMENT: usize = 1260;
+
+/// Translates an IPv6 packet: writes the upper layer, which begins with byte `l4` of `ip`, and returns the IPv4 header
+/// that replaces what is before it (RFC 7915 §5.1). `identification` is that of a packet that may be fragmented; it may be
+/// if it is short, or came in fragments (`was_fragmented`). `None` for what IPv4 does not have.
+pub fn to_v4(
+    d: &Decoded,
+    ip: &mut [u8],
+    to: &Tuple,
+    identification: u16,
+    was_fragmented: bool,
+) -> Option<Head> {
+    let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
+    let len = (d.ip_total_len as usize).checked_sub(l4)?;
+    if d.has(Decoded::ROUTING_HEADER) || d.has(Decoded::FRAGMENT) {
+        return None;
+    }
+    let old = Tuple::of(d, ip.get(l4..)?)?;
+    upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
+    let fields = Fields {
+        traffic_class: d.traffic_class,
+        ttl: d.ttl,
+        identification,
+        dont_fragment: V4_LEN + len > MAY_FRAGMENT
+            && !was_fragmented
+            && !d.has(Decoded::FRAGMENT_HEADER),
+    };
+    Head::v4(&fields, len, to)
+}
+
+/// The same of an IPv4 packet, which becomes an IPv6 packet (RFC 7915 §4.1). A UDP checksum of 0 is computed where all of
+/// the packet is there (RFC 7915 §4.5).
+pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
+    let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
+    let len = (d.ip_total_len as usize).checked_sub(l4)?;
+    if d.has(Decoded::FRAGMENT) {
+        return None;
+    }
+    let old = Tuple::of(d, ip.get(l4..)?)?;
+    upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
+    let fields = Fields {
+        traffic_class: d.traffic_class,
+        ttl: d.ttl,
+        identification: 0,
+        dont_fragment: false,
+    };
+    Head::v6(&fields, len, to)
+}
+
+/// The sum of the pseudo header that the checksum of a protocol includes; 0 for ICMP.
+fn pseudo_header(of: &Tuple, len: usize) -> u32 {
+    if of.protocol == IpProtocol::ICMP.0 {
+        return 0;
+    }
+    let words = [of.src.0[0], of.src.0[1], of.dst.0[0], of.dst.0[1]];
+    let addresses: u32 = words.iter().map(|word| partial_sum(&word.to_be_bytes())).sum();
+    addresses + u32::from(of.protocol) + (len as u32 & 0xffff) + (len as u32 >> 16)
+}
+
+/// Writes ports or identifier, type and checksum of an upper layer of `len` bytes. `None` for what the other family does
+/// not have. `is_whole`: a checksum of 0 may be computed.
+fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, is_whole: bool) -> Option<()> {
+    let at = match IpProtocol(old.protocol) {
+        IpProtocol::TCP => 16,
+        IpProtocol::UDP => 6,
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => 2,
+        _ => return None,
+    };
+    let end = l4.len().min(at + 2) & !1;
+    // The checksum counts neither before nor after.
+    let sum = |l4: &[u8]| {
+        let other = partial_sum(&l4[..end.min(at)]);
+        other + l4.get(at + 2..8.max(at + 2)).map_or(0, partial_sum)
+    };
+    let before = sum(l4) + pseudo_header(old, len);
+    if matches!(IpProtocol(old.protocol), IpProtocol::ICMP | IpProtocol::ICMPV6) {
+        let kind = match (IpProtocol(old.protocol), *l4.first()?) {
+            (IpProtocol::ICMP, 8) => 128,
+            (IpProtocol::ICMP, 0) => 129,
+            (IpProtocol::ICMPV6, 128) => 8,
+            (IpProtocol::ICMPV6, 129) => 0,
+            _ => return None,
+        };
+        l4[0] = kind;
+        l4.get_mut(4..6)?.copy_from_slice(&to.src.1.to_be_bytes());
+    } else {
+        l4.get_mut(..2)?.copy_from_slice(&to.src.1.to_be_bytes());
+        l4.get_mut(2..4)?.copy_from_slice(&to.dst.1.to_be_bytes());
+    }
+    let after = sum(l4) + pseudo_header(to, len);
+    let Some(field) = l4.get(at..at + 2) else { return Some(()) };
+    let checksum = u16::from_be_bytes([field[0], field[1]]);
+    let is_udp = old.protocol == IpProtocol::UDP.0;
+    let new = if is_udp && checksum == 0 {
+        if to.family == 4 {
+            return Some(());
+        }
+        // A zero checksum is not for IPv6.
+        if !is_whole || l4.len() < len {
+            return None;
+        }
+        finish(partial_sum(&l4[..len]) + pseudo_header(to, len))
+    } else {
+        let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
+        let old = fold(fold(before));
+        finish(u32::from(!checksum) + (!old & 0xffff) + fold(after))
+    };
+    let new = if is_udp && new == 0 { 0xffff } else { new };
+    l4[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    Some(())
+}
+
+/// Type, code and the four bytes behind the checksum of an ICMP error in ICMPv6 (RFC 7915 §4.2); `None`: it is dropped.
+pub fn icmp_to_v6(kind: u8, code: u8, parameter: u32) -> Option<(u8, u8, u32)> {
+    Some(match (kind, code) {
+        (3, 0 | 1 | 5 | 6 | 7 | 8 | 11 | 12) => (1, 0, 0),
+        (3, 2) => (4, 1, 6),
+        (3, 3) => (1, 4, 0),
+        // An MTU of 0 comes of routers before RFC 1191.
+        (3, 4) => (2, 0, ((parameter & 0xffff) + 20).max(1280)),
+        (3, 9 | 10 | 13 | 15) => (1, 1, 0),
+        (11, _) => (3, code, 0),
+        (12, 0 | 2) => {
+            let pointer = match parameter >> 24 {
+                0 => 0,
+                1 => 1,
+                2 | 3 => 4,
+                8 => 7,
+                9 => 6,
+                12..=15 => 8,
+                16..=19 => 24,
+                _ => return None,
+            };
+            (4, 0, pointer)
+        }
+        _ => return None,
+    })
+}
+
+/// The same of ICMPv6 in ICMP (RFC 7915 §5.2).
+pub fn icmp_to_v4(kind: u8, code: u8, parameter: u32) -> Option<(u8, u8, u32)> {
+    Some(match (kind, code) {
+        (1, 0 | 2 | 3) => (3, 1, 0),
+        (1, 1) => (3, 10, 0),
+        (1, 4) => (3, 3, 0),
+        (2, _) => (3, 4, parameter.clamp(20 + 68, 0xffff) - 20),
+        (3, _) => (11, code, 0),
+        (4, 0) => {
+            let pointer: u32 = match parameter {
+                0 => 0,
+                1 => 1,
+                4 | 5 => 2,
+                6 => 9,
+                7 => 8,
+                8..=23 => 12,
+                24..=39 => 16,
+                _ => return None,
+            };
+            (12, 0, pointer << 24)
+        }
+        (4, 1) => (3, 2, 0),
+        _ => return None,
+    })
+}
+
+/// Longest error that is made, bytes: 576 of IPv4 (RFC 1812 §4.3.2.3), 1280 of IPv6.
+const fn error_len_max(family: u8) -> usize {
+    if family == 4 { 576 } else { 1280 }
+}
+
+/// Translates an ICMP error, the IP packet `ip` whose ICMP header begins with byte `l4`, into the other family, with the
+/// packet that it quotes: that one gets the ends `sent`, the error the addresses `from` and that of the sender. Writes it
+/// to `out` and returns its length. `None` for what the other family does not have.
+pub fn error(
+    d: &Decoded,
+    ip: &[u8],
+    sent: &Tuple,
+    from: [u64; 2],
+    out: &mut [u8],
+) -> Option<usize> {
+    let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
+    let icmp = ip.get(l4..(d.ip_total_len as usize).min(ip.len()))?;
+    let quoted = icmp.get(8..)?;
+    let (old, quoted_l4) = Tuple::quoted(quoted)?;
+    let parameter = u32::from_be_bytes(icmp.get(4..8)?.try_into().ok()?);
+    let (kind, code, parameter) = match sent.family {
+        6 => icmp_to_v6(icmp[0], icmp[1], parameter)?,
+        _ => icmp_to_v4(icmp[0], icmp[1], parameter)?,
+    };
+    let (own_len, protocol) = match sent.family {
+        6 => (V6_LEN, IpProtocol::ICMPV6.0),
+        _ => (V4_LEN, IpProtocol::ICMP.0),
+    };
+    // The quoted packet: its header, and as much of the rest as there is room for.
+    let fields = match old.family {
+        4 => Fields {
+            traffic_class: quoted[1],
+            ttl: quoted[8],
+            identification: 0,
+            dont_fragment: false,
+        },
+        _ => Fields {
+            traffic_class: quoted[0] << 4 | quoted[1] >> 4,
+            ttl: quoted[7],
+            identification: 0,
+            dont_fragment: true,
+        },
+    };
+    let field = |at: usize| usize::from(u16::from_be_bytes([quoted[at], quoted[at + 1]]));
+    let quoted_len = match old.family {
+        4 => field(2).checked_sub(quoted_l4)?,
+        _ => field(4),
+    };
+    let head = match sent.family {
+        6 => Head::v6(&fields, quoted_len, sent)?,
+        _ => Head::v4(&fields, quoted_len, sent)?,
+    };
+    let max = error_len_max(sent.family).min(out.len());
+    let room = max.checked_sub(own_len + 8 + head.len)?;
+    let rest = quoted.get(quoted_l4..)?;
+    let rest = &rest[..rest.len().min(room).min(quoted_len)];
+    let len = own_len + 8 + head.len + rest.len();
+    let to = Tuple { src: (from, 0), dst: (sent.src.0, 0), protocol, family: sent.family };
+    let own_fields = Fields {
+        traffic_class: d.traffic_class,
+        ttl: d.ttl,
+        identification: 0,
+        dont_fragment: false,
+    };
+    let own = match sent.family {
+        6 => Head::v6(&own_fields, len - own_len, &to)?,
+        _ => Head::v4(&own_fields, len - own_len, &to)?,
+    };
+    let (header, message) = out.get_mut(..len)?.split_at_mut(own_len);
+    header.copy_from_slice(own.bytes());
+    message[..8].copy_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
+    message[4..8].copy_from_slice(&parameter.to_be_bytes());
+    message[8..8 + head.len].copy_from_slice(head.bytes());
+    let inner = &mut message[8 + head.len..];
+    inner.copy_from_slice(rest);
+    // What it quotes may have no checksum.
+    let _ = upper_layer(inner, quoted_len, &old, sent, false);
+    let checksum = finish(partial_sum(message) + pseudo_header(&to, message.len()));
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    Some(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    /// RFC 6052 §2.4, tables 2 and 3.
+    #[test]
+    fn addresses_of_the_rfc() {
+        let cases = [
+            ("2001:db8::", 32, "2001:db8:c000:221::"),
+            ("2001:db8:100::", 40, "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::", 48, "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::", 56, "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::", 64, "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::", 96, "2001:db8:122:344::c000:221"),
+            ("64:ff9b::", 96, "64:ff9b::c000:221"),
+        ];
+        let halves = |text: &str| {
+            let all = text.parse::<Ipv6Addr>().unwrap().to_bits();
+            [(all >> 64) as u64, all as u64]
+        };
+        let own = u32::from(Ipv4Addr::new(192, 0, 2, 33));
+        for (prefix, len, whole) in cases {
+            let prefix = Prefix { family: 6, address: halves(prefix), len };
+            assert_eq!(embed(&prefix, own), halves(whole), "{whole}");
+            assert_eq!(extract(&prefix, halves(whole)), Some(own), "{whole}");
+        }
+        let prefix = Prefix { family: 6, address: halves("64:ff9b::"), len: 96 };
+        assert_eq!(extract(&prefix, halves("64:ff9c::c000:221")), None);
+    }
+}

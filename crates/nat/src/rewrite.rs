@@ -1,0 +1,118 @@
+//! Addresses and ports of a packet in place, with checksums updated by what changed (RFC 1624): a checksum that was
+//! wrong stays wrong, so that the receiver finds it.
+//!
+//! Whatever a packet's bytes are, nothing here fails: what is not there is not written.
+
+use packet::IpProtocol;
+use packet::checksum::{finish, partial_sum};
+
+use crate::tuple::{Tuple, is_query, is_request};
+
+/// Which end of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Who sent it.
+    Source,
+    /// Who gets it.
+    Destination,
+}
+
+/// What 16-bit words of a packet changed by, as a one's complement sum.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change(u32);
+
+impl Change {
+    fn bytes(&mut self, old: &[u8], new: &[u8]) {
+        self.0 += (!partial_sum(old) & 0xffff) + partial_sum(new);
+    }
+
+    /// The checksum after the change (RFC 1624 equation 3).
+    fn apply(self, checksum: u16) -> u16 {
+        finish(u32::from(!checksum) + (self.0 & 0xffff) + (self.0 >> 16))
+    }
+}
+
+fn update(bytes: &mut [u8], at: usize, change: Change) {
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        let new = change.apply(u16::from_be_bytes([field[0], field[1]]));
+        field.copy_from_slice(&new.to_be_bytes());
+    }
+}
+
+/// Writes `new` over the bytes at `at`, and notes the change.
+fn write(bytes: &mut [u8], at: usize, new: &[u8], change: &mut Change) {
+    if let Some(old) = bytes.get_mut(at..at + new.len()) {
+        change.bytes(old, new);
+        old.copy_from_slice(new);
+    }
+}
+
+/// Writes one end of an IP packet: address, and port or identifier. `ip` begins with the IP header, the upper layer with
+/// byte `l4`. The identifier of an ICMP query belongs to its source, that of the answer to its destination; the other end's
+/// is left alone. A UDP checksum of 0 stays (RFC 768).
+pub fn set_end(ip: &mut [u8], l4: usize, protocol: u8, which: Which, end: crate::tuple::End) {
+    let mut addresses = Change::default();
+    let is_v4 = ip.first().is_some_and(|first| first >> 4 == 4);
+    let source = which == Which::Source;
+    if is_v4 {
+        let at = if source { 12 } else { 16 };
+        write(ip, at, &(end.0[1] as u32).to_be_bytes(), &mut addresses);
+        update(ip, 10, addresses);
+    } else {
+        let at = if source { 8 } else { 24 };
+        write(ip, at, &end.0[0].to_be_bytes(), &mut addresses);
+        write(ip, at + 8, &end.0[1].to_be_bytes(), &mut addresses);
+    }
+    let Some(l4) = ip.get_mut(l4..) else { return };
+    let mut change = addresses;
+    let port = end.1.to_be_bytes();
+    match IpProtocol(protocol) {
+        IpProtocol::TCP => {
+            write(l4, if source { 0 } else { 2 }, &port, &mut change);
+            update(l4, 16, change);
+        }
+        IpProtocol::UDP => {
+            write(l4, if source { 0 } else { 2 }, &port, &mut change);
+            let has_checksum = l4.get(6..8).is_some_and(|field| field != [0, 0]);
+            if has_checksum {
+                update(l4, 6, change);
+                // 0 would say that there is none.
+                if let Some(field) = l4.get_mut(6..8).filter(|field| **field == [0, 0]) {
+                    field.fill(0xff);
+                }
+            }
+        }
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => {
+            // Only ICMPv6 has a pseudo header.
+            let mut change = if is_v4 { Change::default() } else { addresses };
+            let kind = l4.first().copied().unwrap_or(0);
+            if is_query(protocol, kind) && is_request(protocol, kind) == source {
+                write(l4, 4, &port, &mut change);
+            }
+            update(l4, 2, change);
+        }
+        // Checksums over the addresses, at the places of UDP-Lite and DCCP (RFC 3828, RFC 4340).
+        IpProtocol(136 | 33) => update(l4, 6, change),
+        _ => {}
+    }
+}
+
+/// Writes both ends of an IP packet.
+pub fn set_ends(ip: &mut [u8], l4: usize, to: &Tuple) {
+    set_end(ip, l4, to.protocol, Which::Source, to.src);
+    set_end(ip, l4, to.protocol, Which::Destination, to.dst);
+}
+
+/// Writes both ends of the packet that an ICMP error quotes, and brings the checksum of the error up to date. `ip` begins
+/// with the header of the error's packet, its ICMP header with byte `l4`; the quoted upper layer begins with byte
+/// `quoted_l4` of the quoted packet (RFC 5508 REQ-4 and REQ-5).
+pub fn set_quoted(ip: &mut [u8], l4: usize, quoted_l4: usize, to: &Tuple) {
+    let Some(icmp) = ip.get_mut(l4..) else { return };
+    let Some(quoted) = icmp.get_mut(8..) else { return };
+    // An even number of bytes, up to the checksum of TCP.
+    let len = quoted.len().min(quoted_l4 + crate::tuple::L4_BYTES) & !1;
+    let before = partial_sum(&quoted[..len]);
+    set_ends(quoted, quoted_l4, to);
+    let after = partial_sum(&quoted[..len]);
+    update(icmp, 2, Change((!before & 0xffff) + after));
+}

@@ -1,0 +1,798 @@
+//! Sessions and bindings of a worker.
+//!
+//! All of it is in one table ([`stream::FlowTable`]), which finds the sessions of a batch of packets at once:
+//!
+//! ```text
+//!  kind         key                                      `other`
+//!  original     both ends before the translator          the entry of kind translated
+//!  translated   both ends behind it                      the entry of kind original
+//!  inside       inside end of a binding, scope of rule   the entry of kind outside
+//!  outside      outside end of a binding                 the entry of kind inside
+//!  host         an inside host: how many bindings it has
+//! ```
+//!
+//! A packet whose key is that of a session is translated to the ends of the other entry, forward or back
+//! ([`Translator::step`]). A packet that another stage wants to quote is translated the other way round, to what its sender
+//! sent ([`Translator::restore`]).
+//!
+//! | requirement | here |
+//! | --- | --- |
+//! | RFC 4787 REQ-1, RFC 5382 REQ-1 | mapping independent of the remote end |
+//! | RFC 4787 REQ-2 | all bindings of a host have one outside address |
+//! | RFC 4787 REQ-3 | ports are not shared by bindings ("port overloading") |
+//! | RFC 4787 REQ-5, RFC 5382 REQ-5, RFC 5508 REQ-2 | time-outs, [`Timeouts`] |
+//! | RFC 4787 REQ-8, RFC 5382 REQ-3 | filtering, [`Options::filter_by_remote`] |
+//! | RFC 6888 REQ-4 | a limit for each host, [`Options::bindings_per_host`] |
+
+use std::sync::Arc;
+
+use packet::IpProtocol;
+use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
+use stream::{FlowKey, FlowTable, Side};
+
+use crate::ports::{Class, Pool};
+use crate::rules::{Action, Rule, Rules};
+use crate::tuple::{End, Tuple};
+
+/// No entry.
+const NIL: u32 = u32::MAX;
+
+/// Scopes of keys that are no sessions: those of bindings have the number of their rule in the low half.
+const SCOPE_INSIDE: u32 = 1 << 16;
+const SCOPE_OUTSIDE: u32 = 2 << 16;
+const SCOPE_HOST: u32 = 3 << 16;
+
+/// Entries of the table for a session: its own two, a binding's two, and a host.
+pub const ENTRIES_PER_SESSION: usize = 5;
+
+/// Sessions that a piece of a sweep ends at most.
+const IDLE: usize = 512;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    #[default]
+    New,
+    Original,
+    Translated,
+    Inside,
+    Outside,
+    Host,
+}
+
+/// Bits of [`Hot::flags`] of an original entry; the first one is of a translated one, too.
+mod flags {
+    /// The first end of the key is the tuple's destination.
+    pub(super) const FROM_B: u8 = 1 << 0;
+    /// An answer was seen.
+    pub(super) const ANSWERED: u8 = 1 << 1;
+    /// Its opener was heard again after the answer: for TCP, the handshake is finished.
+    pub(super) const ESTABLISHED: u8 = 1 << 2;
+    /// The opener sent FIN.
+    pub(super) const FIN: u8 = 1 << 3;
+    /// The other end sent FIN.
+    pub(super) const FIN_BACK: u8 = 1 << 4;
+    /// Reset.
+    pub(super) const RESET: u8 = 1 << 5;
+}
+
+/// What is beside the key of an entry.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Hot {
+    other: u32,
+    /// Of an original entry: the inside entry of its binding. Of an inside entry: that of its host.
+    owner: u32,
+    /// Of an inside entry: its sessions. Of a host: its bindings.
+    count: u32,
+    rule: u16,
+    kind: Kind,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Hot>() == 16);
+
+/// Idle times after which a session ends, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP, established (RFC 5382 REQ-5: at least 2 hours 4 minutes).
+    pub tcp_established: u32,
+    /// TCP, partially open or closing (RFC 5382 REQ-5: at least 4 minutes).
+    pub tcp_transitory: u32,
+    /// UDP (RFC 4787 REQ-5: at least 2 minutes, 5 recommended).
+    pub udp: u32,
+    /// ICMP queries (RFC 5508 REQ-2: at least 60 seconds).
+    pub icmp: u32,
+    /// Other protocols.
+    pub other: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { tcp_established: 7440, tcp_transitory: 240, udp: 300, icmp: 60, other: 600 }
+    }
+}
+
+impl Timeouts {
+    fn of(&self, protocol: u8, bits: u8) -> u32 {
+        let is_closing = bits & (flags::FIN | flags::FIN_BACK) == flags::FIN | flags::FIN_BACK;
+        match IpProtocol(protocol) {
+            IpProtocol::TCP if bits & flags::RESET != 0 || is_closing => self.tcp_transitory,
+            IpProtocol::TCP if bits & flags::ESTABLISHED != 0 => self.tcp_established,
+            IpProtocol::TCP => self.tcp_transitory,
+            IpProtocol::UDP => self.udp,
+            IpProtocol::ICMP | IpProtocol::ICMPV6 => self.icmp,
+            _ => self.other,
+        }
+    }
+}
+
+/// Bounds and policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Sessions at most.
+    pub sessions: usize,
+    /// Bindings of an inside host at most.
+    pub bindings_per_host: u32,
+    /// Only remote ends that a host has sent to may answer (address- and port-dependent filtering); otherwise everybody
+    /// may (endpoint-independent filtering).
+    pub filter_by_remote: bool,
+    /// Idle times.
+    pub timeouts: Timeouts,
+    /// Selects hashes and ports: draw it at random.
+    pub seed: u64,
+}
+
+/// Why a packet cannot be translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No free port at the outside address.
+    Ports,
+    /// No room for another session.
+    Sessions,
+    /// The host has as many bindings as it may.
+    HostLimit,
+    /// Another session has the same ends behind the translator.
+    Conflict,
+    /// The interface has no address.
+    NoAddress,
+}
+
+/// What a packet's source becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It stays; the rule of this number changes the destination.
+    Keep(u16),
+    /// What the rule of this number says, of a packet that leaves by this interface.
+    Rule(u16, u16),
+    /// The same for a host that reaches another one of the inside by its outside address (RFC 4787 REQ-9). Both meet
+    /// at the worker of the other one, so the port is of that one's class.
+    Hairpin(u16, u16),
+}
+
+/// Which way a packet of a session goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As its first packet.
+    Forward,
+    /// Back.
+    Back,
+}
+
+/// Events since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions made.
+    pub sessions: u64,
+    /// Sessions that were idle.
+    pub expired: u64,
+    /// Packets of sessions.
+    pub packets: u64,
+    /// ICMP errors translated.
+    pub errors: u64,
+    /// Packets for which there was no free port.
+    pub ports_exhausted: u64,
+    /// Packets for which there was no room for a session.
+    pub sessions_exhausted: u64,
+    /// Packets of hosts with too many bindings.
+    pub host_limit: u64,
+    /// Packets whose ends behind the translator another session has.
+    pub conflicts: u64,
+}
+
+/// A session as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Ends before the translator.
+    pub original: Tuple,
+    /// Ends behind it.
+    pub translated: Tuple,
+    /// Number of its rule.
+    pub rule: u16,
+    /// An answer was seen.
+    pub is_answered: bool,
+    /// Seconds since its last packet.
+    pub idle_s: u32,
+    /// Seconds until it ends if it stays idle.
+    pub left_s: u32,
+}
+
+/// An outside address and how much of it is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Number of the rule.
+    pub rule: u16,
+    /// Address, host order.
+    pub address: u32,
+    /// Ports in use, of all protocols.
+    pub used: u32,
+}
+
+/// Translates the packets of a worker. See the module.
+pub struct Translator {
+    table: FlowTable<Hot>,
+    rules: Arc<Rules>,
+    /// Of each rule, by its number.
+    pools: Vec<(u16, Pool)>,
+    options: Options,
+    counts: Counts,
+    sessions: usize,
+    hand: u32,
+    /// Sessions that a piece of a sweep ends.
+    idle: Vec<Slot>,
+    /// The state of the generator of ports.
+    random: u64,
+}
+
+impl Translator {
+    /// No sessions. Takes all memory.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
+    pub fn new(options: Options, rules: Arc<Rules>) -> Result<Self, TableError> {
+        let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        let table = FlowTable::new(Limits { capacity, half_open_max: 0 }, options.seed)?;
+        let pools = rules.all.iter().map(|rule| (rule.number, Pool::new(rule.pool()))).collect();
+        let (counts, random) = (Counts::default(), options.seed | 1);
+        let idle = Vec::with_capacity(IDLE);
+        Ok(Self { table, rules, pools, options, counts, sessions: 0, hand: 0, idle, random })
+    }
+
+    /// Bytes of memory of one translator.
+    pub fn memory_bytes(options: &Options, rules: &Rules) -> usize {
+        let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
+        let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        FlowTable::<Hot>::memory_bytes(entries) + pools.sum::<usize>()
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// Events since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The same, for packets that the caller translates.
+    pub fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// Sessions.
+    pub fn len(&self) -> usize {
+        self.sessions
+    }
+
+    /// Whether there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.sessions == 0
+    }
+
+    /// Finds the entries of a batch of keys. A key of family 0 has none.
+    pub fn find(&mut self, keys: &[FlowKey], now_s: u32, found: &mut [Found]) {
+        let mut nobody = (|_: usize| None, |_: Slot, _: &FlowKey, _: &Hot| {});
+        self.table.lookup(keys, now_s, &mut nobody, found);
+    }
+
+    /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: its TCP
+    /// flags, 0 for other protocols.
+    pub fn step(&mut self, slot: Slot, side: Side, tcp: u8) -> Option<(Tuple, Way)> {
+        let hot = *self.table.get(slot)?;
+        let from = side_of(hot.flags);
+        let (original, way) = match hot.kind {
+            Kind::Original if side == from => (slot, Way::Forward),
+            Kind::Translated if side != from => (Slot(hot.other), Way::Back),
+            _ => return None,
+        };
+        let to = self.tuple(Slot(hot.other))?;
+        if let Some(state) = self.table.get_mut(original) {
+            state.flags |= follow(state.flags, way, tcp);
+        }
+        self.counts.packets += 1;
+        Some(match way {
+            Way::Forward => (to, way),
+            Way::Back => (to.reversed(), way),
+        })
+    }
+
+    /// The ends that the sender of a packet gave it, which was translated to `tuple`; `None` if it was not translated.
+    pub fn restore(&self, tuple: &Tuple) -> Option<Tuple> {
+        let (key, side) = tuple.key();
+        let hot = *self.table.get(self.table.find(&key)?)?;
+        let from = side_of(hot.flags);
+        let other = self.tuple(Slot(hot.other))?;
+        match hot.kind {
+            Kind::Original if side != from => Some(other.reversed()),
+            Kind::Translated if side == from => Some(other),
+            _ => None,
+        }
+    }
+
+    /// The tuple of a session's entry, in the direction of the session.
+    fn tuple(&self, slot: Slot) -> Option<Tuple> {
+        let side = side_of(self.table.get(slot)?.flags);
+        Some(Tuple::from_key(self.table.key(slot)?, side))
+    }
+
+    /// Whether a packet to an outside end may begin a session towards the inside, and to which inside end: that of a
+    /// binding, where everybody may answer.
+    pub fn inward(&self, tuple: &Tuple) -> Option<(u16, End)> {
+        if self.options.filter_by_remote || !tuple.has_ports() {
+            return None;
+        }
+        let outside = self.table.find(&binding_key(tuple.dst, tuple.protocol, 4, SCOPE_OUTSIDE))?;
+        let hot = self.table.get(outside)?;
+        Some((hot.rule, host_end(self.table.key(Slot(hot.other))?)))
+    }
+
+    /// Begins the session of a packet with the ends `original` whose destination becomes `dst`, of `family`. Returns its
+    /// ends behind the translator. Where the packet's session is there already, those of it.
+    ///
+    /// # Errors
+    /// Why it cannot be translated; counted.
+    pub fn begin(
+        &mut self,
+        original: &Tuple,
+        dst: End,
+        family: u8,
+        source: Source,
+        now_s: u32,
+    ) -> Result<Tuple, Refusal> {
+        self.try_begin(original, dst, family, source, now_s).inspect_err(|refusal| {
+            *match refusal {
+                Refusal::Ports | Refusal::NoAddress => &mut self.counts.ports_exhausted,
+                Refusal::Sessions => &mut self.counts.sessions_exhausted,
+                Refusal::HostLimit => &mut self.counts.host_limit,
+                Refusal::Conflict => &mut self.counts.conflicts,
+            } += 1;
+        })
+    }
+
+    fn try_begin(
+        &mut self,
+        original: &Tuple,
+        dst: End,
+        family: u8,
+        source: Source,
+        now_s: u32,
+    ) -> Result<Tuple, Refusal> {
+        let (key, side) = original.key();
+        if let Some(slot) = self.table.find(&key) {
+            // An earlier packet of the batch has begun it.
+            let hot = *self.table.get(slot).ok_or(Refusal::Conflict)?;
+            let is_own = hot.kind == Kind::Original && side_of(hot.flags) == side;
+            let other = self.tuple(Slot(hot.other)).filter(|_| is_own);
+            return other.ok_or(Refusal::Conflict);
+        }
+        if self.sessions >= self.options.sessions {
+            return Err(Refusal::Sessions);
+        }
+        let protocol = match (IpProtocol(original.protocol), family) {
+            (IpProtocol::ICMPV6, 4) => IpProtocol::ICMP.0,
+            _ => original.protocol,
+        };
+        let behind = |src: End| Tuple { src, dst, protocol, family };
+        let (translated, binding, rule) = match source {
+            Source::Keep(rule) => (behind(original.src), None, rule),
+            Source::Rule(rule, interface) => {
+                let place = self.place(rule, interface);
+                self.source(original, behind, rule, place, original.src.0)?
+            }
+            Source::Hairpin(rule, interface) => {
+                let place = self.place(rule, interface);
+                self.source(original, behind, rule, place, dst.0)?
+            }
+        };
+        // The identifier of an ICMP query is at both ends.
+        let is_icmp = matches!(IpProtocol(protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
+        let dst = if is_icmp { (dst.0, translated.src.1) } else { dst };
+        let translated = Tuple { dst, ..translated };
+        let (behind, behind_side) = translated.key();
+        if behind == key || self.table.find(&behind).is_some() {
+            self.release_if_unused(binding);
+            // Nothing changes: no session is needed.
+            return if behind == key && behind_side == side {
+                Ok(translated)
+            } else {
+                Err(Refusal::Conflict)
+            };
+        }
+        let made = [self.insert(&key, now_s), self.insert(&behind, now_s)];
+        let [Some(first), Some(second)] = made else {
+            made.into_iter().flatten().for_each(|slot| {
+                self.table.remove(slot);
+            });
+            self.release_if_unused(binding);
+            return Err(Refusal::Sessions);
+        };
+        self.set(first, Kind::Original, second.0, rule, bit_of(side));
+        self.set(second, Kind::Translated, first.0, rule, bit_of(behind_side));
+        if let Some(binding) = binding {
+            if let Some(hot) = self.table.get_mut(first) {
+                hot.owner = binding.0;
+            }
+            if let Some(hot) = self.table.get_mut(binding) {
+                hot.count += 1;
+            }
+        }
+        self.sessions += 1;
+        self.counts.sessions += 1;
+        Ok(translated)
+    }
+
+    fn pool(&mut self, rule: u16) -> Option<&mut Pool> {
+        self.pools.iter_mut().find(|(number, _)| *number == rule).map(|(_, pool)| pool)
+    }
+
+    /// The address that a masquerade has now, by which a packet leaves.
+    fn place(&mut self, rule: u16, interface: u16) -> Option<u32> {
+        let rules = self.rules.clone();
+        let own = rules.rule(rule)?;
+        if own.action != Action::Masquerade {
+            return None;
+        }
+        let at = own.outside.iter().position(|out| *out == interface)?;
+        let address = rules.own.of(interface)?;
+        let known = *self.pool(rule)?.addresses().get(at)?;
+        if known != address {
+            // What had the address before cannot be answered any more.
+            self.forget(|entry| entry.rule == rule && entry.behind == known);
+            self.pool(rule)?.replace(at, address);
+        }
+        Some(address)
+    }
+
+    /// The ends of a packet whose source a rule changes, with the binding and the rule. The inside host `met_by` decides
+    /// about the worker.
+    fn source(
+        &mut self,
+        original: &Tuple,
+        behind: impl Fn(End) -> Tuple,
+        number: u16,
+        address: Option<u32>,
+        met_by: [u64; 2],
+    ) -> Result<(Tuple, Option<Slot>, u16), Refusal> {
+        let rules = self.rules.clone();
+        let rule = rules.rule(number).ok_or(Refusal::NoAddress)?;
+        let host = original.src.0;
+        let host_v4 = host[1] as u32;
+        if let Action::Static { inside, outside } = &rule.action {
+            let to = outside.address[1] as u32 + (host_v4 - inside.address[1] as u32);
+            return Ok((behind(([0, to.into()], original.src.1)), None, number));
+        }
+        let (address, range, class) = match &rule.action {
+            Action::Deterministic { blocks, .. } => {
+                let (address, range) = blocks.of(host_v4).ok_or(Refusal::NoAddress)?;
+                (address, range, Class::ALL)
+            }
+            action => {
+                let address = match (action, address) {
+                    (_, Some(address)) => address,
+                    (Action::Source(to) | Action::Nat64 { to, .. }, None) if !to.is_empty() => {
+                        to[chunk::hash::key128(host, 0x706f_6f6c) as usize % to.len()]
+                    }
+                    _ => return Err(Refusal::NoAddress),
+                };
+                let class = Class { number: rules.class_of(met_by), classes: rules.classes };
+                // Identifiers are no ports: all of them will do.
+                let is_icmp =
+                    matches!(IpProtocol(original.protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
+                let range = if is_icmp { 0..=u16::MAX } else { rule.ports.clone() };
+                (address, range, class)
+            }
+        };
+        let end = ([0, address.into()], 0);
+        if !original.has_ports() {
+            return Ok((behind(end), None, number));
+        }
+        let (binding, port) = self.bind(original, number, address, &range, class)?;
+        Ok((behind((end.0, port)), Some(binding), number))
+    }
+
+    /// The binding of an inside end, which is made if there is none.
+    fn bind(
+        &mut self,
+        original: &Tuple,
+        number: u16,
+        address: u32,
+        range: &std::ops::RangeInclusive<u16>,
+        class: Class,
+    ) -> Result<(Slot, u16), Refusal> {
+        let (family, protocol) = (original.family, original.protocol);
+        // ICMPv6 behind a NAT64 is ICMP.
+        let outside_protocol = match IpProtocol(protocol) {
+            IpProtocol::ICMPV6 => IpProtocol::ICMP.0,
+            _ => protocol,
+        };
+        let inside = binding_key(original.src, protocol, family, SCOPE_INSIDE | u32::from(number));
+        if let Some(slot) = self.table.find(&inside) {
+            let other = self.table.get(slot).map_or(NIL, |hot| hot.other);
+            let key = self.table.key(Slot(other)).ok_or(Refusal::Conflict)?;
+            return Ok((slot, host_end(key).1));
+        }
+        let host_key = binding_key((original.src.0, 0), 0, family, SCOPE_HOST);
+        let host = self.table.find(&host_key);
+        let count = host.and_then(|slot| self.table.get(slot)).map_or(0, |hot| hot.count);
+        if count >= self.options.bindings_per_host {
+            return Err(Refusal::HostLimit);
+        }
+        let start = self.next_random();
+        let (rules, table, pools) = (&self.rules, &self.table, &mut self.pools);
+        let is_free = |port: u16| {
+            let end = ([0, u64::from(address)], port);
+            rules.destination(outside_protocol, address, port).is_none()
+                && table.find(&binding_key(end, outside_protocol, 4, SCOPE_OUTSIDE)).is_none()
+        };
+        let pool = pools.iter_mut().find(|own| own.0 == number).ok_or(Refusal::NoAddress)?;
+        let pool = &mut pool.1;
+        let at = pool.position(address).ok_or(Refusal::NoAddress)?;
+        let spread = u32::from(*range.end() - *range.start()) + 1;
+        let start = range.start() + (start % spread) as u16;
+        let ports = [original.src.1, start];
+        let port = pool.take(at, outside_protocol, range, class, ports, is_free);
+        let port = port.ok_or(Refusal::Ports)?;
+        let outside = binding_key(([0, address.into()], port), outside_protocol, 4, SCOPE_OUTSIDE);
+        let host = match host {
+            Some(host) => Some(host),
+            None => self.insert(&host_key, 0),
+        };
+        let made = [self.insert(&inside, 0), self.insert(&outside, 0), host];
+        let [Some(first), Some(second), Some(host)] = made else {
+            made[..2].iter().flatten().for_each(|slot| {
+                self.table.remove(*slot);
+            });
+            if let Some(pool) = self.pool(number) {
+                pool.give(address, outside_protocol, port);
+            }
+            return Err(Refusal::Sessions);
+        };
+        self.set(first, Kind::Inside, second.0, number, 0);
+        self.set(second, Kind::Outside, first.0, number, 0);
+        if let Some(hot) = self.table.get_mut(first) {
+            hot.owner = host.0;
+        }
+        if let Some(hot) = self.table.get_mut(host) {
+            hot.kind = Kind::Host;
+            hot.count += 1;
+        }
+        Ok((first, port))
+    }
+
+    fn next_random(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        (chunk::hash::fmix64(self.random) >> 32) as u32
+    }
+
+    fn insert(&mut self, key: &FlowKey, now_s: u32) -> Option<Slot> {
+        let mut found = [Found::NONE];
+        let mut all = (|_: usize| Some(FlowClass::Full), |_: Slot, _: &FlowKey, _: &Hot| {});
+        self.table.lookup(std::slice::from_ref(key), now_s, &mut all, &mut found);
+        found[0].slot()
+    }
+
+    fn set(&mut self, slot: Slot, kind: Kind, other: u32, rule: u16, bits: u8) {
+        if let Some(hot) = self.table.get_mut(slot) {
+            *hot = Hot { other, owner: NIL, count: 0, rule, kind, flags: bits };
+        }
+    }
+
+    /// Ends a session by its original entry, and its binding if no other session has it.
+    fn end(&mut self, slot: Slot) {
+        let Some((_, hot)) = self.table.remove(slot) else { return };
+        self.table.remove(Slot(hot.other));
+        self.sessions -= 1;
+        if hot.owner != NIL {
+            let binding = Slot(hot.owner);
+            if let Some(own) = self.table.get_mut(binding) {
+                own.count = own.count.saturating_sub(1);
+            }
+            self.release_if_unused(Some(binding));
+        }
+    }
+
+    /// Ends a binding without sessions.
+    fn release_if_unused(&mut self, binding: Option<Slot>) {
+        let Some(slot) = binding else { return };
+        let Some(hot) = self.table.get(slot).copied() else { return };
+        if hot.kind != Kind::Inside || hot.count > 0 {
+            return;
+        }
+        self.table.remove(slot);
+        if let Some((key, outside)) = self.table.remove(Slot(hot.other)) {
+            let (address, port) = host_end(&key);
+            if let Some(pool) = self.pool(outside.rule) {
+                pool.give(address[1] as u32, key.protocol, port);
+            }
+        }
+        let host = Slot(hot.owner);
+        let is_last = self.table.get_mut(host).is_some_and(|own| {
+            own.count = own.count.saturating_sub(1);
+            own.count == 0
+        });
+        if is_last {
+            self.table.remove(host);
+        }
+    }
+
+    /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached.
+    pub fn sweep(&mut self, entries: usize, now_s: u32) -> bool {
+        self.idle.clear();
+        let mut last = None;
+        let all = self.table.iter_from(Slot(self.hand)).take(entries);
+        for flow in all {
+            last = Some(flow.slot.0);
+            let (slot, hot) = (flow.slot, *flow.hot);
+            if hot.kind != Kind::Original {
+                continue;
+            }
+            let timeout = self.options.timeouts.of(flow.key.protocol, hot.flags);
+            if self.idle_s(slot, hot, now_s) >= timeout {
+                self.idle.push(slot);
+                if self.idle.len() == IDLE {
+                    break;
+                }
+            }
+        }
+        while let Some(slot) = self.idle.pop() {
+            self.counts.expired += 1;
+            self.end(slot);
+        }
+        self.hand = last.map_or(0, |last| last + 1);
+        last.is_none()
+    }
+
+    /// Seconds since the last packet of a session either way. Time that runs back counts as none.
+    fn idle_s(&self, slot: Slot, hot: Hot, now_s: u32) -> u32 {
+        let of = |slot: Slot| now_s.saturating_sub(self.table.seen(slot).unwrap_or(0));
+        of(slot).min(of(Slot(hot.other)))
+    }
+
+    /// Ends all sessions that `is_it` names; how many.
+    pub fn forget(&mut self, is_it: impl Fn(&Known) -> bool) -> usize {
+        let mut ended = 0;
+        for at in 0..self.table.capacity() as u32 {
+            let slot = Slot(at);
+            let Some(hot) = self.table.get(slot).copied() else { continue };
+            if hot.kind != Kind::Original {
+                continue;
+            }
+            let Some(translated) = self.tuple(Slot(hot.other)) else { continue };
+            let behind = translated.src.0[1] as u32;
+            if is_it(&Known { rule: hot.rule, behind, tuple: translated }) {
+                self.end(slot);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Other rules: sessions of rules with the same number stay, those of others end. How many ended.
+    pub fn set_rules(&mut self, rules: Arc<Rules>) -> usize {
+        let ended = self.forget(|known| rules.rule(known.rule).is_none());
+        let mut before = std::mem::take(&mut self.pools);
+        let mut pool = |rule: &Rule| {
+            let known = before.iter_mut().find(|(number, _)| *number == rule.number);
+            known.map_or_else(|| Pool::new(rule.pool()), |(_, pool)| std::mem::take(pool))
+        };
+        self.pools = rules.all.iter().map(|rule| (rule.number, pool(rule))).collect();
+        self.rules = rules;
+        ended
+    }
+
+    /// Sessions from entry `first` on, of `entries` entries: the next entry, `None` at the end.
+    pub fn visit(
+        &self,
+        first: usize,
+        entries: usize,
+        now_s: u32,
+        visit: &mut impl FnMut(Session),
+    ) -> Option<usize> {
+        let until = (first + entries).min(self.table.capacity());
+        for at in first..until {
+            let slot = Slot(at as u32);
+            let Some(hot) = self.table.get(slot).copied() else { continue };
+            if hot.kind != Kind::Original {
+                continue;
+            }
+            let (Some(original), Some(translated)) =
+                (self.tuple(slot), self.tuple(Slot(hot.other)))
+            else {
+                continue;
+            };
+            let idle_s = self.idle_s(slot, hot, now_s);
+            let timeout = self.options.timeouts.of(original.protocol, hot.flags);
+            visit(Session {
+                original,
+                translated,
+                rule: hot.rule,
+                is_answered: hot.flags & flags::ANSWERED != 0,
+                idle_s,
+                left_s: timeout.saturating_sub(idle_s),
+            });
+        }
+        (until < self.table.capacity()).then_some(until)
+    }
+
+    /// All outside addresses with their use.
+    pub fn pools(&self) -> impl Iterator<Item = PoolUse> {
+        self.pools.iter().flat_map(|(rule, pool)| {
+            let (rule, each) = (*rule, pool.addresses().iter().enumerate());
+            each.map(move |(at, address)| PoolUse { rule, address: *address, used: pool.used(at) })
+        })
+    }
+}
+
+/// A session as [`Translator::forget`] names it.
+pub struct Known {
+    /// Number of its rule.
+    pub rule: u16,
+    /// Address of its source behind the translator.
+    pub behind: u32,
+    /// Its ends behind the translator.
+    pub tuple: Tuple,
+}
+
+fn side_of(bits: u8) -> Side {
+    if bits & flags::FROM_B == 0 { Side::A } else { Side::B }
+}
+
+fn bit_of(side: Side) -> u8 {
+    if side == Side::A { 0 } else { flags::FROM_B }
+}
+
+/// The key of a binding's end: the other end of the key is zero, and so the first one.
+fn binding_key(end: End, protocol: u8, family: u8, scope: u32) -> FlowKey {
+    FlowKey {
+        addresses: [[0; 2], end.0],
+        ports: [0, end.1],
+        scope,
+        protocol,
+        family,
+        reserved: [0; 6],
+    }
+}
+
+fn host_end(key: &FlowKey) -> End {
+    (key.addresses[1], key.ports[1])
+}
+
+/// Bits that a packet adds to the state of its session.
+fn follow(bits: u8, way: Way, tcp: u8) -> u8 {
+    const FIN: u8 = 1;
+    const RST: u8 = 4;
+    let mut new = match way {
+        Way::Back => flags::ANSWERED,
+        Way::Forward if bits & flags::ANSWERED != 0 => flags::ESTABLISHED,
+        Way::Forward => 0,
+    };
+    if tcp & FIN != 0 {
+        new |= if way == Way::Forward { flags::FIN } else { flags::FIN_BACK };
+    }
+    if tcp & RST != 0 {
+        new |= flags::RESET;
+    }
+    new
+}

@@ -1,0 +1,150 @@
+//! Both ends of a packet: what a translator looks up, and what it writes.
+
+use packet::{Decoded, IpProtocol, Kind};
+use stream::{FlowKey, Side};
+
+/// An address, IPv6 as `[high, low]`, IPv4 as `[0, address]`, and a port.
+pub type End = ([u64; 2], u16);
+
+/// Bytes of the upper layer that may have to be read or written: up to the checksum of TCP.
+pub const L4_BYTES: usize = 18;
+
+/// The ends of a packet in its direction. The port of an ICMP query, at both ends, is its identifier (RFC 5508 §3.1);
+/// protocols without ports have 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tuple {
+    /// Who sent it.
+    pub src: End,
+    /// Who gets it.
+    pub dst: End,
+    /// Upper-layer protocol (IANA).
+    pub protocol: u8,
+    /// 4 or 6.
+    pub family: u8,
+}
+
+impl Tuple {
+    /// The ends of a decoded packet whose upper layer starts with `l4`. `None` for fragments, for ICMP that is no query
+    /// and its answer, and where the upper layer is cut off.
+    pub fn of(d: &Decoded, l4: &[u8]) -> Option<Tuple> {
+        let family = match d.kind {
+            Kind::Ipv4 => 4,
+            Kind::Ipv6 => 6,
+            Kind::Arp | Kind::Other => return None,
+        };
+        if d.has(Decoded::FRAGMENT) || d.has(Decoded::L4_TRUNCATED) {
+            return None;
+        }
+        let (src_port, dst_port) = ports(d.protocol.0, l4)?;
+        Some(Tuple {
+            src: (d.src, src_port),
+            dst: (d.dst, dst_port),
+            protocol: d.protocol.0,
+            family,
+        })
+    }
+
+    /// The ends of the packet that an ICMP error quotes, from its IP header on, and where its upper layer starts. The
+    /// packet may be cut off behind the first eight bytes of the upper layer (RFC 792). `None` where it quotes less, and
+    /// for what [`Tuple::of`] has no answer to, but for first fragments.
+    pub fn quoted(ip: &[u8]) -> Option<(Tuple, usize)> {
+        let (family, l4_at, protocol, src, dst) = match ip.first()? >> 4 {
+            4 => {
+                let head = ip.first_chunk::<20>()?;
+                let l4_at = usize::from(head[0] & 0xf) * 4;
+                let offset = u16::from_be_bytes([head[6], head[7]]) & 0x1fff;
+                if l4_at < 20 || offset != 0 {
+                    return None;
+                }
+                let address = |at: usize| {
+                    let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+                    [0, u64::from(u32::from_be_bytes(bytes))]
+                };
+                (4, l4_at, head[9], address(12), address(16))
+            }
+            6 => {
+                let head = ip.first_chunk::<40>()?;
+                let word =
+                    |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().unwrap_or_default());
+                (6, 40, head[6], [word(8), word(16)], [word(24), word(32)])
+            }
+            _ => return None,
+        };
+        let (src_port, dst_port) = ports(protocol, ip.get(l4_at..)?)?;
+        Some((Tuple { src: (src, src_port), dst: (dst, dst_port), protocol, family }, l4_at))
+    }
+
+    /// Of the answer.
+    #[must_use]
+    pub const fn reversed(self) -> Tuple {
+        Tuple { src: self.dst, dst: self.src, ..self }
+    }
+
+    /// The key of a session, and the end that sent the packet.
+    #[inline]
+    pub fn key(&self) -> (FlowKey, Side) {
+        FlowKey::new(self.src, self.dst, self.protocol, self.family, 0)
+    }
+
+    /// The tuple of a key in the direction from `side`.
+    #[inline]
+    pub fn from_key(key: &FlowKey, side: Side) -> Tuple {
+        let end = |side: Side| (key.addresses[side.index()], key.port(side));
+        let (protocol, family) = (key.protocol, key.family);
+        Tuple { src: end(side), dst: end(side.other()), protocol, family }
+    }
+
+    /// Whether the protocol has ports or an identifier that a translator may change.
+    pub const fn has_ports(&self) -> bool {
+        has_ports(self.protocol)
+    }
+}
+
+/// Whether a protocol has ports or an identifier that a translator may change: the checksum of SCTP is none that could
+/// be updated, and others have none.
+pub const fn has_ports(protocol: u8) -> bool {
+    matches!(
+        IpProtocol(protocol),
+        IpProtocol::TCP | IpProtocol::UDP | IpProtocol::ICMP | IpProtocol::ICMPV6
+    )
+}
+
+/// Ports of the upper layer, or the identifier at both ends.
+fn ports(protocol: u8, l4: &[u8]) -> Option<(u16, u16)> {
+    let at = |at: usize| {
+        let bytes = l4.get(at..at + 2)?;
+        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
+    match IpProtocol(protocol) {
+        IpProtocol::TCP | IpProtocol::UDP => Some((at(0)?, at(2)?)),
+        IpProtocol::ICMP => is_query(protocol, *l4.first()?).then(|| Some((at(4)?, at(4)?)))?,
+        IpProtocol::ICMPV6 => is_query(protocol, *l4.first()?).then(|| Some((at(4)?, at(4)?)))?,
+        _ => Some((0, 0)),
+    }
+}
+
+/// Whether a type of ICMP or ICMPv6 is a query or its answer, with an identifier: echo, timestamp, information and
+/// address mask (RFC 792, RFC 950, RFC 4443).
+pub const fn is_query(protocol: u8, kind: u8) -> bool {
+    match IpProtocol(protocol) {
+        IpProtocol::ICMP => matches!(kind, 0 | 8 | 13..=18),
+        _ => matches!(kind, 128 | 129),
+    }
+}
+
+/// Whether a type of ICMP is a query, whose identifier is that of its sender.
+pub const fn is_request(protocol: u8, kind: u8) -> bool {
+    match IpProtocol(protocol) {
+        IpProtocol::ICMP => matches!(kind, 8 | 13 | 15 | 17),
+        _ => kind == 128,
+    }
+}
+
+/// Whether a type of ICMP or ICMPv6 is an error that quotes the packet that caused it.
+pub const fn is_error(protocol: u8, kind: u8) -> bool {
+    match IpProtocol(protocol) {
+        IpProtocol::ICMP => matches!(kind, 3 | 4 | 11 | 12),
+        IpProtocol::ICMPV6 => matches!(kind, 1..=4),
+        _ => false,
+    }
+}
