@@ -52,18 +52,26 @@ mod tests {
     fn the_usual_pipelines_are_in_the_usual_order() {
         let lists: Vec<_> = usual().iter().map(|stages| stages.join(" ")).collect();
         let expected = [
-            "decode flow modules firewall rpf route rewrite",
-            "decode flow modules firewall route rewrite",
-            "decode flow modules rpf route rewrite",
-            "decode flow modules route rewrite",
+            "decode nat flow modules firewall rpf route nat_source rewrite",
+            "decode nat flow modules firewall route nat_source rewrite",
+            "decode nat flow modules rpf route nat_source rewrite",
+            "decode nat flow modules route nat_source rewrite",
             "decode nat flow firewall rpf route nat_source rewrite",
             "decode nat flow firewall route nat_source rewrite",
             "decode nat flow rpf route nat_source rewrite",
             "decode nat flow route nat_source rewrite",
+            "decode nat modules firewall rpf route nat_source rewrite",
+            "decode nat modules firewall route nat_source rewrite",
+            "decode nat modules rpf route nat_source rewrite",
+            "decode nat modules route nat_source rewrite",
             "decode nat firewall rpf route nat_source rewrite",
             "decode nat firewall route nat_source rewrite",
             "decode nat rpf route nat_source rewrite",
             "decode nat route nat_source rewrite",
+            "decode flow modules firewall rpf route rewrite",
+            "decode flow modules firewall route rewrite",
+            "decode flow modules rpf route rewrite",
+            "decode flow modules route rewrite",
             "decode flow firewall rpf route rewrite",
             "decode flow firewall route rewrite",
             "decode flow rpf route rewrite",
@@ -103,7 +111,7 @@ mod tests {
             "monitor",
         ];
         assert_eq!(lists, expected);
-        assert_eq!(known().pipelines().len(), 183);
+        assert_eq!(known().pipelines().len(), 318);
     }
 
     #[test]
