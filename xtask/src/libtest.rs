@@ -1,5 +1,7 @@
 //! Reads what Rust's test harness prints.
 
+use std::path::Path;
+
 /// The tests of one suite, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -96,6 +98,11 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
+    /// Whether it may call programs by `CARGO_BIN_EXE_…`: its package has some.
+    pub(crate) fn may_call_programs(&self) -> bool {
+        Path::new(&self.dir).join("src/main.rs").is_file()
+    }
+
     /// `package/target`, for people.
     pub(crate) fn label(&self) -> String {
         let package = self.dir.rsplit('/').next().unwrap_or_default();

@@ -330,7 +330,8 @@ impl Report {
         self.built(&outcome)
     }
 
-    /// Builds test programs and runs those that this suite wants, each as soon as it is built. `builds` is the report of
+    /// Builds test programs and runs those that this suite wants, each as soon as it is built, or as soon as all are built if it
+    /// calls programs of its package: cargo builds those at any time. `builds` is the report of
     /// the build, with a log of its own.
     fn run_as_built(
         &mut self,
@@ -343,9 +344,14 @@ impl Report {
             let builds = &mut builds;
             // Who runs them waits for all of them.
             scope.spawn(move || builds.find_test_programs(cargo, |own| drop(sender.send(own))));
+            let mut later = Vec::new();
             for program in programs.iter().filter(wanted) {
-                self.run_programs(slice::from_ref(&program), &[], &[]);
+                match program.may_call_programs() {
+                    true => later.push(program),
+                    false => self.run_programs(slice::from_ref(&program), &[], &[]),
+                }
             }
+            self.run_programs(&later, &[], &[]);
         });
         self.counts.add(builds.counts);
         self.seconds += builds.seconds;

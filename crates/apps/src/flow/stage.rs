@@ -125,7 +125,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         self.rows.clear();
         self.places.clear();
         self.linear.clear();
-        let mut latest_ns = 0;
         for (row, (verdict, packet)) in chunk.rows.verdicts().iter().zip(&chunk.packets).enumerate()
         {
             if !Verdict(*verdict).is_next() {
@@ -134,7 +133,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             let at = self.rows.len();
             crate::received::decode_into(packet, &mut self.decoded[at]);
             self.rows.push(row as u16);
-            latest_ns = latest_ns.max(cx.arrival_ns(packet));
             let is_whole = packet.data().len() == packet.frame_len();
             self.places.push((!is_whole).then(|| {
                 let begin = self.linear.len();
@@ -146,8 +144,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         if self.rows.is_empty() {
             return;
         }
-        self.now_ns = self.now_ns.max(latest_ns);
-        self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
         let input = |at: usize| {
             let packet = &packets[usize::from(self.rows[at])];
             let frame = match &self.places[at] {
@@ -180,6 +176,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         });
         owned.count_states(&states);
         drop(owned);
+        // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
+        let times = self.rows[..taken].iter().map(|row| cx.arrival_ns(&packets[usize::from(*row)]));
+        let latest_ns = times.max().unwrap_or(0);
+        self.now_ns = self.now_ns.max(latest_ns);
+        self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
         if let Some(row) = self.rows.get(taken) {
             // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
             let _ = cx.divide(usize::from(*row));

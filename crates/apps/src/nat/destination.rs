@@ -411,9 +411,12 @@ impl Stage<Tables> for Destination {
                 continue;
             }
             if d.has(Decoded::FRAGMENT) {
-                out.verdict[row] =
-                    self.fragments.take(packet, d, row, arrival_ns, &self.current, cx);
-                continue;
+                let taken = self.fragments.take(packet, d, row, arrival_ns, &self.current, cx);
+                if let Some(verdict) = taken {
+                    out.verdict[row] = verdict;
+                    continue;
+                }
+                out.changed(row, packet, d);
             }
             let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
             match Tuple::of(d, l4) {

@@ -40,7 +40,9 @@ impl Fragments {
         self.defragmenter.fragments()
     }
 
-    /// Takes a fragment, the packet of row `row`. A datagram that it completes is handed over to the worker of its session.
+    /// Takes a fragment, the packet of row `row`; its verdict. A datagram that it completes is handed over to the worker of its
+    /// session. Over captures there is one worker, and the datagram takes the place of the fragment (`None`): handed over, it
+    /// would come after all packets in flight, and how many those are depends on what shades.
     pub(super) fn take(
         &mut self,
         packet: &mut Packet,
@@ -49,7 +51,7 @@ impl Fragments {
         now_ns: u64,
         current: &Current,
         cx: &mut Context<'_, Tables>,
-    ) -> u32 {
+    ) -> Option<u32> {
         let (mark, port, time_ns) = (packet.mark, packet.port, packet.time_ns);
         let own = std::mem::replace(packet, Packet::empty());
         self.linear.clear();
@@ -67,24 +69,29 @@ impl Fragments {
         };
         if let Some(own) = self.defragmenter.push_frame(d, &self.linear, own, now_ns, &mut out) {
             *packet = own; // not a fragment
-            return Verdict::NEXT.0;
+            return Some(Verdict::NEXT.0);
         }
         if std::mem::take(&mut self.is_whole) {
             match Packet::copy_from(cx.pool, &self.whole) {
                 Some(mut datagram) => {
                     (datagram.mark, datagram.port, datagram.time_ns) = (mark, port, time_ns);
+                    self.done.drain(..).for_each(|own| own.free(cx.pool));
+                    if !cx.is_live() {
+                        *packet = datagram;
+                        self.drop_failed(cx);
+                        return None;
+                    }
                     let rules = current.read().map(|rules| rules.clone());
                     let rules = rules.unwrap_or_else(|poisoned| poisoned.into_inner().clone());
                     let hash = super::destination::hash_of(&rules, datagram.data());
                     let place = cx.place(super::destination::PLACE).unwrap_or(0);
                     cx.hand_over(datagram, Some(row), hash, place);
-                    self.done.drain(..).for_each(|own| own.free(cx.pool));
                 }
                 None => self.failed.append(&mut self.done),
             }
         }
         self.drop_failed(cx);
-        Verdict::TAKEN.0
+        Some(Verdict::TAKEN.0)
     }
 
     fn drop_failed(&mut self, cx: &mut Context<'_, Tables>) {
