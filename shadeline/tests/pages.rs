@@ -38,6 +38,11 @@ fn blocks(page: &str) -> Vec<(usize, String)> {
 #[test]
 fn every_configuration_in_the_documentation_is_good() {
     let folder = Scratch::new();
+    // Modules that a page shows.
+    for name in ["pass.k", "ttl_floor.k"] {
+        let source = testkit::repository().join("examples/modules").join(name);
+        std::fs::copy(source, folder.join(name)).expect("an example");
+    }
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).expect("a page");
