@@ -7,8 +7,11 @@ use control::config::ModuleSource;
 use controlplane::module::MODULE_DROP;
 use kernels::{Spec, files};
 
+/// Name, source and parameters of a module.
+type Example = (&'static str, &'static str, &'static [(&'static str, u32)]);
+
 /// The modules of the program below: examples with their parameters.
-const MODULES: [(&str, &str, &[(&str, u32)]); 5] = [
+const MODULES: [Example; 5] = [
     (
         "elephant",
         include_str!("../../../../examples/modules/elephant.k"),

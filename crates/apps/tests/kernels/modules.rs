@@ -153,7 +153,7 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
         job.put(
             M::MODULE_PIECE,
             row,
-            data as u32 | (end - data) as u32 * u32::from(data > 0) << 16,
+            data as u32 | ((end - data) as u32 * u32::from(data > 0)) << 16,
         );
     }
     let mut sorted: Vec<u32> = (0..ROWS as u32).collect();
