@@ -96,6 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
         },
         by_vlan: choice & 128 != 0,
         seed: 1,
+        ..Options::default()
     };
     let Ok(mut tracker) = Tracker::new(options, Reader::default()) else { return };
     let mut now_ns = 1_700_000_000_000_000_000;

@@ -497,14 +497,15 @@ fn a_reload_without_memory_is_refused() {
     }
     let pid = live.router.id();
     let limit = |to: &str| live.net.router.run(&format!("prlimit --pid {pid} --as={to}:unlimited"));
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
-    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
-    let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
     let route = |i: u32| format!("20.{}.{}.0/24 10.0.2.2\n", i >> 8, i & 255);
     let table = live.scratch.write("table.txt", &(0..50_000).map(route).collect::<String>());
     let more = format!("[[routes]]\nfile = \"{}\"\n", table.display());
     let pings = || ping(&live.net.left, "10.0.2.2", 3) == 3;
     assert!(wait_until(Duration::from_secs(5), pings));
+    // It has all that it needs by now.
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("its size");
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number");
     let one = "[[route]]\nprefix = \"30.0.0.0/8\"\nvia = \"10.0.2.2\"\n";
     for (more, first) in [(one, "30.0.0.0/8"), (&more, "20.0.1.0/24")] {
         live.scratch.write("router.toml", &config(&live.scratch, "af_packet", more));

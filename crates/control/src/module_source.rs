@@ -180,9 +180,9 @@ fn tokens(text: &str, source: &mut Source) -> Result<Vec<(usize, Token, bool)>, 
         let line = 1 + text.lines().take_while(|l| !l.contains("??") && !l.contains("%:")).count();
         return Err(Problem { line, message: "a digraph or trigraph".into() });
     }
-    if text.contains("\\\n") || text.contains("\\\r") {
+    if let Some(at) = ["\\\n", "\\\r"].iter().filter_map(|end| text.find(end)).min() {
         let message = "a line that goes on behind `\\`".into();
-        let line = 1 + text.lines().take_while(|line| !line.ends_with('\\')).count();
+        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         return Err(Problem { line, message });
     }
     let mut all = Vec::new();

@@ -32,7 +32,8 @@ impl Tuple {
             Kind::Ipv6 => 6,
             Kind::Arp | Kind::Other => return None,
         };
-        if d.has(Decoded::FRAGMENT) || d.has(Decoded::L4_TRUNCATED) {
+        let has_l4 = d.l4_offset > d.l3_offset && !d.has(Decoded::L4_TRUNCATED);
+        if d.has(Decoded::FRAGMENT) || !has_l4 {
             return None;
         }
         let (src_port, dst_port) = ports(d.protocol.0, l4)?;

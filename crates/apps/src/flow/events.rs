@@ -1,6 +1,6 @@
 //! Flow events in Suricata's EVE JSON format, as `events` of `[flow]` asks for them.
 //!
-//! `event_types` says which lines there are ([`super::anomalies`] has the kinds of anomalies). Live, lines go to the writer as
+//! `event_types` says which lines there are (`anomalies` has the kinds of anomalies). Live, lines go to the writer as
 //! they come, and what it cannot take is dropped and counted. Over captures they are sorted ([`super::order`]), and the
 //! workers wait for the writer.
 //!

@@ -9,7 +9,7 @@
 //!
 //! - [`stage`] is the stage; [`monitor`] ends the packets of a monitor.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
-//! - [`outputs`] is where the configuration sends flows: [`events`], with [`anomalies`]; [`export`], to a collector and into a
+//! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
 //!   table.
 //! - [`order`] puts what several workers say of a capture into one order.
 //!
