@@ -142,6 +142,8 @@ proptest! {
         cut in 28usize..200,
     ) {
         let to = with_protocol(to, from.protocol);
+        // Half of TCP's checksum (bytes 36 and 37) is no checksum: what it would become cannot be known from it.
+        prop_assume!(cut != 37 || from.protocol != IpProtocol::TCP.0);
         let cut = |frame: Vec<u8>| frame[LINK..].iter().copied().take(cut).collect::<Vec<u8>>();
         let error = |quoted: &[u8]| {
             let mut ip = frame(&outer, &[], true)[LINK..LINK + 20].to_vec();
