@@ -65,6 +65,12 @@ fn build(report: &mut Report, source: &Path, out: &Path) {
     report.run_one(&name, &mut gcc, LIMIT);
 }
 
+/// All libraries of a peer, as packages of `pkg-config` or flags of the linker.
+#[cfg(test)]
+pub(crate) fn needs(text: &str) -> Vec<String> {
+    [libraries(text), linked(text)].concat()
+}
+
 /// The packages after `pkg-config:` in the opening lines, or those whose headers are included.
 fn libraries(text: &str) -> Vec<String> {
     let opening = text.lines().take(40);

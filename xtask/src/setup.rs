@@ -144,6 +144,18 @@ const COMPONENTS: &[Component] = &[
         suites: &["peers"],
     },
     Component {
+        name: "libnids",
+        found: File("/usr/include/nids.h"),
+        source: Debian("libnids-dev"),
+        suites: &["peers"],
+    },
+    Component {
+        name: "libpcap",
+        found: File("/usr/include/pcap.h"),
+        source: Debian("libpcap-dev"),
+        suites: &["peers"],
+    },
+    Component {
         name: "OpenCL",
         found: File("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
         source: Debian("ocl-icd-libopencl1"),
@@ -406,6 +418,7 @@ impl Drop for ServicePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers;
 
     #[test]
     fn every_component_names_suites_that_exist() {
@@ -436,6 +449,25 @@ mod tests {
                         pyarrow==26.0.1 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn every_library_of_a_peer_is_installed() {
+        let sources = tree::walk(&tree::root().join("bench/peers"));
+        let mut seen = 0;
+        for source in sources.iter().filter(|path| path.extension().is_some_and(|e| e == "c")) {
+            for library in peers::needs(&fs::read_to_string(source).unwrap()) {
+                let name = library.trim_start_matches("-l").trim_start_matches("lib");
+                let package = format!("lib{name}-dev");
+                let installs = |c: &&Component| match c.source {
+                    Debian(source) => c.suites.contains(&"peers") && source == package,
+                    _ => false,
+                };
+                assert!(COMPONENTS.iter().any(|c| installs(&c)), "{}: {package}", source.display());
+                seen += 1;
+            }
+        }
+        assert!(seen >= 4, "{seen} libraries");
     }
 
     #[test]
