@@ -7,8 +7,8 @@
 //! round and a hash over all in order.
 
 mod devices;
-mod figures;
-mod hashes;
+pub(crate) mod figures;
+pub(crate) mod hashes;
 mod peer;
 mod sets;
 mod updates;
@@ -21,7 +21,6 @@ use ::classify::algorithms::{ALGORITHMS, Algorithm, Ways};
 use ::classify::generate::synthetic;
 use ::classify::{Classify, Match, RuleSet, Schema, Tables};
 
-pub use self::figures::Figure;
 use self::peer::Acl;
 use self::sets::Load;
 use crate::forms::{ratio, thread_seconds};
@@ -48,9 +47,6 @@ pub struct ClassifyArgs {
     /// Rule sets: 1,000 and 10,000 rules, or 100,000 too
     #[arg(long, value_enum, default_value_t = Size::Full)]
     pub size: Size,
-    /// Reproduce a figure or table of a paper instead
-    #[arg(long, value_enum)]
-    pub figure: Option<Figure>,
     /// Folder with the rule sets
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SETS)]
     pub sets: PathBuf,
@@ -66,7 +62,7 @@ pub struct ClassifyArgs {
 }
 
 /// The most headers of a trace.
-const HEADERS_MAX: usize = 1 << 24;
+pub(crate) const HEADERS_MAX: usize = 1 << 24;
 
 /// Headers of one call, and of the peer's.
 const BURST: usize = 256;
@@ -91,9 +87,6 @@ struct Built {
 }
 
 pub(crate) fn run(args: &Args, options: &ClassifyArgs) -> Result<Report, String> {
-    if let Some(figure) = options.figure {
-        return figures::run(args, figure, options);
-    }
     let ClassifyArgs { sets, seeds, headers, .. } = options;
     let data = format!("ClassBench sets, traces of {headers} headers, {BURST} a call; one core");
     let mut report = Report::new("classify", data);

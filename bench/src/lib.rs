@@ -28,6 +28,7 @@ mod ndn;
 mod ndn_loop;
 mod on_device;
 mod order;
+mod paper;
 mod payload;
 #[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
 mod peer;
@@ -42,8 +43,9 @@ mod tcp;
 mod update;
 mod veth;
 
-pub use self::classify::{ClassifyArgs, Figure as ClassifyFigure, Size as ClassifySize};
+pub use self::classify::{ClassifyArgs, Size as ClassifySize};
 pub use on_device::check_backend;
+pub use paper::{Figure, PaperArgs};
 pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
 pub use streams::StreamsArgs;
@@ -149,6 +151,8 @@ pub enum What {
     Classify(ClassifyArgs),
     /// Flow tracking and TCP reassembly on one core, compared with libnids; by number of flows; new flows; sweeps
     Streams(StreamsArgs),
+    /// Figures and tables of the papers, on this machine
+    Paper(PaperArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -273,6 +277,7 @@ pub struct Probes {
 /// The device programs that benchmarks build, for `cargo xtask dist`.
 pub fn programs() -> Vec<device::driver::Program> {
     let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
+    programs.push(paper::scheduling());
     programs.extend(shade::programs());
     programs
 }
@@ -301,6 +306,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
             What::Classify(options) => classify::run(args, options)?,
             What::Streams(options) => streams::run(args, options)?,
+            What::Paper(options) => paper::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

@@ -25,7 +25,7 @@ use lookup::{Key6, Prefix};
 use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
 use crate::tables::{self, Spread, keys4, keys6};
-use crate::{Args, ClassifyArgs, Report, Row, What};
+use crate::{Args, ClassifyArgs, PaperArgs, Report, Row, What};
 
 /// Rows of the largest job.
 const ROWS: usize = 1 << 20;
@@ -49,6 +49,7 @@ pub fn check_backend(args: &Args) -> Result<(), String> {
         What::Update { backend: Some(backend), .. } => ("update", *backend),
         What::Delay { backend: Some(backend), .. } => ("delay", *backend),
         What::Classify(ClassifyArgs { backend: Some(backend), .. }) => ("classify", *backend),
+        What::Paper(PaperArgs { backend: Some(backend), .. }) => ("paper", *backend),
         _ => return Ok(()),
     };
     if matches!(backend, Backend::Cpu | Backend::Sim) {

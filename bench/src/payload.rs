@@ -115,6 +115,28 @@ pub(crate) fn run(
 }
 
 fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> Result<(), String> {
+    let kinds = packing_rates(args, backend, seconds, &SIZES)?;
+    let rates = |kind: usize, i: usize| kinds[kind].1[i].clone();
+    for (i, size) in SIZES.into_iter().enumerate() {
+        for (kind, (name, _)) in kinds.iter().enumerate() {
+            let name = format!("payload of {size} bytes, {name}");
+            report.rows.push(Row::new(name, "Mpps", rates(kind, i)));
+        }
+        let ratio = rates(1, i).iter().zip(rates(0, i)).map(|(p, c)| p / c).collect();
+        let name = format!("payload of {size} bytes, packed/cells");
+        report.rows.push(Row::new(name, "ratio", ratio));
+    }
+    Ok(())
+}
+
+/// Rates in Mpps of packets whose bytes a kernel reads once, by how they reach it (packed, as cells, gathered), size
+/// and round.
+pub(crate) fn packing_rates(
+    args: &Args,
+    backend: Backend,
+    seconds: f64,
+    sizes: &[usize],
+) -> Result<Vec<(&'static str, Vec<Vec<f64>>)>, String> {
     let cells = 16 * PACKETS as u32;
     let (region, depot) = Region::new(cells, HugePages::Advise).map_err(text)?;
     let mut pool = Pool::new(depot, 64);
@@ -157,24 +179,15 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
         .map_err(text)?;
         devices.push((name, device, arenas));
     }
-    let mut rates = vec![vec![Vec::new(); SIZES.len()]; kinds.len()];
+    let mut rates = vec![vec![Vec::new(); sizes.len()]; kinds.len()];
     for _ in 0..args.rounds.max(1) {
-        for (i, size) in SIZES.into_iter().enumerate() {
+        for (i, size) in sizes.iter().enumerate() {
             for (kind, (_, device, arenas)) in devices.iter_mut().enumerate() {
-                rates[kind][i].push(stream(device, arenas, &mut pool, size, time)?);
+                rates[kind][i].push(stream(device, arenas, &mut pool, *size, time)?);
             }
         }
     }
-    for (i, size) in SIZES.into_iter().enumerate() {
-        let ratio = rates[1][i].iter().zip(&rates[0][i]).map(|(p, c)| p / c).collect();
-        for (kind, rates) in kinds.iter().zip(&rates) {
-            let name = format!("payload of {size} bytes, {}", kind.0);
-            report.rows.push(Row::new(name, "Mpps", rates[i].clone()));
-        }
-        let name = format!("payload of {size} bytes, packed/cells");
-        report.rows.push(Row::new(name, "ratio", ratio));
-    }
-    Ok(())
+    Ok(kinds.iter().map(|(name, ..)| *name).zip(rates).collect())
 }
 
 /// Jobs of packets of one size for `time`; million packets a second.

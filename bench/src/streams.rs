@@ -14,10 +14,10 @@
 //! Time is the thread's own, except that pieces of sweeps are timed by the clock. Rounds alternate over all cases of a
 //! file. What was delivered is checked in each.
 
-mod follow;
-mod frames;
-mod live;
-mod nids;
+pub(crate) mod follow;
+pub(crate) mod frames;
+pub(crate) mod live;
+pub(crate) mod nids;
 
 use std::path::PathBuf;
 
@@ -25,10 +25,10 @@ use crate::limits::{has_room, up_to};
 use crate::{Args, FLOWS_MAX, KEYS_MAX, Report};
 
 /// Where captures are.
-const DEFAULT_CAPTURES: &str = "../shared/data/pcap-mixed/zeek";
+pub(crate) const DEFAULT_CAPTURES: &str = "../shared/data/pcap-mixed/zeek";
 
 /// Connections of the HTTP mix at most: its frames are in memory on both sides.
-const CONNECTIONS_MAX: usize = 1 << 16;
+pub(crate) const CONNECTIONS_MAX: usize = 1 << 16;
 
 /// How much is followed.
 #[derive(Debug, Clone, clap::Args)]

@@ -1,4 +1,4 @@
-//! `bench classify --figure`: figures and tables of the papers, on this machine.
+//! Figures and tables of GSwitch and TIC, for `bench paper`.
 //!
 //! | figure | what the paper shows | rows |
 //! | --- | --- | --- |
@@ -26,28 +26,8 @@ use ::classify::{Classifier, Match, RuleError, RuleSet, Schema, Tables};
 
 use super::peer::Acl;
 use super::sets::{self, Load};
-use super::{ClassifyArgs, build_those, devices, hashes, measure, pass};
-use crate::{Args, Report, Row};
-
-/// A figure of a paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Figure {
-    /// GSwitch, Figure 6(c): rate over rules
-    #[value(name = "gswitch-6c")]
-    Gswitch6c,
-    /// GSwitch, Figure 7(a): rate over classes
-    #[value(name = "gswitch-7a")]
-    Gswitch7a,
-    /// GSwitch §4.2: universal hashing and Murmur3 side by side
-    #[value(name = "gswitch-hash")]
-    GswitchHash,
-    /// TIC, Table 5: memory
-    #[value(name = "tic-5")]
-    Tic5,
-    /// TIC, Table 7: rate over threads
-    #[value(name = "tic-7")]
-    Tic7,
-}
+use super::{build_those, devices, measure, pass};
+use crate::{Args, PaperArgs, Report, Row};
 
 /// Rules of a class (GSwitch §7.1).
 const CLASS_RULES: usize = 256;
@@ -60,21 +40,16 @@ const CLASSES: [usize; 5] = [128, 256, 512, 1024, 2048];
 /// The sets of the tables of TIC.
 const SETS: [&str; 7] = ["acl1", "acl2", "acl3", "fw1", "fw2", "fw3", "ipc1"];
 
-pub(super) fn run(args: &Args, figure: Figure, options: &ClassifyArgs) -> Result<Report, String> {
-    let folder = &options.sets;
-    match figure {
-        Figure::Gswitch6c => {
-            let points = RULES.map(|rules| (rules, rules, rules.div_ceil(CLASS_RULES)));
-            gswitch(args, "GSwitch, Figure 6(c)", "rules", &points, options)
-        }
-        Figure::Gswitch7a => {
-            let points = CLASSES.map(|classes| (classes, RULES_7A, classes));
-            gswitch(args, "GSwitch, Figure 7(a)", "classes", &points, options)
-        }
-        Figure::GswitchHash => hashes::run(args, options),
-        Figure::Tic5 => memory(folder),
-        Figure::Tic7 => threads(args, folder, options.headers),
-    }
+/// GSwitch, Figure 6(c).
+pub(crate) fn by_rules(args: &Args, options: &PaperArgs) -> Result<Report, String> {
+    let points = RULES.map(|rules| (rules, rules, rules.div_ceil(CLASS_RULES)));
+    gswitch(args, "GSwitch, Figure 6(c)", "rules", &points, options)
+}
+
+/// GSwitch, Figure 7(a).
+pub(crate) fn by_classes(args: &Args, options: &PaperArgs) -> Result<Report, String> {
+    let points = CLASSES.map(|classes| (classes, RULES_7A, classes));
+    gswitch(args, "GSwitch, Figure 7(a)", "classes", &points, options)
 }
 
 /// Rates over something. `points`: its value, rules, classes.
@@ -83,10 +58,10 @@ fn gswitch(
     title: &str,
     over: &str,
     points: &[(usize, usize, usize)],
-    args_of: &ClassifyArgs,
+    args_of: &PaperArgs,
 ) -> Result<Report, String> {
     let data = format!("{title}: rules of 12 fields, 288 bits; headers uniform over the rules");
-    let mut report = Report::new("classify", data);
+    let mut report = Report::new("paper", data);
     for (at, rules, classes) in points.iter().copied() {
         let options = synthetic::Options {
             schema: Schema::twelve_fields().into(),
@@ -127,9 +102,10 @@ fn first(folder: &Path, name: &str, count: usize) -> Result<RuleSet, String> {
     Ok(set)
 }
 
-fn memory(folder: &Path) -> Result<Report, String> {
+/// TIC, Table 5.
+pub(crate) fn memory(folder: &Path) -> Result<Report, String> {
     let data = "TIC, Table 5: the first 2,000 and 4,000 rules of ClassBench sets".to_owned();
-    let mut report = Report::new("classify", data);
+    let mut report = Report::new("paper", data);
     for count in [2000, 4000] {
         for name in SETS {
             let set = match first(folder, name, count) {
@@ -162,10 +138,11 @@ fn memory(folder: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-fn threads(args: &Args, folder: &Path, headers: usize) -> Result<Report, String> {
+/// TIC, Table 7.
+pub(crate) fn threads(args: &Args, folder: &Path, headers: usize) -> Result<Report, String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let data = "TIC, Table 7: the first 2,000 rules of ClassBench sets; all threads at once";
-    let mut report = Report::new("classify", data.to_owned());
+    let mut report = Report::new("paper", data.to_owned());
     for name in SETS {
         let set = match first(folder, name, 2000) {
             Ok(set) => set,

@@ -1,4 +1,4 @@
-//! `bench classify --figure gswitch-hash`: universal hashing and Murmur3 beside each other (GSwitch §4.2).
+//! `bench paper gswitch-hash`: universal hashing and Murmur3 beside each other (GSwitch §4.2).
 //!
 //! The paper compares hash functions on a GPU and takes universal ones, the quickest. Here the same are beside each
 //! other: alone, in tuple and Bloom search, on the device with `--backend`, and in how well class tables take entries:
@@ -13,9 +13,9 @@ use ::classify::{RuleSet, Schema};
 
 use super::peer::Acl;
 use super::sets::{self, Load};
-use super::{ClassifyArgs, ROUND_SECONDS, build_those, devices, measure};
+use super::{ROUND_SECONDS, build_those, devices, measure};
 use crate::forms::{ratio, thread_seconds};
-use crate::{Args, Report, Row};
+use crate::{Args, PaperArgs, Report, Row};
 
 const KINDS: [(HashKind, &str); 2] =
     [(HashKind::Universal, "universal"), (HashKind::Murmur3, "Murmur3")];
@@ -28,11 +28,11 @@ const CLASSES: usize = 128;
 const ENTRIES: u32 = 3 << 12;
 const SEEDS: u64 = 16;
 
-pub(super) fn run(args: &Args, options: &ClassifyArgs) -> Result<Report, String> {
+pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
     let data = format!(
         "GSwitch §4.2: two hashes of masked tuples; {RULES} rules in {CLASSES} classes; tables of {ENTRIES} slots"
     );
-    let mut report = Report::new("classify", data);
+    let mut report = Report::new("paper", data);
     of_width::<4>(args, options, Schema::five_tuple(), &mut report)?;
     of_width::<9>(args, options, Schema::twelve_fields(), &mut report)?;
     Ok(report)
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, options: &ClassifyArgs) -> Result<Report, String>
 /// All rows of headers of `W` words.
 fn of_width<const W: usize>(
     args: &Args,
-    options: &ClassifyArgs,
+    options: &PaperArgs,
     schema: Schema,
     report: &mut Report,
 ) -> Result<(), String> {
@@ -93,7 +93,7 @@ fn alone<const W: usize>(args: &Args, name: &str, load: &Load, report: &mut Repo
 /// Tuple and Bloom search by each.
 fn searches(
     args: &Args,
-    options: &ClassifyArgs,
+    options: &PaperArgs,
     name: &str,
     set: &RuleSet,
     load: &Load,

@@ -146,9 +146,18 @@ fn decode<'a>(
 
 /// Decodes so many frames, and nothing else.
 pub(crate) fn decode_alone<'a>(count: usize, frame: impl Fn(usize) -> (&'a [u8], u64)) {
-    let mut column = vec![Decoded::default(); BATCH];
-    for first in (0..count).step_by(BATCH) {
-        let rows = BATCH.min(count - first);
+    decode_in_batches(count, BATCH, frame);
+}
+
+/// The same with another number of frames in a batch.
+pub(crate) fn decode_in_batches<'a>(
+    count: usize,
+    batch: usize,
+    frame: impl Fn(usize) -> (&'a [u8], u64),
+) {
+    let mut column = vec![Decoded::default(); batch];
+    for first in (0..count).step_by(batch) {
+        let rows = batch.min(count - first);
         decode(first..first + rows, count, &frame, &mut column);
         black_box(&mut column);
     }

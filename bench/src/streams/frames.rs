@@ -243,6 +243,31 @@ pub(crate) fn http(connections: usize, late: bool) -> Frames {
     frames
 }
 
+/// UDP packets of one size, between changing ports.
+pub(crate) fn udp(count: usize, size: usize) -> Frames {
+    let mut frames = Frames::with_room(count * size.next_multiple_of(ALIGN));
+    for at in 0..count {
+        let frame = frames.push(size, START_NS + at as u64 * STEP_NS);
+        frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+        frame[12..ETHERNET].copy_from_slice(&[0x08, 0x00]);
+        let datagram = &mut frame[ETHERNET..];
+        let addresses = [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::from(0x0b00_0000 | at as u32)];
+        let header = Ipv4Header::new(addresses[0], addresses[1], IpProtocol::UDP);
+        let bytes = datagram.len() - ipv4::HEADER_LEN;
+        header.emit(bytes, datagram);
+        let [source, destination] = udp_ports(at);
+        datagram[ipv4::HEADER_LEN..][..2].copy_from_slice(&source.to_be_bytes());
+        datagram[ipv4::HEADER_LEN + 2..][..2].copy_from_slice(&destination.to_be_bytes());
+        datagram[ipv4::HEADER_LEN + 4..][..2].copy_from_slice(&(bytes as u16).to_be_bytes());
+    }
+    frames
+}
+
+/// Source and destination of packet `at` of [`udp`].
+pub(crate) fn udp_ports(at: usize) -> [u16; 2] {
+    [1024 | at as u16, 53]
+}
+
 /// Small frames of equal size, which are written anew for each pass.
 pub(crate) struct Small {
     bytes: Vec<u8>,

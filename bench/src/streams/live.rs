@@ -23,12 +23,16 @@ const MANY: usize = 1_000_000;
 
 /// Bytes that a flow takes in the tracker of these rows, whose table is a quarter larger than they are many; the tracker's
 /// arrays beside the table, and the numbers to go on with.
-const FLOW_BYTES: usize = 91 * 5 / 4 + 384 + 8;
+const FLOW_BYTES: usize = RECORD_BYTES * 5 / 4 + 384 + 8;
 
 /// Records of a piece of a sweep.
-const PIECE: usize = 1 << 16;
+pub(crate) const PIECE: usize = 1 << 16;
 
-type Hot = [u64; 2];
+/// What a record of the table has beside its key.
+pub(crate) type Hot = [u64; 2];
+
+/// Bytes of a record in the table, its part of the index included.
+pub(crate) const RECORD_BYTES: usize = 91;
 
 /// So many flows that are established, and where their streams are.
 struct Live {
@@ -243,7 +247,7 @@ fn sweep_rows(name: &str, rounds: &[Vec<f64>], report: &mut Report) {
 
 /// The table alone, full of `records`: sweeps of which no record may be idle, each may be and none is, and all are.
 pub(crate) fn sweeps(args: &Args, records: usize, report: &mut Report) -> Result<(), String> {
-    has_room(&format!("{records} records"), records.saturating_mul(91))?;
+    has_room(&format!("{records} records"), records.saturating_mul(RECORD_BYTES))?;
     let limits = Limits { capacity: records, half_open_max: records };
     let mut table = FlowTable::<Hot>::new(limits, 7).map_err(|e| e.to_string())?;
     let cases = [
@@ -279,10 +283,10 @@ pub(crate) fn sweeps(args: &Args, records: usize, report: &mut Report) -> Result
     Ok(())
 }
 
-fn ignore(_: Slot, _: &FlowKey, _: &Hot) {}
+pub(crate) fn ignore(_: Slot, _: &FlowKey, _: &Hot) {}
 
 /// Fills an empty table.
-fn fill(table: &mut FlowTable<Hot>, records: usize) {
+pub(crate) fn fill(table: &mut FlowTable<Hot>, records: usize) {
     let mut found = [Found::NONE; BATCH];
     let mut keys = Vec::with_capacity(BATCH);
     for first in (0..records).step_by(BATCH) {

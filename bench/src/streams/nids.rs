@@ -26,17 +26,17 @@ const PACKETS_MIN: usize = 10_000;
 const CAPTURE_CONNECTIONS: usize = 1 << 10;
 
 /// A load of both sides.
-struct Load {
-    name: String,
-    frames: Frames,
+pub(crate) struct Load {
+    pub(crate) name: String,
+    pub(crate) frames: Frames,
     /// Connections at once, at most.
-    connections: usize,
-    note: String,
+    pub(crate) connections: usize,
+    pub(crate) note: String,
 }
 
 impl Load {
     /// One pass of ours: its seconds, and what it delivered.
-    fn pass(&self, checksums: bool, hashes: bool) -> Result<(f64, Answer, u64), String> {
+    pub(crate) fn pass(&self, checksums: bool, hashes: bool) -> Result<(f64, Answer, u64), String> {
         let waiting = (self.connections * WAITING_BYTES).min(WAITING_BYTES_MAX);
         let options = options(2 * self.connections + 64, waiting);
         let options = stream::tracker::Options {
@@ -55,7 +55,7 @@ impl Load {
     }
 
     /// The same of the peer, which has the frames.
-    fn hand_over(&self, peer: &mut Peer) -> io::Result<()> {
+    pub(crate) fn hand_over(&self, peer: &mut Peer) -> io::Result<()> {
         let path = peer.folder().join("frames.pcap");
         self.frames.write(&path)?;
         let loaded = peer.nids_load(&path);
@@ -210,24 +210,12 @@ fn captures(
     peer: &mut Result<Peer, String>,
     report: &mut Report,
 ) -> Result<(), String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
     let (mut alike, mut streams, mut others) = (Vec::new(), 0, Vec::new());
-    for path in paths {
-        // What is no capture of Ethernet is not for this.
-        let Ok(frames) = Frames::read(&path) else { continue };
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let connections = frames.len().min(CAPTURE_CONNECTIONS);
-        if frames.len() == 0 {
-            continue;
-        }
-        let note = format!("{} packets", frames.len());
-        let load = Load { name, frames, connections, note };
+    for load in of_folder(folder) {
         let (_, ours, _) = load.pass(true, true)?;
         if let Ok(peer) = peer {
             load.hand_over(peer).map_err(|e| e.to_string())?;
-            let theirs = peer.nids_check(connections, true).map_err(|e| e.to_string())?;
+            let theirs = peer.nids_check(load.connections, true).map_err(|e| e.to_string())?;
             let theirs = Answer::of(theirs.1, theirs.0);
             if theirs != ours {
                 let [own, other] = [ours, theirs].map(|a| (a.streams, a.bytes[0] + a.bytes[1]));
@@ -258,7 +246,31 @@ fn captures(
     long.into_iter().try_for_each(|load| load.measure(peer, args.rounds, report))
 }
 
-fn start() -> Result<Peer, String> {
+/// The captures of a folder that are of Ethernet and have packets, one after the other.
+fn of_folder(folder: &Path) -> impl Iterator<Item = Load> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.into_iter().filter_map(|path| {
+        let frames = Frames::read(&path).ok().filter(|frames| frames.len() > 0)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let connections = frames.len().min(CAPTURE_CONNECTIONS);
+        let note = format!("{} packets", frames.len());
+        Some(Load { name, frames, connections, note })
+    })
+}
+
+/// The capture of a folder with the most packets, of those whose time can be measured.
+pub(crate) fn largest(folder: &Path) -> Option<Load> {
+    let long = of_folder(folder).filter(|load| load.frames.len() >= PACKETS_MIN);
+    long.max_by_key(|load| load.frames.len())
+}
+
+/// Starts the peer.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn start() -> Result<Peer, String> {
     let binary = lpm::binary("nids_peer")
         .ok_or("not compared with libnids: `cargo xtask peers` builds it, with libnids-dev")?;
     Peer::start(binary, 0).map_err(|e| format!("not compared with libnids: {e}"))
