@@ -129,6 +129,9 @@ fn packing(args: &Args, backend: Backend, seconds: f64, report: &mut Report) -> 
     Ok(())
 }
 
+/// How packets reach the device, and the rates by size and round.
+pub(crate) type RatesOfKind = (&'static str, Vec<Vec<f64>>);
+
 /// Rates in Mpps of packets whose bytes a kernel reads once, by how they reach it (packed, as cells, gathered), size
 /// and round.
 pub(crate) fn packing_rates(
@@ -136,7 +139,7 @@ pub(crate) fn packing_rates(
     backend: Backend,
     seconds: f64,
     sizes: &[usize],
-) -> Result<Vec<(&'static str, Vec<Vec<f64>>)>, String> {
+) -> Result<Vec<RatesOfKind>, String> {
     let cells = 16 * PACKETS as u32;
     let (region, depot) = Region::new(cells, HugePages::Advise).map_err(text)?;
     let mut pool = Pool::new(depot, 64);
