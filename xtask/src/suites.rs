@@ -403,18 +403,27 @@ pub(crate) fn parse_names(args: &[String]) -> Result<Vec<&'static str>, String> 
     args.iter().map(|a| known(a).ok_or_else(|| format!("no such suite: {a}"))).collect()
 }
 
+/// A suite whose first step is a long build that needs nothing from outside: it is built while that is installed.
+const BUILT_FIRST: &str = "unit";
+
 /// Installs, runs, counts.
 pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
     let begun = Instant::now();
-    // What stays missing is named there, and again by each test that skips or fails for it.
-    let _ = setup::ensure(root, chosen);
     let reports = thread::scope(|scope| {
+        // No test begins before all is installed.
+        let tests = CLOCKS.take(usize::MAX);
         let suites = SUITES.iter().filter(|s| chosen.contains(&s.name));
-        let closed = [&SPARE, &CLOCKS].map(|seat| seat.take(usize::MAX));
-        let running: Vec<_> = suites.map(|s| (s, scope.spawn(|| (s.run)(root)))).collect();
+        let start = |s: &'static Suite| (s, scope.spawn(|| (s.run)(root)));
+        let (first, others): (Vec<_>, Vec<_>) = suites.partition(|s| s.name == BUILT_FIRST);
+        let mut running: Vec<_> = first.into_iter().map(start).collect();
+        // What stays missing is named there, and again by each test that skips or fails for it.
+        let _ = setup::ensure(root, chosen);
+        let builds = running.is_empty().then(|| SPARE.take(usize::MAX));
+        running.extend(others.into_iter().map(start));
+        running.sort_by_key(|(suite, _)| SUITES.iter().position(|own| own.name == suite.name));
         // They stand in line before the first one has a seat.
         thread::sleep(Duration::from_millis(300));
-        drop(closed);
+        drop((tests, builds));
         let ended = running.into_iter().map(|(suite, thread)| {
             thread.join().unwrap_or_else(|_| {
                 let mut report = Report::begin(root, suite.name);
@@ -563,7 +572,7 @@ fn own_stage(root: &Path) -> Report {
         command.args(args);
         // What others wrote is built there already, as the workspace's profile has it.
         command.env("CARGO_TARGET_DIR", tree::target_dir(root));
-        command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         command
     };
     let programs = report.test_programs(&mut cargo(&["test", "--locked"]), |_| true);
@@ -688,10 +697,11 @@ fn asan(root: &Path) -> Report {
     let (device, others): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| program.label().starts_with("device"));
     let args: Vec<&str> = ASAN_SKIPS.iter().flat_map(|name| ["--skip", name]).collect();
-    // Devices have time limits.
-    report.run_programs(&device, &args, &env(":detect_leaks=0"));
     report.has_time = true;
     report.run_programs(&others, &args, &env(""));
+    // Devices have time limits, so they wait for the seat of clocks, last.
+    report.has_time = false;
+    report.run_programs(&device, &args, &env(":detect_leaks=0"));
     report.end()
 }
 
