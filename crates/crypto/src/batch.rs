@@ -1,0 +1,449 @@
+//! Sealing and opening of packets in batches.
+//!
+//! A batch is worked on in groups that fit a stack frame. Within a group each step is done for all packets that want it,
+//! whatever their suites and order: layouts are checked, texts encrypted, check values made and written; or check values
+//! made and compared, and then the texts of those packets decrypted that are genuine. One packet's failure is written to
+//! its own result, and nothing of another packet depends on it.
+//!
+//! Check values are compared in constant time, and a packet that fails has one reason whatever byte is wrong. Lengths and
+//! suites are no secrets.
+
+use std::fmt;
+
+use chacha20poly1305::aead::AeadInOut;
+use subtle::ConstantTimeEq;
+
+use crate::aes::{BLOCK, Block};
+use crate::chain;
+use crate::mac::{DIGEST_MAX, MacKey};
+use crate::sha1;
+use crate::stream::{self, Part};
+use crate::suite::{CipherKey, Key};
+
+/// Packets worked on together.
+pub(crate) const GROUP: usize = 32;
+/// Bytes of text of one packet at most, far below the bound of every cipher.
+pub const TEXT_MAX: usize = 1 << 30;
+/// Bytes of ESP's header: SPI and sequence number.
+const ESP_HEADER: usize = 8;
+
+/// A packet to seal or to open in place.
+///
+/// ```text
+///  buffer  │ header │ initialisation vector │ text        │ check value │ unused │
+///          │ header_len │ suite's iv_len    │ text_len    │ suite's icv_len      │
+///            authenticated                    encrypted
+/// ```
+pub struct Request<'a> {
+    /// The keys, and by them the suite.
+    pub key: &'a Key,
+    /// What holds the packet, with room for all parts.
+    pub buffer: &'a mut [u8],
+    /// Bytes in front, which are authenticated and not encrypted.
+    pub header_len: usize,
+    /// Bytes of text, a multiple of the suite's block.
+    pub text_len: usize,
+    /// The initialisation vector: its first `iv_len` bytes, which no other packet of this key had, are written when
+    /// sealing ([`Key::iv`] makes one), and found here after opening.
+    pub iv: [u8; 16],
+    /// The half of an extended sequence number that is authenticated and not sent (RFC 4303 §2.2.1). The header is then
+    /// ESP's: SPI and the lower half.
+    pub sequence_high: Option<u32>,
+    /// What became of it. A packet that is not `Ok` before is left alone.
+    pub result: Result<(), Failure>,
+}
+
+/// Why a packet was not sealed or opened. Its text is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The buffer is too short for header, initialisation vector, text and check value; or the text is longer than
+    /// [`TEXT_MAX`]; or there is half a sequence number and the header is not 8 bytes long.
+    Layout,
+    /// The text is no multiple of the block.
+    Length,
+    /// The check value is not that of the packet.
+    Authentication,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Layout => "the buffer has no room for the parts of the packet",
+            Self::Length => "the length of the text is not a multiple of the cipher's block",
+            Self::Authentication => "the integrity check value is wrong",
+        })
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, header_len, text_len, result, .. } = self;
+        write!(f, "Request({key:?}, header {header_len}, text {text_len}, {result:?})")
+    }
+}
+
+impl<'a> Request<'a> {
+    /// A packet without half a sequence number. The initialisation vector is zero, to be set before sealing.
+    pub fn new(key: &'a Key, buffer: &'a mut [u8], header_len: usize, text_len: usize) -> Self {
+        Self { key, buffer, header_len, text_len, iv: [0; 16], sequence_high: None, result: Ok(()) }
+    }
+
+    /// Whether everything fits.
+    fn check(&self) -> Result<(), Failure> {
+        let suite = self.key.suite();
+        let around = self.header_len.checked_add(suite.iv_len() + suite.icv_len());
+        let len = around.and_then(|around| around.checked_add(self.text_len));
+        let is_esp = self.header_len == ESP_HEADER;
+        if len.is_none_or(|len| len > self.buffer.len())
+            || self.text_len > TEXT_MAX
+            || self.sequence_high.is_some() && !is_esp
+        {
+            return Err(Failure::Layout);
+        }
+        match self.text_len.is_multiple_of(suite.block_len()) {
+            true => Ok(()),
+            false => Err(Failure::Length),
+        }
+    }
+
+    fn text_at(&self) -> usize {
+        self.header_len + self.key.suite().iv_len()
+    }
+
+    fn icv_at(&self) -> usize {
+        self.text_at() + self.text_len
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.buffer[self.text_at()..self.icv_at()]
+    }
+
+    pub(crate) fn text_mut(&mut self) -> &mut [u8] {
+        let text = self.text_at()..self.icv_at();
+        &mut self.buffer[text]
+    }
+
+    fn icv(&self) -> &[u8] {
+        let at = self.icv_at();
+        &self.buffer[at..at + self.key.suite().icv_len()]
+    }
+
+    fn icv_mut(&mut self) -> &mut [u8] {
+        let icv = self.icv_at()..self.icv_at() + self.key.suite().icv_len();
+        &mut self.buffer[icv]
+    }
+
+    fn iv_in_buffer(&mut self) -> &mut [u8] {
+        let iv = self.header_len..self.text_at();
+        &mut self.buffer[iv]
+    }
+
+    /// Counter block `number` of a mode that counts in the last 4 bytes.
+    pub(crate) fn counter_block(&self, number: u32) -> Block {
+        let mut block = Block::default();
+        block[..12].copy_from_slice(&self.key.nonce(&self.iv));
+        block[12..].copy_from_slice(&number.to_be_bytes());
+        block
+    }
+
+    /// The whole sequence number between SPI and what follows, where it is extended (RFC 4303 §2.2.1).
+    fn high(&self) -> Option<[u8; 4]> {
+        self.sequence_high.map(u32::to_be_bytes)
+    }
+
+    /// Check value of the modes with Galois' hash.
+    fn gcm_tag(&self, mask: &Block) -> [u8; BLOCK] {
+        // RFC 4543 §3.2: there the initialisation vector and the text are authenticated only.
+        let (key, aad_len, text): (_, _, &[u8]) = match &self.key.cipher {
+            CipherKey::Gcm(key) => (key, self.header_len, self.text()),
+            CipherKey::Gmac(key) => (key, self.icv_at(), &[]),
+            _ => return [0; BLOCK],
+        };
+        let aad = &self.buffer[..aad_len];
+        match self.high() {
+            None => key.tag(&[aad], text, mask),
+            Some(high) => key.tag(&[&aad[..4], &high, &aad[4..]], text, mask),
+        }
+    }
+
+    /// What Poly1305 authenticates beside the text. Extended sequence numbers have their two halves together.
+    fn run_chacha(&mut self, is_sealing: bool) -> Result<(), Failure> {
+        let CipherKey::ChaCha(cipher) = &self.key.cipher else { return Ok(()) };
+        let nonce = self.key.nonce(&self.iv).into();
+        let (text_at, icv_at) = (self.text_at(), self.icv_at());
+        let high = self.high();
+        let (header, rest) = self.buffer.split_at_mut(self.header_len);
+        let mut extended = [0; ESP_HEADER + 4];
+        let aad: &[u8] = match high {
+            None => header,
+            Some(high) => {
+                extended[..4].copy_from_slice(&header[..4]);
+                extended[4..8].copy_from_slice(&high);
+                extended[8..].copy_from_slice(&header[4..8]);
+                &extended
+            }
+        };
+        let (front, icv) = rest.split_at_mut(icv_at - self.header_len);
+        let text = &mut front[text_at - self.header_len..];
+        let icv = &mut icv[..16];
+        if is_sealing {
+            let tag = cipher.encrypt_inout_detached(&nonce, aad, text.into());
+            icv.copy_from_slice(&tag.map_err(|_| Failure::Layout)?);
+            return Ok(());
+        }
+        let mut tag = chacha20poly1305::Tag::default();
+        tag.copy_from_slice(icv);
+        // Decrypts a text only if it is genuine.
+        let opened = cipher.decrypt_inout_detached(&nonce, aad, text.into(), &tag);
+        opened.map_err(|_| Failure::Authentication)
+    }
+}
+
+/// Encrypts and authenticates packets in place, each by its own key.
+///
+/// The caller answers for unique initialisation vectors.
+pub fn seal_batch(requests: &mut [Request<'_>]) {
+    seal_all(requests);
+}
+
+/// Authenticates and decrypts packets in place. The text of a packet that is not genuine stays as it came.
+pub fn open_batch(requests: &mut [Request<'_>]) {
+    open_all(requests);
+}
+
+/// What has a request in it.
+pub(crate) trait Carries<'a> {
+    fn request(&self) -> &Request<'a>;
+    fn request_mut(&mut self) -> &mut Request<'a>;
+}
+
+impl<'a> Carries<'a> for Request<'a> {
+    fn request(&self) -> &Request<'a> {
+        self
+    }
+
+    fn request_mut(&mut self) -> &mut Request<'a> {
+        self
+    }
+}
+
+pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
+    for group in carriers.chunks_mut(GROUP) {
+        for carrier in group.iter_mut() {
+            let request = carrier.request_mut();
+            if request.result.is_err() {
+                continue;
+            }
+            request.result = request.check();
+            if request.result.is_ok() {
+                let iv = request.iv;
+                let place = request.iv_in_buffer();
+                let len = place.len();
+                place.copy_from_slice(&iv[..len]);
+            }
+        }
+        let live = Set::of(group, |request| request.result.is_ok());
+        let mut masks = [Block::default(); GROUP];
+        for (same, key) in by_key(group, live) {
+            match &key.cipher {
+                CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
+                CipherKey::Gcm(key) => {
+                    stream::run(group, same, &key.aes, Part::Both, 2, &mut masks);
+                }
+                CipherKey::Gmac(key) => {
+                    stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
+                }
+                CipherKey::Cbc(aes, _) => chain::encrypt(group, same, aes),
+                CipherKey::ChaCha(_) => same.iter().for_each(|at| {
+                    let request = group[at].request_mut();
+                    request.result = request.run_chacha(true);
+                }),
+                CipherKey::Null => {}
+            }
+        }
+        let mut icvs = [[0; DIGEST_MAX]; GROUP];
+        for at in check_values(group, live, &masks, &mut icvs).iter() {
+            let icv = group[at].request_mut().icv_mut();
+            let len = icv.len();
+            icv.copy_from_slice(&icvs[at][..len]);
+        }
+    }
+}
+
+pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
+    for group in carriers.chunks_mut(GROUP) {
+        for carrier in group.iter_mut() {
+            let request = carrier.request_mut();
+            if request.result.is_err() {
+                continue;
+            }
+            request.result = request.check();
+            if request.result.is_ok() {
+                let mut iv = [0; 16];
+                let found = request.iv_in_buffer();
+                iv[..found.len()].copy_from_slice(found);
+                request.iv = iv;
+            }
+        }
+        let live = Set::of(group, |request| request.result.is_ok());
+        let mut masks = [Block::default(); GROUP];
+        for (same, key) in by_key(group, live) {
+            match &key.cipher {
+                CipherKey::Gcm(key) | CipherKey::Gmac(key) => {
+                    stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
+                }
+                CipherKey::ChaCha(_) => same.iter().for_each(|at| {
+                    let request = group[at].request_mut();
+                    request.result = request.run_chacha(false);
+                }),
+                CipherKey::Ctr(_) | CipherKey::Cbc(..) | CipherKey::Null => {}
+            }
+        }
+        let mut icvs = [[0; DIGEST_MAX]; GROUP];
+        for at in check_values(group, live, &masks, &mut icvs).iter() {
+            let request = group[at].request_mut();
+            let icv = request.icv();
+            if !bool::from(icv.ct_eq(&icvs[at][..icv.len()])) {
+                request.result = Err(Failure::Authentication);
+            }
+        }
+        let genuine = Set::of(group, |request| request.result.is_ok());
+        for (same, key) in by_key(group, genuine) {
+            match &key.cipher {
+                CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
+                CipherKey::Gcm(key) => {
+                    stream::run(group, same, &key.aes, Part::Text, 2, &mut masks);
+                }
+                CipherKey::Cbc(aes, _) => {
+                    for at in same.iter() {
+                        let request = group[at].request_mut();
+                        let iv = request.iv;
+                        chain::decrypt(aes, &iv, request.text_mut());
+                    }
+                }
+                CipherKey::Gmac(_) | CipherKey::ChaCha(_) | CipherKey::Null => {}
+            }
+        }
+    }
+}
+
+/// Check values of the packets of a set, in front of their places of `icvs`. Returns whose there are: those of ChaCha20
+/// are made with the text.
+fn check_values<'a, T: Carries<'a>>(
+    group: &[T],
+    live: Set,
+    masks: &[Block; GROUP],
+    icvs: &mut [[u8; DIGEST_MAX]; GROUP],
+) -> Set {
+    let mut made = Set::NONE;
+    let mut by_sha1 = Set::NONE;
+    for at in live.iter() {
+        let request = group[at].request();
+        match (&request.key.mac, &request.key.cipher) {
+            (MacKey::Sha1(_), _) => by_sha1.insert(at),
+            (MacKey::None, CipherKey::Gcm(_) | CipherKey::Gmac(_)) => {
+                icvs[at][..BLOCK].copy_from_slice(&request.gcm_tag(&masks[at]));
+            }
+            (MacKey::None, _) => continue,
+            (mac, _) => {
+                let high = request.high();
+                let tail = high.as_ref().map_or(&[][..], |high| high);
+                mac.digest([&request.buffer[..request.icv_at()], tail], &mut icvs[at]);
+            }
+        }
+        made.insert(at);
+    }
+    let highs: [[u8; 4]; GROUP] = std::array::from_fn(|at| {
+        group.get(at).and_then(|c| c.request().high()).unwrap_or_default()
+    });
+    let job = |at: usize| {
+        let request = group[at].request();
+        let MacKey::Sha1(key) = &request.key.mac else { return None };
+        let tail = &highs[at][..4 * usize::from(request.sequence_high.is_some())];
+        Some(key.job(&request.buffer[..request.icv_at()], tail))
+    };
+    if let Some(any) = by_sha1.iter().next().and_then(job) {
+        let mut jobs = [any; GROUP];
+        let mut count = 0;
+        for (place, job) in jobs.iter_mut().zip(by_sha1.iter().filter_map(job)) {
+            *place = job;
+            count += 1;
+        }
+        let mut digests = [[0; 20]; GROUP];
+        sha1::digests(&jobs[..count], &mut digests);
+        for (at, digest) in by_sha1.iter().zip(&digests) {
+            icvs[at][..20].copy_from_slice(digest);
+        }
+    }
+    made
+}
+
+/// Some packets of a group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Set(u32);
+
+const _: () = assert!(GROUP <= u32::BITS as usize);
+
+impl Set {
+    const NONE: Self = Self(0);
+
+    fn of<'a, T: Carries<'a>>(group: &[T], test: impl Fn(&Request<'a>) -> bool) -> Self {
+        let mut set = Self::NONE;
+        for (at, carrier) in group.iter().enumerate() {
+            if test(carrier.request()) {
+                set.insert(at);
+            }
+        }
+        set
+    }
+
+    fn insert(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> + Clone {
+        let mut bits = self.0;
+        std::iter::from_fn(move || {
+            let at = bits.trailing_zeros() as usize;
+            bits &= bits.checked_sub(1)?;
+            Some(at)
+        })
+    }
+}
+
+/// The packets of a set, key by key: at most as many pairs as packets.
+fn by_key<'a, T: Carries<'a>>(
+    group: &[T],
+    set: Set,
+) -> impl Iterator<Item = (Set, &'a Key)> + use<'a, T> {
+    let mut pairs = [None; GROUP];
+    let mut count = 0;
+    let mut left = set;
+    while let Some(first) = left.iter().next() {
+        let key = group[first].request().key;
+        let mut same = Set::NONE;
+        for at in left.iter().filter(|at| std::ptr::eq(group[*at].request().key, key)) {
+            same.insert(at);
+        }
+        pairs[count] = Some((same, key));
+        count += 1;
+        left = Set(left.0 & !same.0);
+    }
+    pairs.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_each_member_once() {
+        let mut set = Set::NONE;
+        [0, 5, 31].iter().for_each(|at| set.insert(*at));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 5, 31]);
+        assert_eq!(Set(u32::MAX).iter().count(), 32);
+        assert_eq!(Set::NONE.iter().count(), 0);
+    }
+}

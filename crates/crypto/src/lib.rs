@@ -1,0 +1,61 @@
+//! Batch ciphers for packets: what an IPsec gateway and an encryption stage stand on.
+//!
+//! Ciphers and hashes come from well-kept crates, which choose AES-NI, VAES and SHA-NI at run time. This crate adds what
+//! they lack: batches over packets with different keys, several buffers at once where one alone waits for itself, keys
+//! that are wiped and never printed, and ESP (RFC 4303).
+//!
+//! ```text
+//!  esp      Seal, Open: headers, padding, sequence numbers, replay windows
+//!   │
+//!  batch    Request: seal_batch, open_batch over packets of any suites and keys
+//!   │
+//!  suite    Suite, Key: AES-CTR, AES-CBC, AES-GCM, AES-GMAC, ChaCha20-Poly1305, NULL; HMAC with SHA-1 and SHA-2
+//!   │
+//!  modes    RawKey: AES in ECB, CBC, CTR, CFB, OFB and GCM over a buffer
+//! ```
+//!
+//! What is done for a batch and not for one packet (each measured by `examples/batches.rs`):
+//!
+//! - **counter modes**: counter blocks of all packets of a key fill one run of blocks, so that short packets use the wide
+//!   instructions as well as long ones;
+//! - **CBC encryption**: a packet's blocks depend on each other, so blocks of several packets of a key are encrypted
+//!   together;
+//! - **HMAC-SHA1**: three packets, of any keys, in three streams of SHA-NI instructions (`sha1`).
+//!
+//! Nothing allocates after a key exists. Nothing here opens sockets or knows a pipeline.
+//!
+//! ```
+//! use crypto::{Authentication, Encryption, Key, KeySize, Request, Secret, Suite};
+//!
+//! let suite = Suite::new(Encryption::AesCtr(KeySize::Bits128), Authentication::HmacSha1_96)?;
+//! let key = Key::new(suite, &Secret::new(vec![1; 20]), &Secret::new(vec![2; 20]))?;
+//! // 4 bytes of header, 8 of initialisation vector, the text, 12 of check value.
+//! let mut packet = *b"head........text of a packet............";
+//! let mut requests = [Request::new(&key, &mut packet, 4, 16)];
+//! requests[0].iv[..8].copy_from_slice(&7u64.to_be_bytes()); // once for each key and packet
+//! crypto::seal_batch(&mut requests);
+//! assert_eq!(requests[0].result, Ok(()));
+//! assert_ne!(packet[12..28], *b"text of a packet");
+//!
+//! let mut requests = [Request::new(&key, &mut packet, 4, 16)];
+//! crypto::open_batch(&mut requests);
+//! assert_eq!(requests[0].result, Ok(()));
+//! assert_eq!(packet[12..28], *b"text of a packet");
+//! # Ok::<(), crypto::KeyError>(())
+//! ```
+#![deny(unsafe_code)] // but in `sha1::ni`
+
+mod aes;
+mod batch;
+mod chain;
+mod gcm;
+mod mac;
+pub mod modes;
+mod secret;
+mod sha1;
+mod stream;
+mod suite;
+
+pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
+pub use secret::{NotHex, Secret};
+pub use suite::{Authentication, Encryption, Icv, Key, KeyError, KeySize, Suite};

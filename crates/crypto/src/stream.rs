@@ -1,0 +1,103 @@
+//! Counter modes over packets of one key.
+//!
+//! The counter blocks of all packets follow each other in one run of [`RUN`] blocks, which is encrypted at once and then
+//! taken apart: a packet of 64 bytes has 4 blocks, an instruction of VAES takes 4, and the crate `aes` is quickest with
+//! 64.
+
+use crate::aes::{AesEnc, BLOCK, Block, xor};
+use crate::batch::{Carries, GROUP, Set};
+
+/// Blocks encrypted at once: what the crate `aes` does in one go with AVX-512.
+const RUN: usize = 64;
+
+/// Which counter blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Number 1, for the check value.
+    Mask,
+    /// Those of the text.
+    Text,
+    /// Both.
+    Both,
+}
+
+/// Blocks of one packet in the run.
+#[derive(Clone, Copy, Default)]
+struct Span {
+    /// The packet.
+    at: usize,
+    /// Number of its first counter block.
+    number: u32,
+    blocks: usize,
+}
+
+/// Adds the key stream to the texts of a set, and finds its masks. `text_number` is the counter of the text's first block:
+/// 1 in RFC 3686, 2 where block 1 is the mask.
+pub(crate) fn run<'a, T: Carries<'a>>(
+    group: &mut [T],
+    set: Set,
+    aes: &AesEnc,
+    part: Part,
+    text_number: u32,
+    masks: &mut [Block; GROUP],
+) {
+    let mut blocks = [Block::default(); RUN];
+    // Each span has a block at least.
+    let mut spans = [Span::default(); RUN];
+    let (mut used, mut count) = (0, 0);
+    for at in set.iter() {
+        let request = group[at].request();
+        let text_end = text_number + request.text_len.div_ceil(BLOCK) as u32; // at most TEXT_MAX / 16 more
+        let (mut number, end) = match part {
+            Part::Mask => (1, 2),
+            Part::Text => (text_number, text_end),
+            Part::Both => (1, text_end),
+        };
+        while number < end {
+            let take = (RUN - used).min((end - number) as usize);
+            let request = group[at].request();
+            let mut block = request.counter_block(0);
+            for (counter, place) in (number..).zip(&mut blocks[used..used + take]) {
+                block[12..].copy_from_slice(&counter.to_be_bytes());
+                *place = block;
+            }
+            spans[count] = Span { at, number, blocks: take };
+            (used, count, number) = (used + take, count + 1, number + take as u32);
+            if used == RUN {
+                apply(group, aes, &mut blocks, &spans[..count], text_number, masks);
+                (used, count) = (0, 0);
+            }
+        }
+    }
+    apply(group, aes, &mut blocks[..used], &spans[..count], text_number, masks);
+}
+
+fn apply<'a, T: Carries<'a>>(
+    group: &mut [T],
+    aes: &AesEnc,
+    blocks: &mut [Block],
+    spans: &[Span],
+    text_number: u32,
+    masks: &mut [Block; GROUP],
+) {
+    aes.encrypt_blocks(blocks);
+    let mut rest = &*blocks;
+    for span in spans {
+        let (mut own, behind) = rest.split_at(span.blocks);
+        rest = behind;
+        let mut number = span.number;
+        if number < text_number {
+            masks[span.at] = own[0];
+            (own, number) = (&own[1..], number + 1);
+        }
+        if !own.is_empty() {
+            let from = (number - text_number) as usize * BLOCK;
+            xor(&mut group[span.at].request_mut().text_mut()[from..], flat(own));
+        }
+    }
+}
+
+/// Blocks as bytes.
+fn flat(blocks: &[Block]) -> &[u8] {
+    Block::slice_as_flattened(blocks)
+}
