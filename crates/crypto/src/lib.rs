@@ -48,13 +48,16 @@
 mod aes;
 mod batch;
 mod chain;
+pub mod esp;
 mod gcm;
 mod mac;
 pub mod modes;
 mod secret;
+pub mod sequence;
 mod sha1;
 mod stream;
 mod suite;
+pub mod window;
 
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
 pub use secret::{NotHex, Secret};
