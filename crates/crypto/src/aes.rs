@@ -66,6 +66,10 @@ impl Aes {
     pub(crate) fn encrypt_blocks(&self, blocks: &mut [Block]) {
         with_cipher!(Self, self, cipher => cipher.encrypt_blocks(blocks));
     }
+
+    pub(crate) fn encrypt_block(&self, block: &mut Block) {
+        with_cipher!(Self, self, cipher => cipher.encrypt_block(block));
+    }
 }
 
 /// `bytes ^= with`, as far as both reach.

@@ -255,14 +255,14 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 CipherKey::Gmac(key) => {
                     stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
                 }
-                CipherKey::Cbc(aes, _) => chain::encrypt(group, same, aes),
                 CipherKey::ChaCha(_) => same.iter().for_each(|at| {
                     let request = group[at].request_mut();
                     request.result = request.run_chacha(true);
                 }),
-                CipherKey::Null => {}
+                CipherKey::Null | CipherKey::Cbc(..) => {}
             }
         }
+        chain::encrypt(group, live);
         let mut icvs = [[0; DIGEST_MAX]; GROUP];
         for at in check_values(group, live, &masks, &mut icvs).iter() {
             let icv = group[at].request_mut().icv_mut();
