@@ -1,7 +1,8 @@
 //! What batches give: throughput of packets sealed in batches and one at a time, of three streams of SHA-1 and one, and of
 //! OpenSSL in the same run where the command `openssl` is there. All on one core.
 //!
-//! `cargo run --release -p crypto --example batches [-- SECONDS]`: SECONDS for each figure (0.2). A figure is the best of
+//! `cargo run --release -p crypto --example batches [-- SECONDS [PEER]]`: SECONDS for each figure (0.2); PEER is the program
+//! made of `bench/peers/ipsec_mb_peer.c`, which does cipher and HMAC of the same packets with intel-ipsec-mb. A figure is the best of
 //! several rounds that take turns, in processor time, so that what else the machine does meets all of them alike. OpenSSL
 //! works on the same bytes again and again, without headers, numbers or a change of keys.
 
@@ -106,6 +107,35 @@ fn rate(seconds: f64, mut call: impl FnMut()) -> f64 {
     }
 }
 
+/// Check value of the first packet that the peer makes, by our own hand.
+fn first_tag(suite: Suite, payload_len: usize) -> String {
+    let sending = Outbound::new(key(suite, 0), 0x1000, false).expect("SPI");
+    let front = esp::front_len(suite);
+    let mut buffer = vec![1; front + payload_len + esp::back_len(suite, payload_len)];
+    let number = sending.take(1).next().expect("a number");
+    let mut seals = [number.seal(&mut buffer, front..front + payload_len, 4, 0)];
+    esp::seal_batch(&mut seals);
+    buffer[buffer.len() - suite.icv_len()..].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Megabytes a second of `bench/peers/ipsec_mb_peer.c`, whose packets are the same.
+fn ipsec_mb(
+    path: Option<&str>,
+    name: Option<&str>,
+    bench: (Suite, usize, usize),
+    seconds: f64,
+) -> Option<f64> {
+    let (suite, payload_len, associations) = bench;
+    let numbers = [payload_len.to_string(), associations.to_string(), seconds.to_string()];
+    let output = Command::new(path?).arg(name?).args(numbers).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (rate, tag) = text.trim().split_once(' ')?;
+    // In CBC each side makes initialisation vectors of its own.
+    let is_comparable = !matches!(suite.encryption(), Encryption::AesCbc(_));
+    assert!(!is_comparable || tag == first_tag(suite, payload_len), "the peer has another result");
+    rate.parse().ok()
+}
+
 /// Megabytes a second that `openssl speed` does with one cipher.
 fn openssl(cipher: &str, bytes: usize) -> Option<f64> {
     let bytes = bytes.to_string();
@@ -119,6 +149,7 @@ fn openssl(cipher: &str, bytes: usize) -> Option<f64> {
 }
 
 fn main() {
+    let path = std::env::args().nth(2);
     let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0.2);
     let seconds: f64 = seconds;
     let seconds = (seconds / ROUNDS as f64).max(0.02); // the kernel's count goes in steps
@@ -127,18 +158,18 @@ fn main() {
     let gcm = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
     let (none, sha1) = (Authentication::None, Authentication::HmacSha1_96);
     let cases = [
-        (suite(ctr, sha1), None),
-        (suite(cbc, sha1), Some("aes-128-cbc")),
-        (suite(Encryption::Null, sha1), None),
-        (suite(ctr, Authentication::HmacSha256_128), None),
-        (suite(gcm, none), Some("aes-128-gcm")),
-        (suite(Encryption::ChaCha20Poly1305, none), Some("chacha20-poly1305")),
+        (suite(ctr, sha1), None, Some("ctr-sha1")),
+        (suite(cbc, sha1), None, Some("cbc-sha1")),
+        (suite(Encryption::Null, sha1), None, None),
+        (suite(ctr, Authentication::HmacSha256_128), None, None),
+        (suite(gcm, none), Some("aes-128-gcm"), Some("gcm")),
+        (suite(Encryption::ChaCha20Poly1305, none), Some("chacha20-poly1305"), None),
     ];
     println!(
-        "| suite | payload, bytes | associations | batch, Mbyte/s | one by one | ratio | openssl |"
+        "| suite | payload, bytes | associations | batch, Mbyte/s | one by one | ratio | openssl | ipsec-mb |"
     );
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for (suite, peer) in cases {
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for (suite, peer, other) in cases {
         for payload_len in [64, 1420] {
             let peer = peer.and_then(|name| openssl(name, payload_len));
             for associations in [1, 64] {
@@ -153,8 +184,11 @@ fn main() {
                 let [batch, alone] = best.map(|rate| rate * bytes);
                 let peer = peer.map_or("–".to_string(), |peer| format!("{peer:.0}"));
                 let ratio = batch / alone;
+                let case = (suite, payload_len, associations);
+                let other = ipsec_mb(path.as_deref(), other, case, seconds * ROUNDS as f64);
+                let other = other.map_or("–".to_string(), |other| format!("{other:.0}"));
                 println!(
-                    "| {suite} | {payload_len} | {associations} | {batch:.0} | {alone:.0} | {ratio:.2} | {peer} |"
+                    "| {suite} | {payload_len} | {associations} | {batch:.0} | {alone:.0} | {ratio:.2} | {peer} | {other} |"
                 );
             }
         }
