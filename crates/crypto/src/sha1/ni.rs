@@ -6,7 +6,7 @@
 //! (Intel, "Intel SHA Extensions", 2013). Each step is done for all streams before the next one, so that their latencies
 //! overlap.
 //!
-//! The only unsafe code of the crate is here: a call of a function that needs CPU features, and 16-byte loads.
+//! The unsafe code is a call of a function that needs CPU features, and loads of 16 bytes.
 
 use std::arch::x86_64::{
     __m128i, _mm_add_epi32, _mm_extract_epi32, _mm_loadu_si128, _mm_set_epi32, _mm_set_epi64x,
@@ -14,7 +14,10 @@ use std::arch::x86_64::{
     _mm_shuffle_epi8, _mm_xor_si128,
 };
 
-use super::{Blocks, LANES, State};
+use super::{Blocks, State};
+
+/// Streams at once.
+pub(super) const LANES: usize = 3;
 
 /// Whether the CPU has what [`compress3`] uses.
 pub(super) fn is_available() -> bool {
