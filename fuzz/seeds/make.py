@@ -1,6 +1,8 @@
 """Writes the seeds: small inputs for each target, made of the same few packets."""
 
 import gzip
+import hashlib
+import hmac
 import lzma
 import pathlib
 import struct
@@ -166,7 +168,20 @@ OPENING = [tcp(True, 9, 0, SYN), tcp(False, 99, 10, SYN | ACK), tcp(True, 10, 10
 CLOSING = [tcp(True, 15, 100, FIN | ACK), tcp(False, 100, 16, FIN | ACK), tcp(True, 16, 101, ACK)]
 HANDSHAKE = segment(SYN, 0, 9) + segment(SYN | ACK, 1, 99, 10) + segment(ACK, 0, 10, 100)
 
+def esp(number, payload):
+    """An ESP packet as target `esp` knows it: NULL with HMAC-SHA1-96, keys that count."""
+    padding = bytes(range(1, 1 + -(len(payload) + 2) % 4))
+    body = struct.pack(">II", 0x1000, number) + payload + padding + bytes([len(padding), 4])
+    return body + hmac.new(bytes(range(20)), body, hashlib.sha1).digest()[:12]
+
+
 SEEDS = {
+    "esp": {
+        "genuine": bytes([0, 8, 0, 9, 3]) + esp(7, V4["udp"]),
+        "payload": bytes([12, 9, 1, 77, 0]) + V4["tcp"],
+        "chained": bytes([9, 2, 0, 200, 255]) + ESP,
+        "chacha": bytes([4, 255, 0, 1, 1]) + V6["udp"],
+    },
     "defrag": {
         "two": b"\0" + piece(0, 0, 1, UDP) + piece(0, 16, 0, b"shadeline"),
         "six": b"\1" + piece(1, 32, 0, b"end", kind=1) + piece(1, 8, 1, bytes(24)) + piece(1, 0, 1, TCP[:24]),
