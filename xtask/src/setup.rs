@@ -156,6 +156,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["peers"],
     },
     Component {
+        name: "intel-ipsec-mb",
+        found: File("/usr/include/intel-ipsec-mb.h"),
+        source: Debian("libipsec-mb-dev"),
+        suites: &["peers"],
+    },
+    Component {
         name: "OpenCL",
         found: File("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1"),
         source: Debian("ocl-icd-libopencl1"),
@@ -458,7 +464,8 @@ mod tests {
         for source in sources.iter().filter(|path| path.extension().is_some_and(|e| e == "c")) {
             for library in peers::needs(&fs::read_to_string(source).unwrap()) {
                 let name = library.trim_start_matches("-l").trim_start_matches("lib");
-                let package = format!("lib{name}-dev");
+                // As Debian writes names of packages.
+                let package = format!("lib{}-dev", name.to_lowercase().replace('_', "-"));
                 let installs = |c: &&Component| match c.source {
                     Debian(source) => c.suites.contains(&"peers") && source == package,
                     _ => false,

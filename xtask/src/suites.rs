@@ -80,7 +80,8 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
 const FUZZ_SMOKE: Duration = Duration::from_secs(3);
 
 /// Crates whose unsafe code AddressSanitizer watches.
-const ASAN_CRATES: &[&str] = &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto"];
+const ASAN_CRATES: &[&str] =
+    &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto"];
 
 /// What AddressSanitizer does not see: tests over large sets that touch memory as those over smaller ones do, or as the same
 /// test of another structure does (`auto4` and `bspl` have the routes of the Internet).
