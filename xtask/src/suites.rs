@@ -595,21 +595,21 @@ fn net(root: &Path) -> Report {
 
 /// What the demo must speak of.
 const DEMO_WORDS: &[&str] = &["port", "drop", "stage", "packets", "pps"];
-const DEMO_LIMIT: Duration = Duration::from_secs(5);
+/// How long it may take, seconds.
+const DEMO_LIMIT: f64 = 5.0;
 
 fn quickstart(root: &Path) -> Report {
     let mut report = Report::begin(root, "quickstart");
     if release_program(root, &mut report).is_none() {
         return report.end();
     }
-    let mut quickest = Duration::MAX;
+    let mut quickest = f64::MAX;
     // A busy machine may spoil one run; a slow program spoils all three.
     for _ in 0..3 {
-        let begun = Instant::now();
         let mut demo = cargo(root, &["run", "--release", "--quiet", "--", "demo"]);
         demo.envs(dist::with_ptx(root));
         let output = report.run_one("demo", &mut demo, Duration::from_secs(60)).to_lowercase();
-        quickest = quickest.min(begun.elapsed());
+        quickest = quickest.min(report.last_time());
         for word in DEMO_WORDS.iter().filter(|w| !output.contains(**w)) {
             report.counts.fail(format!("demo: says nothing of {word}"));
         }
@@ -617,9 +617,9 @@ fn quickstart(root: &Path) -> Report {
             break;
         }
     }
-    report.say(&format!("demo: {:.1} s", quickest.as_secs_f64()));
+    report.say(&format!("demo: {quickest:.1} s"));
     if quickest >= DEMO_LIMIT {
-        report.counts.fail(format!("demo: took {:.1} s", quickest.as_secs_f64()));
+        report.counts.fail(format!("demo: took {quickest:.1} s"));
     }
     report.end()
 }
