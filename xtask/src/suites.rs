@@ -410,6 +410,7 @@ const BUILT_FIRST: &str = "unit";
 /// Installs, runs, counts.
 pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
     let begun = Instant::now();
+    let mut setup_seconds = 0.0;
     let reports = thread::scope(|scope| {
         // No test begins before all is installed.
         let tests = CLOCKS.take(usize::MAX);
@@ -419,6 +420,7 @@ pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
         let mut running: Vec<_> = first.into_iter().map(start).collect();
         // What stays missing is named there, and again by each test that skips or fails for it.
         let _ = setup::ensure(root, chosen);
+        setup_seconds = begun.elapsed().as_secs_f64();
         let builds = running.is_empty().then(|| SPARE.take(usize::MAX));
         running.extend(others.into_iter().map(start));
         running.sort_by_key(|(suite, _)| SUITES.iter().position(|own| own.name == suite.name));
@@ -434,7 +436,7 @@ pub(crate) fn test(root: &Path, chosen: &[&str]) -> ExitCode {
         });
         ended.collect()
     });
-    finish_in(begun.elapsed().as_secs_f64(), reports)
+    finish_in(Wall { all: begun.elapsed().as_secs_f64(), setup: setup_seconds }, reports)
 }
 
 /// One suite, without installing.
@@ -447,13 +449,20 @@ const SLOWEST: usize = 10;
 
 /// Prints the counts of what ran one after another.
 pub(crate) fn finish(reports: Vec<Report>) -> ExitCode {
-    let seconds: f64 = reports.iter().map(|report| report.seconds).sum();
-    finish_in(seconds, reports)
+    let all = reports.iter().map(|report| report.seconds).sum();
+    finish_in(Wall { all, setup: 0.0 }, reports)
 }
 
-/// Prints the table, the slowest and the last line; failure where any test failed or none ran. `wall` is what all of it
-/// took, seconds: less than the sum of the suites, which run side by side.
-fn finish_in(wall: f64, reports: Vec<Report>) -> ExitCode {
+/// What a run took, seconds.
+struct Wall {
+    /// All of it: less than the sum of the suites, which run side by side.
+    all: f64,
+    /// Before the first test, while what is missing was installed.
+    setup: f64,
+}
+
+/// Prints the table, the slowest and the last line; failure where any test failed or none ran.
+fn finish_in(wall: Wall, reports: Vec<Report>) -> ExitCode {
     let mut total = Counts::default();
     let (mut seconds, mut build_seconds) = (0.0, 0.0);
     println!(
@@ -481,7 +490,8 @@ fn finish_in(wall: f64, reports: Vec<Report>) -> ExitCode {
     let mut times: Vec<&(String, f64)> = reports.iter().flat_map(|own| &own.times).collect();
     times.sort_by(|a, b| b.1.total_cmp(&a.1));
     if !times.is_empty() {
-        println!("\n{wall:>9.1} s  the whole run\nslowest:");
+        println!("\n{:>9.1} s  the whole run", wall.all);
+        println!("{:>9.1} s  of it setup, beside the first build\nslowest:", wall.setup);
     }
     for (label, seconds) in times.iter().take(SLOWEST) {
         println!("{seconds:>9.1} s  {label}");
