@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -66,6 +67,8 @@ pub struct Source {
 #[derive(Debug)]
 enum From {
     File(File),
+    /// A named pipe: to open it is to wait for its writer.
+    Unopened(PathBuf),
     Waiting(Waiting),
 }
 
@@ -76,6 +79,10 @@ impl Source {
     /// It cannot be opened, or standard input is in use.
     pub fn open(path: &Path) -> io::Result<Self> {
         let is_standard = is_standard(path);
+        if !is_standard && std::fs::metadata(path)?.file_type().is_fifo() {
+            let file = From::Unopened(path.to_owned());
+            return Ok(Self { file, is_terminal: false, len: None, is_standard });
+        }
         let file = if is_standard {
             if IN_USE.swap(true, Ordering::Relaxed) {
                 return Err(io::Error::other("only one input can be `-`"));
@@ -108,13 +115,19 @@ impl Source {
         self.is_terminal
     }
 
-    /// A pipe ends when `stop` is set, even while it is waited for.
+    /// A pipe ends when `stop` is set, even while its writer or its bytes are waited for.
     ///
     /// # Errors
     /// There is no thread for it.
     pub fn until(mut self, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        if let (None, From::File(file)) = (self.len, &self.file) {
-            self.file = From::Waiting(Waiting::new(file.try_clone()?, stop)?);
+        if self.len.is_none() {
+            self.file = match self.file {
+                From::File(file) => From::Waiting(Waiting::new(move || Ok(file), stop)?),
+                From::Unopened(path) => {
+                    From::Waiting(Waiting::new(move || File::open(path), stop)?)
+                }
+                waiting => waiting,
+            };
         }
         Ok(self)
     }
@@ -122,8 +135,12 @@ impl Source {
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let From::Unopened(path) = &self.file {
+            self.file = From::File(File::open(path)?);
+        }
         match &mut self.file {
             From::File(file) => file.read(buffer),
+            From::Unopened(_) => Ok(0),
             From::Waiting(waiting) => waiting.read(buffer),
         }
     }
@@ -141,10 +158,17 @@ struct Waiting {
 const BLOCKS: usize = 4;
 
 impl Waiting {
-    fn new(mut file: File, stop: Arc<AtomicBool>) -> io::Result<Self> {
+    fn new(
+        open: impl FnOnce() -> io::Result<File> + Send + 'static,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let (sender, blocks) = mpsc::sync_channel(BLOCKS);
         // It ends with the pipe, with the receiver, or with the program.
         std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+            let mut file = match open() {
+                Ok(file) => file,
+                Err(error) => return drop(sender.send(Err(error))),
+            };
             loop {
                 let mut block = vec![0; BUFFER];
                 let read = match file.read(&mut block) {

@@ -162,6 +162,26 @@ fn a_pipe_ends_when_it_is_to() {
 }
 
 #[test]
+fn a_named_pipe_without_a_writer_ends_when_it_is_to() {
+    let path = std::env::temp_dir().join(format!("shadeline-fifo-{}", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let stop = Arc::new(AtomicBool::new(false));
+    // Nobody writes: that must not be waited for here.
+    let mut source = Source::open(&path).unwrap().until(stop.clone()).unwrap();
+    assert_eq!((source.len_bytes(), source.can_be_opened_again()), (None, false));
+    let waits = std::thread::spawn(move || source.read(&mut [0; 8]).unwrap());
+    stop.store(true, Ordering::Relaxed);
+    assert_eq!(waits.join().unwrap(), 0);
+    // What a writer writes arrives, also where nothing can stop it.
+    let write = path.clone();
+    let writer = std::thread::spawn(move || std::fs::write(write, b"abc").unwrap());
+    assert_eq!(read(&path).unwrap(), b"abc");
+    writer.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn folders_and_absent_files_are_no_inputs() {
     for (path, reason) in [("/", "Is a directory"), ("/absent/file", "No such file")] {
         let error = read(Path::new(path)).unwrap_err().to_string();
