@@ -48,7 +48,8 @@ const STREAMS: Term = (
 const CONFIGURATION: Term = ("shadeline.toml", "The configuration; see shadeline.toml(5).");
 const SOCKET: Term = (
     "/run/shadeline/ctl.sock",
-    "The control socket of a running program; `socket` of `[system]` or `--socket` names another.",
+    "The control socket of a running program; `socket` of `[system]`, `--socket` or the environment variable \
+     SHADELINE_SOCKET names another.",
 );
 const KERNELS: Term =
     ("~/.cache/shadeline/kernels", "Compiled device programs. They may be removed at any time.");
@@ -349,7 +350,7 @@ pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
         let what = "each command has a page of its own, so they need a folder";
         return Err(Failure::usage(what));
     }
-    std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
+    crate::output::folder(folder)?;
     for (name, page) in pages()? {
         let path = folder.join(name);
         let written = output::create(&path).and_then(|mut file| file.write_all(&page));

@@ -34,6 +34,22 @@ fn an_ordinary_user_runs_the_live_lab() {
     lab.assert_gone(&Default::default());
 }
 
+/// As beside the installed service: the second one has a socket of its own, and each `ctl` finds its router.
+#[test]
+fn a_second_lab_runs_beside_the_first() {
+    let Some(lab) = Lab::new() else { return };
+    let inner = "$SHADELINE ctl route add 10.9.0.0/16 10.0.2.2; $SHADELINE ctl show routes";
+    let text = lab.run(&format!(
+        "unshare -Urn sh {} sh -ec '{inner}'
+         echo first:; $SHADELINE ctl show routes",
+        lab.script.display()
+    ));
+    let (second, first) = text.split_once("first:").expect("both");
+    assert!(second.contains("10.9.0.0/16") && second.contains("10.0.1.0/24"), "{text}");
+    assert!(!first.contains("10.9.0.0/16") && first.contains("10.0.1.0/24"), "{text}");
+    lab.assert_gone(&Default::default());
+}
+
 #[test]
 fn the_lab_does_not_start_in_a_network_in_use() {
     let Some(lab) = Lab::new() else { return };

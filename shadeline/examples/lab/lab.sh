@@ -23,13 +23,11 @@ if ip -oneline link show up | grep -qv ': lo:'; then
     exit 2
 fi
 
-if [ -z "${CONFIG-}" ] && "$shadeline" ctl show interfaces > /dev/null 2>&1; then
-    echo "lab.sh: an instance is running already. Stop it, or name a CONFIG with a \`socket\` of its own" >&2
-    echo "    in [system], and use it with \`shadeline ctl --socket\`." >&2
-    exit 2
-fi
-
 work=$(mktemp -d)
+# Another instance runs already, as the installed service does for root: this router and its `ctl` meet elsewhere.
+if "$shadeline" ctl show interfaces > /dev/null 2>&1; then
+    export SHADELINE_SOCKET="$work/ctl.sock"
+fi
 processes=
 # The router ends first, in order. A second Ctrl-C does not stop this.
 finish() {

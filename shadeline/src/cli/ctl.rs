@@ -91,7 +91,8 @@ pub(crate) struct CtlArgs {
     /// The control socket of the running program [default: /run/shadeline/ctl.sock, else the user's own]
     ///
     /// By default this is /run/shadeline/ctl.sock if an instance listens there, else the socket of the user's own instance:
-    /// shadeline.sock in $XDG_RUNTIME_DIR, or /tmp/shadeline-UID.sock.
+    /// shadeline.sock in $XDG_RUNTIME_DIR, or /tmp/shadeline-UID.sock. The environment variable SHADELINE_SOCKET names
+    /// another one.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Print JSON

@@ -2,7 +2,7 @@
 //!
 //! [`SYSTEM`] belongs to the machine. An ordinary user, also as root of a user namespace (`unshare -Urn`), cannot write
 //! there and has a socket of their own: in `$XDG_RUNTIME_DIR`, or in `/tmp` under their number. Whoever runs an instance and
-//! whoever queries it find the same place, inside and outside of the namespace.
+//! whoever queries it find the same place, inside and outside of the namespace. [`VARIABLE`] names another place for both.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -18,12 +18,18 @@ use super::client::{Client, ClientError};
 /// The socket of the machine's instance.
 pub const SYSTEM: &str = "/run/shadeline/ctl.sock";
 
-/// The same in words, for people who read the documentation on another machine.
+/// The environment variable that names the socket where neither a file nor an option does.
+pub const VARIABLE: &str = "SHADELINE_SOCKET";
+
+/// The default in words, for people who read the documentation on another machine.
 pub const SHOWN: &str = "`\"/run/shadeline/ctl.sock\"`; without write access to `/run`: `shadeline.sock` in \
-    `$XDG_RUNTIME_DIR`, or `/tmp/shadeline-UID.sock`";
+    `$XDG_RUNTIME_DIR`, or `/tmp/shadeline-UID.sock`; `$SHADELINE_SOCKET` where it is set";
 
 /// Where an instance listens.
 pub fn of_instance() -> PathBuf {
+    if let Some(named) = named(std::env::var_os(VARIABLE)) {
+        return named;
+    }
     // The folder is there for a service; else the instance makes it.
     let folder = match access("/run/shadeline", Access::EXISTS) {
         Ok(()) => "/run/shadeline",
@@ -35,11 +41,19 @@ pub fn of_instance() -> PathBuf {
     }
 }
 
-/// Connects to the instance of the machine, or else to the user's own.
+/// What [`VARIABLE`] says; nothing where it is empty.
+fn named(variable: Option<OsString>) -> Option<PathBuf> {
+    variable.filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Connects to the instance that [`VARIABLE`] names, or of the machine, or else to the user's own.
 ///
 /// # Errors
 /// Neither answers: what was wrong with the machine's, if that is the one to expect, else with the user's.
 pub fn connect() -> Result<Client, ClientError> {
+    if let Some(named) = named(std::env::var_os(VARIABLE)) {
+        return Client::connect(named);
+    }
     let error = match Client::connect(SYSTEM) {
         Err(error @ (ClientError::NotRunning(_) | ClientError::Permission(_))) => error,
         result => return result,
@@ -163,6 +177,15 @@ mod tests {
         for unusable in [None, Some("".into()), Some("here".into())] {
             assert_eq!(place(unusable, 7), Path::new("/tmp/shadeline-7.sock"));
         }
+    }
+
+    #[test]
+    fn a_variable_names_the_socket_unless_it_is_empty() {
+        assert_eq!(
+            named(Some("/lab/ctl.sock".into())).as_deref(),
+            Some(Path::new("/lab/ctl.sock"))
+        );
+        assert_eq!((named(Some("".into())), named(None)), (None, None));
     }
 
     #[test]
