@@ -48,11 +48,14 @@ fn what_is_saved_is_there_after_a_reload_and_a_restart() {
     let before = running.file();
     assert_eq!(running.ctl("diff"), "nothing to save\n");
     assert!(running.ctl("save").starts_with("nothing to save: "));
+    // Of a prefix in the file there is a route already.
+    let (status, _, err) = running.script("route add 10.0.0.0/8 via 198.51.100.3\n");
+    assert!(status == 1 && err.contains("10.0.0.0/8 exists already in the configuration"), "{err}");
     for command in [
         "route add 203.0.113.0/24 via 198.51.100.2 dev right metric 5",
         "route add default nexthop via 192.0.2.7 weight 3 nexthop via 198.51.100.9",
         "-6 route add default dev left",
-        "route add 10.0.0.0/8 via 198.51.100.3",
+        "route replace 10.0.0.0/8 via 198.51.100.3",
         "route add 198.18.0.0/15 blackhole",
         "rule add dns --action accept --proto udp --dport 53 --first",
         "rule replace ssh --action accept --proto tcp --dport 22 --src 192.0.2.0/24",
@@ -94,6 +97,11 @@ fn what_is_saved_is_there_after_a_reload_and_a_restart() {
     let said = running.ctl("save");
     assert!(said.starts_with("saved to ") && said.contains("+ route ::/0 via left"), "{said}");
     assert!(!said.contains("removed") && !said.contains("restart"), "{said}");
+    let (status, _, err) = running.script("route del 203.0.113.0/24\n");
+    assert!(
+        status == 1 && err.contains("is in the configuration: remove it there, then `ctl reload`"),
+        "{err}"
+    );
     let after = running.file();
     assert_eq!(after, text);
     for comment in [

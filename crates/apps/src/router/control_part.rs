@@ -464,9 +464,15 @@ impl ControlPart for RouterControl {
         match call.name {
             "route_add" => {
                 let route: RouteSet = call.read()?;
-                if self.rib.contains(route.prefix, RouteOf::Api) {
+                let exists = |source| self.rib.contains(route.prefix, source);
+                let of = match (exists(RouteOf::Api), exists(RouteOf::Static)) {
+                    (true, _) => Some(""),
+                    (_, true) => Some(" in the configuration"),
+                    _ => None,
+                };
+                if let Some(of) = of {
                     let message =
-                        format!("{} exists already: use `ctl route replace`", route.prefix);
+                        format!("{} exists already{of}: use `ctl route replace`", route.prefix);
                     return Err(Refusal::new(ErrorKind::Exists, message));
                 }
                 self.set_route(route, env)
@@ -490,8 +496,14 @@ impl ControlPart for RouterControl {
                     }
                 }
                 let change = RibChange::RemoveRoute { prefix, source: RouteOf::Api, metric };
+                let of_file = self.rib.contains(prefix, RouteOf::Static);
                 self.rib.apply(change).map_err(|_| {
-                    let message = format!("{prefix}: no such route was added with `ctl`");
+                    let message = match of_file {
+                        true => format!(
+                            "{prefix}: the route is in the configuration: remove it there, then `ctl reload`"
+                        ),
+                        false => format!("{prefix}: no such route was added with `ctl`"),
+                    };
                     Refusal::new(ErrorKind::NotFound, message)
                 })?;
                 Ok(Outcome::Done(String::new()))
