@@ -81,6 +81,20 @@ impl fmt::Display for Change {
     }
 }
 
+impl Change {
+    /// The value of a section that is in one of the files only, such as `[port.lan]`.
+    const THERE: &'static str = "present";
+
+    /// What a reload did with it.
+    fn applied(&self) -> String {
+        match (&*self.old, &*self.new) {
+            ("-", Self::THERE) => format!("added {}", self.key),
+            (Self::THERE, "-") => format!("removed {}", self.key),
+            _ => format!("changed {self}"),
+        }
+    }
+}
+
 /// The message of a reload: what was applied, then what waits for a restart.
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,7 +102,7 @@ impl fmt::Display for Diff {
             return f.write_str(NOTHING);
         }
         for change in self.live.iter().chain(&self.rebuild) {
-            writeln!(f, "changed {change}")?;
+            writeln!(f, "{}", change.applied())?;
         }
         for (sign, routes) in [("-", &self.routes_removed), ("+", &self.routes_added)] {
             for route in routes {
@@ -367,7 +381,8 @@ impl Diff {
     fn whole_port(&mut self, port: &Port, gone: bool) {
         let names = if gone { &mut self.ports_removed } else { &mut self.ports_added };
         names.push(port.name.clone());
-        let (old, new) = if gone { ("present", "-") } else { ("-", "present") };
+        let there = Change::THERE;
+        let (old, new) = if gone { (there, "-") } else { ("-", there) };
         compare(&mut self.rebuild, &format!("port.{}", port.name), old, new);
     }
 

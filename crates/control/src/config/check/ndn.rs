@@ -95,7 +95,7 @@ impl Ends {
             let own = port.addresses.iter().map(|net| net.addr().to_string());
             let own: Vec<_> = own.filter(|text| text.contains(':') == local.is_ipv6()).collect();
             let expected = match own.as_slice() {
-                [] => format!("`addresses` with one of this family at [port.{}]", port.name),
+                [] => format!("`addresses` with one of this family at port `{}`", port.name),
                 own => format!("one of its `addresses`: {}", own.join(", ")),
             };
             walk.error(

@@ -113,7 +113,7 @@ pub(super) fn interfaces(config: &Config, spans: &Spans, machine: &Machine, walk
         diagnostic.nearest(name, there.iter().copied()).expected(expected);
         if !spans.keys.has("interface") {
             let key = format!(
-                "`interface` of [port.{}] names it, if it is not the port's name",
+                "`interface` of port `{}` names it, if it is not the port's name",
                 port.name
             );
             diagnostic.help(key);
