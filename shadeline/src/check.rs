@@ -18,20 +18,38 @@ use crate::{color, log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
-    let render = |report: &Report| rendered(report, false, color::is_on(std::io::stderr()));
+    let (config, warnings) = read(path)?;
+    warn(&warnings);
+    Ok(config)
+}
+
+/// Reads a configuration; its warnings are for [`warn()`], once the log runs that it asks for.
+pub(crate) fn read(path: &Path) -> Result<(Config, Report), Failure> {
     match control::config::load(path, &pipelines::known()) {
-        Ok((config, report)) => {
-            if !report.diagnostics.is_empty() {
-                log::say(Level::WARN, &render(&report));
-            }
-            Ok(config)
-        }
+        Ok(read) => Ok(read),
         Err(LoadError::Invalid(report)) => {
-            log::say(Level::ERROR, &render(&report));
+            log::say(Level::ERROR, &on_stderr(&report));
             Err(Failure::reported())
         }
         Err(error) => Err(Failure::other(error)),
     }
+}
+
+/// Prints warnings to standard error.
+pub(crate) fn warn(warnings: &Report) {
+    let Report { file, diagnostics, .. } = warnings;
+    if diagnostics.is_empty() {
+    } else if log::is_json(Level::WARN) {
+        for diagnostic in diagnostics {
+            tracing::warn!("{}", diagnostic.in_line(file));
+        }
+    } else {
+        log::say(Level::WARN, &on_stderr(warnings));
+    }
+}
+
+fn on_stderr(report: &Report) -> String {
+    rendered(report, false, color::is_on(std::io::stderr()))
 }
 
 /// `shadeline check CONFIG`.
@@ -51,7 +69,17 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
             }
             (report, findings.0, true)
         }
-        Err(LoadError::Invalid(report)) => (report, Vec::new(), false),
+        Err(LoadError::Invalid(report)) => {
+            let mut findings = Findings::default();
+            // Where only interfaces are missing, all else that a start needs is to be known, too.
+            known.machine = None;
+            if args.live
+                && let Ok((config, _)) = control::config::load(path, &known)
+            {
+                live::check(&config, path, interfaces.as_deref(), &mut findings);
+            }
+            (report, findings.0, false)
+        }
         Err(error) => return Err(Failure::other(error)),
     };
     good &= findings.iter().all(|finding| finding.severity == Severity::Warning);

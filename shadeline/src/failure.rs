@@ -68,7 +68,12 @@ impl Failure {
 
     /// Prints the message.
     pub(crate) fn report(self) -> ExitCode {
-        if !self.message.is_empty() {
+        if self.message.is_empty() {
+            // Reported already.
+        } else if log::is_json(tracing::Level::ERROR) {
+            let message = self.message.trim_end();
+            tracing::error!("{}", message.strip_prefix("error: ").unwrap_or(message));
+        } else {
             let error = match (self.message.starts_with("error"), color::is_on(std::io::stderr())) {
                 (true, _) => "",
                 (false, true) => "\x1b[1;31merror\x1b[0m: ",

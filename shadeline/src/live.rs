@@ -46,11 +46,12 @@ const EVENTS: usize = 4096;
 const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
-    let config = check::load(&args.config)?;
+    let (config, warnings) = check::read(&args.config)?;
+    log::start(config.system.log, config.system.log_format);
+    check::warn(&warnings);
     // Before any thread: rights are those of a thread, and the next ones have them from this one.
     let kept = privileges::limit(&config, &args.config)?;
     log::queue();
-    log::start(config.system.log, config.system.log_format);
     tracing::info!("rights: {kept}");
     let interfaces = Interfaces::of(&config);
     // Signals first: one that comes while ports are being opened must close them again.

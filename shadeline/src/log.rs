@@ -47,11 +47,14 @@ static QUEUE: Queue = Queue::new();
 /// Whether a thread writes what is in the queue.
 static IS_QUEUED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the log that runs is JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
 /// Changes the level of the log that runs.
 static CHANGE: OnceLock<Box<dyn Fn(LevelFilter) + Send + Sync>> = OnceLock::new();
 
 /// From now on nothing waits for whoever reads standard error: of what is not read in time lines are lost, and counted.
-/// Messages of panics go the same way. For a live run, before [`start`].
+/// Messages of panics go the same way. For a live run.
 pub(crate) fn queue() {
     let out = io::stderr().as_fd().try_clone_to_owned();
     let tell = |lost| tracing::warn!("{lost} lines of the log are lost: nobody read them in time");
@@ -65,6 +68,16 @@ pub(crate) fn queue() {
         QUEUE.push(on_stderr(Level::ERROR, &shown(&panic_text(info))).as_bytes());
         QUEUE.flush(LINE_OF_PANIC);
     }));
+}
+
+/// Whether everything on standard error is a line of JSON, also what is no event of the program's own.
+pub(crate) fn is_json(level: Level) -> bool {
+    // What the level hides would be lost.
+    IS_JSON.load(Ordering::Acquire)
+        && match level {
+            Level::ERROR => tracing::enabled!(Level::ERROR),
+            _ => tracing::enabled!(Level::WARN),
+        }
 }
 
 /// A message for standard error, behind the lines of the log. It may have colours; what is in it of names has passed
@@ -127,10 +140,12 @@ impl Write for Patient {
 /// Starts logging; a second call does nothing.
 pub(crate) fn start(level: LogLevel, format: LogFormat) {
     let (filter, handle) = reload::Layer::new(filter(level));
-    let writer = match IS_QUEUED.load(Ordering::Acquire) {
-        true => BoxMakeWriter::new(|| Pushes(&QUEUE)),
-        false => BoxMakeWriter::new(io::stderr),
-    };
+    let writer = BoxMakeWriter::new(|| -> Box<dyn Write> {
+        match IS_QUEUED.load(Ordering::Acquire) {
+            true => Box::new(Pushes(&QUEUE)),
+            false => Box::new(io::stderr()),
+        }
+    });
     // A log that cannot be written is no reason to panic.
     let layer = tracing_subscriber::fmt::layer().with_target(false).with_writer(writer);
     let layer = layer.log_internal_errors(false);
@@ -151,6 +166,7 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
     // Both fail only when logging runs already.
     if tracing_subscriber::registry().with(filter).with(layer).try_init().is_ok() {
         let _ = CHANGE.set(Box::new(move |level| drop(handle.reload(level))));
+        IS_JSON.store(format == LogFormat::Json, Ordering::Release);
     }
 }
 

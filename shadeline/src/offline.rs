@@ -31,7 +31,7 @@ use packet::filter::Filter;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, UntilStopped};
-use crate::output::{note, put};
+use crate::output::{self, Beside, note};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
 use crate::{backend, check, log, ports};
@@ -46,9 +46,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         // Whatever becomes of this run, totals of an earlier one are not its own.
         remove_old(&folder.join("stats.json"))?;
     }
-    let config = check::load(&args.config)?;
+    let (config, warnings) = check::read(&args.config)?;
     // Errors in files are logged; the progress of the run is in its report.
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    check::warn(&warnings);
+    let report_to = Beside::of(&config.flow)?;
     let interfaces = Interfaces::of(&config);
     let inputs = inputs(&args.read, &interfaces)?;
     let interrupt = Interrupt::listen()?;
@@ -89,7 +91,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
     report.interrupted = interrupt.caught().map(|(_, name)| name);
     report.incomplete = report.interrupted.is_some() || !report.errors.is_empty();
-    finish(&report, folder, args.json, time)?;
+    finish(&report, folder, args.json, report_to, time)?;
     interrupt.check()
 }
 
@@ -266,7 +268,7 @@ impl Outputs {
         interfaces: &Interfaces,
         interrupt: &Interrupt,
     ) -> Result<(Self, Vec<CaptureTx>), Failure> {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
+        output::folder(folder)?;
         // Of an earlier run.
         remove_old(&folder.join(DUMPED))?;
         let failed = Failed { errors: Arc::default(), stop: interrupt.stop.clone() };
@@ -354,6 +356,7 @@ fn finish(
     report: &Report,
     folder: Option<&Path>,
     json: bool,
+    report_to: Beside,
     time: Duration,
 ) -> Result<(), Failure> {
     let stats = serde_json::to_string_pretty(report).map_err(Failure::other)? + "\n";
@@ -362,7 +365,7 @@ fn finish(
         None => Ok(()),
     };
     let printed = if json {
-        put!("{stats}")
+        report_to.put(format_args!("{stats}"))
     } else {
         let files = match (report.errors.is_empty(), written.is_ok()) {
             (true, true) => "captures and stats.json",
@@ -371,13 +374,13 @@ fn finish(
             (false, false) => "incomplete captures, but no stats.json,",
         };
         let place = folder.map(|folder| format!("; {files} in {}", folder.display()));
-        put!(
+        report_to.put(format_args!(
             "{}{:.3} s, {:.2} Mpps{}\n",
             report.text(),
             time.as_secs_f64(),
             report.rx_packets as f64 / time.as_secs_f64() / 1e6,
             place.unwrap_or_default()
-        )
+        ))
     };
     for error in &report.errors {
         note!("error: {error}");

@@ -8,10 +8,11 @@
 
 use std::fmt::Arguments;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use control::config::Flow;
 use files::output;
 use serde::Serialize;
 
@@ -92,6 +93,53 @@ pub(crate) fn figures(
         return Ok(());
     }
     say!("{text}")
+}
+
+/// Where the figures of a run go that may write records of flows to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// To standard output, which is theirs.
+    Output,
+    /// To standard error.
+    Error,
+}
+
+impl Beside {
+    /// The place that the outputs of `[flow]` leave.
+    ///
+    /// # Errors
+    /// Two of them are standard output.
+    pub(crate) fn of(flow: &Flow) -> Result<Self, Failure> {
+        let is_standard = |path: &Option<PathBuf>| path.as_deref().is_some_and(files::is_standard);
+        match (is_standard(&flow.events), is_standard(&flow.parquet)) {
+            (true, true) => {
+                Err(Failure::usage("only one output can be `-`: `events` or `parquet` of [flow]"))
+            }
+            (false, false) => Ok(Self::Output),
+            _ => Ok(Self::Error),
+        }
+    }
+
+    /// Prints text that ends its own lines.
+    pub(crate) fn put(self, text: Arguments<'_>) -> Result<(), Failure> {
+        match self {
+            Self::Output => print(text),
+            Self::Error => {
+                note!("{}", text.to_string().trim_end());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Makes a folder for results, and those above it, unless it is there.
+pub(crate) fn folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            Failure::output(path, &io::Error::other("expected a folder, found a file"))
+        }
+        _ => Failure::output(path, &error),
+    })
 }
 
 /// Writes a file, or standard output.

@@ -34,7 +34,7 @@ use rustix::thread::{
 };
 
 use crate::failure::Failure;
-pub(crate) use account::{Account, of_run};
+pub(crate) use account::{Account, folder_of, of_run};
 
 /// What a run needs: interfaces, twins and packet filters; packet sockets; XDP programs; locked memory of AF_XDP.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN

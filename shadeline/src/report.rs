@@ -103,6 +103,13 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Report {
+    /// Packets that were not followed or forwarded because a checksum of them is wrong.
+    pub(crate) fn wrong_checksums(&self) -> u64 {
+        let of_ip = self.drops.iter().filter(|own| own.reason == "ip_bad_checksum");
+        let of_tcp = self.sections.get("flow").and_then(|flow| flow.get("bad_checksum"));
+        of_ip.map(|own| own.packets).sum::<u64>() + of_tcp.and_then(Value::as_u64).unwrap_or(0)
+    }
+
     /// The totals since the start, whatever was cleared meanwhile. `time` adds what depends on the
     /// machine; without it the same input gives the same report.
     pub(crate) fn of(

@@ -36,7 +36,7 @@ use crate::cli::StreamsArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::offline::{self, Carry, Merged, Progress};
-use crate::output::{note, print, put};
+use crate::output::{self, Beside, note, print};
 use crate::{check, log, pipelines, wiring};
 
 /// The only port.
@@ -47,13 +47,18 @@ const PIECE: usize = 16 << 10;
 
 pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let config = config(args)?;
+    let table_to = Beside::of(&config.flow)?;
+    if args.json && table_to == Beside::Error {
+        let what = "standard output gets the rows of --json: name a file for the records of flows";
+        return Err(Failure::usage(what));
+    }
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let filter = args.filter.as_deref().map(|text| {
         Filter::parse(text).map_err(|error| Failure::usage(format!("--filter `{text}`: {error}")))
     });
     let filter = filter.transpose()?;
     if let Some(folder) = &args.bytes {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::output(folder, &error))?;
+        output::folder(folder)?;
     }
     let interfaces = Interfaces::of(&config);
     let interrupt = Interrupt::listen()?;
@@ -88,14 +93,23 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let mut rows = std::mem::take(&mut *shared.rows.lock().unwrap_or_else(PoisonError::into_inner));
     if !args.json {
         rows.sort_by_key(|row| row.order);
-        put!("{}", table(&rows))?;
         let connections = if rows.len() == 1 { "connection" } else { "connections" };
-        put!(
-            "{} {connections} in {} packets; {:.3} s\n",
+        table_to.put(format_args!(
+            "{}{} {connections} in {} packets; {:.3} s\n",
+            table(&rows),
             thousands(rows.len() as u64),
             thousands(report.rx_packets),
             elapsed.as_secs_f64()
-        )?;
+        ))?;
+    }
+    let wrong = report.wrong_checksums();
+    if wrong > 0 {
+        let (packets, have) = if wrong == 1 { ("packet", "has") } else { ("packets", "have") };
+        note!(
+            "warning: {} {packets} {have} a wrong checksum and {} not followed; over a capture taken on the sender, use -k none",
+            thousands(wrong),
+            if wrong == 1 { "was" } else { "were" }
+        );
     }
     for error in &report.errors {
         note!("error: {error}");

@@ -200,6 +200,24 @@ fn interfaces_are_those_of_the_machine() {
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
+    // Names that are taken, and files that cannot be written.
+    netns.run("ip link add sl-eth0 type veth peer name eth5");
+    let taken = config(
+        "[port.eth0]\n[port.t]\ninterface = \"eth1\"\nbackend = \"tap\"\n[dump.a]\nfile = \"none/a.pcapng\"\n\
+         [dump.b]\nfile = \"/dev\"\n[flow]\nevents = \"none/eve.json\"\nparquet = \"off\"\n",
+    );
+    let (good, said) = check_in(&netns, &folder, &taken, "--live");
+    assert!(!good, "{said}");
+    for expected in [
+        "error: port eth0: `sl-eth0`: an interface of this name exists",
+        "error: port t: `eth1`: an interface of this name exists",
+        "error: dump.a.file: none/a.pcapng: there is no folder none\n",
+        "error: dump.b.file: /dev: it is a folder\n",
+        "error: flow.events: none/eve.json: there is no folder none\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    netns.run("ip link del sl-eth0");
     // That another instance runs says nothing about the file.
     let running = std::os::unix::net::UnixListener::bind(folder.join("sock")).expect("a socket");
     let (_, said) = check_in(&netns, &folder, &odd, "--live");
@@ -208,7 +226,8 @@ fn interfaces_are_those_of_the_machine() {
     drop(running);
     // Without privileges a live start fails, and a run over captures does not.
     let program = env!("CARGO_BIN_EXE_shadeline");
-    let path = folder.write("config.toml", &right);
+    // What is missing is named beside an interface that is not here.
+    let path = folder.write("config.toml", &(right + "[port.eth9]\n"));
     let unable = format!(
         "setpriv --bounding-set=-all --inh-caps=-all {program} check --live {}",
         path.display()
@@ -216,6 +235,7 @@ fn interfaces_are_those_of_the_machine() {
     let output = netns.try_run(&unable);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!output.status.success(), "{output:?}");
+    assert!(said.contains("this machine has no interface `eth9`"), "{said}");
     for name in ["CAP_NET_RAW", "CAP_NET_ADMIN"] {
         assert!(said.contains(&format!("error: {name} is missing: run it as root")), "{said}");
     }

@@ -233,11 +233,31 @@ fn inputs_and_outputs_that_fail() {
     says(streams(&["-r", &capture, "--workers", "0"]), 2, "workers");
     says(streams(&[]), 2, "--read");
     says(streams(&["-r", &capture, "--bytes", "/proc/none"]), 1, "/proc/none");
+    says(streams(&["-r", &capture, "--bytes", &capture]), 1, "expected a folder, found a file");
     let capture = repository().join("tests/data/smtp.pcap").display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     command.args(["streams", "--json", "-r", &capture]).stdout(full);
     says(command.output().unwrap(), 1, "No space left");
+    // A capture taken on the sender, which left its checksums to the card.
+    let unfilled = repository().join("tests/data/reassembly.pcap").display().to_string();
+    says(streams(&["-r", &unfilled]), 0, "warning: 10 packets have a wrong checksum and were not");
+    assert_eq!(streams(&["-r", &unfilled, "-k", "none"]).stderr, b"");
+    // Standard output is for one thing: records, with the table on standard error, or rows.
+    says(
+        streams(&["-r", &capture, "--json", "--parquet", "-"]),
+        2,
+        "standard output gets the rows",
+    );
+    let records = streams(&["-r", &capture, "--parquet", "-"]);
+    assert!(records.stdout.starts_with(b"PAR1") && records.stdout.ends_with(b"PAR1"));
+    says(records, 0, " packets; ");
+    let scratch = Scratch::new();
+    let both = scratch.write(
+        "both.toml",
+        "mode = \"monitor\"\n[port.a]\ninterface = \"a\"\n[flow]\nevents = \"-\"\nparquet = \"-\"\n",
+    );
+    says(streams(&["-r", &capture, "--config", both.to_str().unwrap()]), 2, "only one output");
     // Standard input, and a filter that leaves one connection.
     let all = ok(&streams(&["-r", &capture, "--json"]));
     let first: Value = serde_json::from_str(all.lines().next().unwrap()).unwrap();

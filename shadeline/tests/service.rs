@@ -190,6 +190,32 @@ fn lines_in_the_journal_have_priorities() {
     assert!(text.starts_with("<3>error: "), "{text}");
 }
 
+/// Warnings about the file, events, and the message of the end.
+#[test]
+fn a_log_of_json_has_nothing_else() {
+    let scratch = Scratch::new();
+    let more = "log_format = \"json\"\n[port.odd]\nbackend = \"memory\"\nxdp = \"skb\"\n";
+    let config = configuration(&scratch, more);
+    // An instance that listens there: the start fails.
+    let _other = std::os::unix::net::UnixListener::bind(scratch.join("ctl.sock")).expect("bound");
+    let output = program().arg("run").arg(&config).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let entry = |line: &str| -> (String, String) {
+        let entry: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+        (text(&entry["level"]), text(&entry["fields"]["message"]))
+    };
+    let entries: Vec<_> = text.lines().map(entry).collect();
+    let has = |level: &str, part: &str| {
+        entries.iter().any(|(own, message)| own == level && message.contains(part))
+    };
+    assert!(has("WARN", "`xdp` has no effect") && has("ERROR", "an instance is already"), "{text}");
+    let (_, last) = entries.last().expect("an entry");
+    assert!(!last.contains("error:"), "{last}");
+}
+
 #[test]
 fn another_standard_error_is_not_the_journal() {
     let scratch = Scratch::new();

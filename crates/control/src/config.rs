@@ -95,6 +95,14 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Report {
+    /// The errors in one line, for a log.
+    pub fn errors_in_line(&self) -> String {
+        let errors = self.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+        errors.map(|d| d.in_line(&self.file)).collect::<Vec<_>>().join("; ")
+    }
+}
+
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&render(&self.diagnostics, &self.file, &self.source, false))

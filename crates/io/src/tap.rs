@@ -169,8 +169,8 @@ fn create(file: &OwnedFd, name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
 }
 
-/// Why an interface of this name cannot be made.
-fn taken(name: &str) -> String {
+/// Why an interface of this name, which is there, cannot be made.
+pub fn taken(name: &str) -> String {
     match holder(name) {
         Some((pid, program)) => {
             format!("an interface of this name exists; the process {pid} (`{program}`) uses it")

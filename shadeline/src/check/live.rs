@@ -1,5 +1,6 @@
 //! What a live start needs of the machine, as far as it can be seen without changing anything.
 
+use std::fs::Metadata;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use control::kernel::Link;
 use control::kernel::links;
 use control::netlink::Client;
 use controlplane::Findings;
+use rustix::fs::{Access, access};
 
-use crate::privileges;
+use crate::privileges::{self, Account};
 
 /// Capabilities by their number in `capability.h`.
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
@@ -31,22 +33,29 @@ pub(super) fn check(
     interfaces: Result<&[Link], &String>,
     findings: &mut Findings,
 ) {
+    let socket = &config.system.socket;
+    let is_running = UnixStream::connect(socket).is_ok();
     let mut needs = Vec::new();
     let mut need = |capability| {
         if !needs.contains(&capability) {
             needs.push(capability);
         }
     };
-    let mut has_tap = false;
+    let with_xdp = Client::route().and_then(|mut client| links::with_xdp(&mut client));
+    let with_xdp = with_xdp.unwrap_or_default();
+    // Interfaces of the program's own.
+    let mut taps: Vec<(&str, &str)> = Vec::new();
     for port in &config.ports {
-        if port.twin.is_some() {
-            (has_tap, _) = (true, need(NET_ADMIN));
+        if let Some(twin) = &port.twin {
+            taps.push((&port.name, twin));
+            need(NET_ADMIN);
         }
         let PortKind::Physical(physical) = &port.kind else { continue };
         match physical.backend {
             Backend::Memory | Backend::Pcap => continue,
             Backend::Tap => {
-                (has_tap, _) = (true, need(NET_ADMIN));
+                taps.push((&port.name, &physical.interface));
+                need(NET_ADMIN);
                 continue;
             }
             Backend::AfXdp => need(BPF),
@@ -62,6 +71,17 @@ pub(super) fn check(
                     port.name
                 ));
             }
+            // Those of the instance that runs are its own.
+            Ok(Some(link))
+                if physical.backend == Backend::AfXdp
+                    && with_xdp.contains(&link.ifindex)
+                    && !is_running =>
+            {
+                findings.error_of_all(format_args!(
+                    "port {}: interface `{name}` is in use: another XDP program is attached to it",
+                    port.name
+                ));
+            }
             Ok(Some(link)) if !link.carrier && link.up => {
                 findings.warn_of_all(format_args!(
                     "port {}: interface `{name}` has no carrier: the port is down until it has one",
@@ -69,6 +89,11 @@ pub(super) fn check(
                 ));
             }
             _ => {}
+        }
+    }
+    for (port, name) in taps.iter().filter(|_| !is_running) {
+        if interfaces.is_ok_and(|all| all.iter().any(|link| link.name == *name)) {
+            findings.error_of_all(format_args!("port {port}: `{name}`: {}", io::tap::taken(name)));
         }
     }
     if let Err(error) = interfaces {
@@ -80,7 +105,13 @@ pub(super) fn check(
             "{name} is missing: run it as root, as the service of the package, or in `unshare -Urn`"
         ));
     }
-    match privileges::of_run(config, file) {
+    let account = privileges::of_run(config, file);
+    for (key, path) in outputs(config) {
+        if let Some(why) = unwritable(path, account.as_ref().ok().and_then(Option::as_ref)) {
+            findings.error_of_all(format_args!("{key}: {}: {why}", path.display()));
+        }
+    }
+    match account {
         Err(why) => findings.error_of_all(format_args!("{why}")),
         Ok(Some(account)) => {
             let named = config.route_files.iter().map(|own| own.file.as_path());
@@ -97,12 +128,13 @@ pub(super) fn check(
         }
         Ok(None) => {}
     }
-    if has_tap && let Err(error) = io::tap::device() {
+    if !taps.is_empty()
+        && let Err(error) = io::tap::device()
+    {
         findings
             .error_of_all(format_args!("/dev/net/tun, which twins and TAP ports need: {error}"));
     }
-    let socket = &config.system.socket;
-    if UnixStream::connect(socket).is_ok() {
+    if is_running {
         // It is no error of the file, which may be checked for the restart of that instance.
         findings.warn_of_all(format_args!(
             "an instance is running at {}: stop it before a start, or use another `socket`",
@@ -120,6 +152,38 @@ pub(super) fn check(
                 .error_of_all(format_args!("metrics on {address}: {why}; change `system.metrics`"));
         }
     }
+}
+
+/// The files that a run writes, with their keys.
+fn outputs(config: &Config) -> Vec<(String, &Path)> {
+    let dumps = config.dumps.iter().map(|own| (format!("dump.{}.file", own.name), &*own.file));
+    let is_flow = config.flow.is_on;
+    let of_flow = [("flow.events", &config.flow.events), ("flow.parquet", &config.flow.parquet)];
+    let is_socket = |path: &Path| path.as_os_str().as_encoded_bytes().starts_with(b"unix:");
+    let is_file = |path: &&Path| !files::is_standard(path) && !is_socket(path);
+    let of_flow = of_flow.into_iter().filter_map(|(key, path)| {
+        Some((key.to_owned(), path.as_deref().filter(|_| is_flow).filter(is_file)?))
+    });
+    dumps.chain(of_flow).collect()
+}
+
+/// Why the user of a run cannot write a file.
+fn unwritable(path: &Path, account: Option<&Account>) -> Option<String> {
+    let there = std::fs::metadata(path);
+    if there.as_ref().is_ok_and(Metadata::is_dir) {
+        return Some("it is a folder".to_owned());
+    }
+    let folder = privileges::folder_of(path);
+    if there.is_err() && !folder.is_dir() {
+        return Some(format!("there is no folder {}", folder.display()));
+    }
+    let may = match account {
+        Some(account) => account.may_write(path),
+        None if there.is_ok() => access(path, Access::WRITE_OK).is_ok(),
+        None => access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok(),
+    };
+    let user = account.map_or_else(|| "this user".to_owned(), |own| format!("user `{}`", own.name));
+    (!may).then(|| format!("{user}, which the run has, cannot write it"))
 }
 
 /// Those of `needs` that a process with this `/proc/PID/status` lacks. What cannot be read is not missing.

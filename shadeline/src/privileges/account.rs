@@ -131,22 +131,46 @@ impl Account {
     /// are not looked at.
     pub(crate) fn may_read(&self, file: &Path) -> bool {
         let Ok(path) = fs::canonicalize(file) else { return false };
-        let has = |path: &Path, right: u32| {
-            let Ok(about) = fs::metadata(path) else { return false };
-            let shift = if about.uid() == self.uid.as_raw() {
-                6
-            } else if self.is_in(about.gid()) {
-                3
-            } else {
-                0
-            };
-            about.mode() >> shift & right != 0
+        self.has(&path, 4) && self.may_pass(&path)
+    }
+
+    /// Whether the user may write a file, or make it where there is none, by the same modes.
+    pub(crate) fn may_write(&self, file: &Path) -> bool {
+        if let Ok(path) = fs::canonicalize(file) {
+            return self.has(&path, 2) && self.may_pass(&path);
+        }
+        let folder = fs::canonicalize(folder_of(file));
+        folder.is_ok_and(|folder| self.has(&folder, 3) && self.may_pass(&folder))
+    }
+
+    /// Whether the user has these rights to a file or folder.
+    fn has(&self, path: &Path, rights: u32) -> bool {
+        let Ok(about) = fs::metadata(path) else { return false };
+        let shift = if about.uid() == self.uid.as_raw() {
+            6
+        } else if self.is_in(about.gid()) {
+            3
+        } else {
+            0
         };
-        has(&path, 4) && path.ancestors().skip(1).all(|folder| has(folder, 1))
+        about.mode() >> shift & rights == rights
+    }
+
+    /// Whether the user may go through the folders above.
+    fn may_pass(&self, path: &Path) -> bool {
+        path.ancestors().skip(1).all(|folder| self.has(folder, 1))
     }
 
     fn is_in(&self, gid: u32) -> bool {
         self.groups.iter().chain([&self.gid]).any(|own| own.as_raw() == gid)
+    }
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
     }
 }
 

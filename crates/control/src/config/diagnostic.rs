@@ -52,6 +52,15 @@ pub enum Severity {
     Warning,
 }
 
+impl Diagnostic {
+    /// In one line, for a log.
+    pub fn in_line(&self, file: &str) -> String {
+        let Self { line, column, message, .. } = self;
+        let expected = self.expected.as_ref().map(|what| format!(": expected {what}"));
+        format!("{file}:{line}:{column}: {message}{}", expected.unwrap_or_default())
+    }
+}
+
 /// Warnings of one kind that are shown one by one; more of them are one line with a count.
 pub const LISTED: usize = 3;
 

@@ -559,6 +559,9 @@ fn files_are_looked_for_beside_the_configuration() {
     std::fs::write(&path, &text).unwrap();
     let Err(LoadError::Invalid(report)) = load(&path, &known()) else { panic!("no such table") };
     assert_eq!((report.diagnostics.len(), report.diagnostics[0].line), (1, 4));
+    // For a log.
+    let line = report.errors_in_line();
+    assert!(line.contains("router.toml:4:8: ") && !line.contains('\n'), "{line}");
     std::fs::write(folder.join("table.txt"), "10.0.0.0/8 192.0.2.2\n").unwrap();
     let (config, _) = load(&path, &known()).unwrap();
     assert_eq!(config.route_files[0].file, folder.join("table.txt"));

@@ -7,7 +7,7 @@ use netlink_packet_core::Parseable;
 use netlink_packet_route::{
     AddressFamily,
     address::{AddressAttribute, AddressMessage},
-    link::{LinkAttribute, LinkFlags, LinkMessage},
+    link::{LinkAttribute, LinkFlags, LinkMessage, LinkXdp, XdpAttached},
     neighbour::{
         NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
         NeighbourState as KernelState,
@@ -66,6 +66,17 @@ pub(super) fn link(payload: &[u8]) -> Decoded<Link> {
         up: message.header.flags.contains(LinkFlags::Up),
         carrier: message.header.flags.intersects(LinkFlags::Running | LinkFlags::LowerUp),
     })
+}
+
+/// The number of an interface with an XDP program.
+pub(super) fn link_with_xdp(payload: &[u8]) -> Decoded<u32> {
+    let message: LinkMessage = parse(payload)?;
+    let is_attached =
+        |own: &LinkXdp| matches!(own, LinkXdp::Attached(how) if !matches!(how, XdpAttached::None));
+    let mut attributes = message.attributes.iter();
+    let has =
+        attributes.any(|own| matches!(own, LinkAttribute::Xdp(all) if all.iter().any(is_attached)));
+    has.then_some(message.header.index).ok_or(Skip::Foreign)
 }
 
 /// An address with its interface.

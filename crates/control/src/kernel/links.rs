@@ -30,6 +30,15 @@ pub fn all(client: &mut Client) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
+/// The numbers of the interfaces that an XDP program is attached to.
+pub fn with_xdp(client: &mut Client) -> Result<Vec<u32>, Error> {
+    let mut numbers = Vec::new();
+    client.dump("reading links", rtm::GETLINK, &emit(&LinkMessage::default()), |message| {
+        numbers.extend(decode::link_with_xdp(message.payload));
+    })?;
+    Ok(numbers)
+}
+
 /// The interface of this name, if there is one.
 pub fn by_name(client: &mut Client, name: &str) -> Result<Option<Link>, Error> {
     // The kernel takes names of at most 15 bytes and refuses others in words of its own.

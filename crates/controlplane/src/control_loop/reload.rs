@@ -4,7 +4,7 @@
 use std::sync::mpsc::Sender;
 
 use control::api::{Asked, ErrorKind, Response};
-use control::config::{self, Config, NOTHING, Report, Topic};
+use control::config::{self, Config, LoadError, NOTHING, Report, Topic};
 use control::kernel;
 use control::netlink::Client;
 use lookup::fib::Interface;
@@ -18,11 +18,35 @@ const CANCELLED: &str = "reload cancelled: the instance is stopping";
 
 /// A configuration that was read, with what the parts prepared of it, by part.
 pub struct Read {
-    result: Result<Fresh, String>,
+    result: Result<Fresh, Unread>,
     /// Who asked.
     answer: Sender<Response>,
     /// What is answered once this is applied, in place of a reload's answer.
     then: Option<Asked>,
+}
+
+/// Why a configuration was not read.
+struct Unread {
+    /// As people see it, over several lines.
+    message: String,
+    /// For the log, in one line.
+    in_line: String,
+}
+
+impl From<String> for Unread {
+    fn from(message: String) -> Self {
+        Self { in_line: one_line(&message), message }
+    }
+}
+
+impl From<LoadError> for Unread {
+    fn from(error: LoadError) -> Self {
+        let message = error.to_string();
+        match error {
+            LoadError::Invalid(report) => Self { in_line: report.errors_in_line(), message },
+            _ => message.into(),
+        }
+    }
 }
 
 /// What a reload is to apply.
@@ -64,15 +88,14 @@ impl ControlLoop {
                 if files::is_standard(&path) {
                     let what = "the configuration came from standard input, which cannot be read \
                                 again: start with a file to reload it";
-                    return Err(what.to_owned());
+                    return Err(Unread::from(what.to_owned()));
                 }
-                let (config, report) =
-                    config::load(&path, &known).map_err(|error| error.to_string())?;
+                let (config, report) = config::load(&path, &known)?;
                 let interfaces = interfaces.after(&config)?;
                 let built = |prepare: Option<Prepare>| {
                     prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
                 };
-                let built = prepare.into_iter().map(built).collect::<Result<_, _>>()?;
+                let built = prepare.into_iter().map(built).collect::<Result<_, String>>()?;
                 Ok(Fresh { config, report: Some(report), built, interfaces })
             };
             Event::Read(Box::new(Read { result: read(), answer, then: None }))
@@ -89,8 +112,9 @@ impl ControlLoop {
             let built = |prepare: Option<Prepare>| {
                 prepare.map(|prepare| prepare(&config, &interfaces)).transpose()
             };
-            let built = prepare.into_iter().map(built).collect::<Result<_, _>>();
+            let built = prepare.into_iter().map(built).collect::<Result<_, String>>();
             let result = built.map(|built| Fresh { config, report: None, built, interfaces });
+            let result = result.map_err(Unread::from);
             Event::Read(Box::new(Read { result, answer, then: Some(asked) }))
         });
     }
@@ -98,7 +122,8 @@ impl ControlLoop {
     /// Applies what was read.
     pub(super) fn apply_read(&mut self, read: Read) {
         let Some(asked) = read.then else { return self.apply_reload(read) };
-        let applied = read.result.map_err(NotApplied::from).and_then(|fresh| {
+        let read_well = read.result.map_err(|why| NotApplied::Refused(why.message));
+        let applied = read_well.and_then(|fresh| {
             let diff = Config::diff(&self.config, &fresh.config);
             self.rebuild(fresh, &diff)
         });
@@ -116,11 +141,14 @@ impl ControlLoop {
     }
 
     fn apply_reload(&mut self, read: Read) {
-        let result = read.result.map_err(NotApplied::from);
+        let unread = read.result.as_ref().err().map(|why| why.in_line.clone());
+        let result = read.result.map_err(|why| NotApplied::Refused(why.message));
         let result = result.and_then(|fresh| self.apply_file(fresh));
         match &result {
             Ok(message) => tracing::info!("reloaded: {}", one_line(message)),
-            Err(NotApplied::Refused(why)) => tracing::error!("not reloaded: {}", one_line(why)),
+            Err(NotApplied::Refused(why)) => {
+                tracing::error!("not reloaded: {}", unread.unwrap_or_else(|| one_line(why)));
+            }
             Err(NotApplied::Stopping) => tracing::info!("{CANCELLED}"),
         }
         (self.on_phase)(Phase::Reloaded { good: result.is_ok() });
