@@ -716,7 +716,7 @@ fn interfaces_that_the_machine_lacks_are_named() {
         (uplink.message.as_str(), uplink.line),
         ("this machine has no interface `uplink`", 14)
     );
-    assert!(uplink.help.as_ref().unwrap().contains("`interface` of [port.uplink]"));
+    assert!(uplink.help.as_ref().unwrap().contains("`interface` of port `uplink`"));
     let errors = of(text, &many, true).unwrap_err();
     assert!(errors.len() == 2 && errors.iter().all(|e| e.severity == Severity::Error));
     let (_, said) = of("[port.a]\n", &["lo"], false).unwrap();
