@@ -9,6 +9,7 @@
 
 mod against;
 mod balance;
+mod captures;
 mod classify;
 pub mod classify_job;
 mod curves;
@@ -151,6 +152,12 @@ pub enum What {
     Classify(ClassifyArgs),
     /// Flow tracking and TCP reassembly on one core, compared with libnids; by number of flows; new flows; sweeps
     Streams(StreamsArgs),
+    /// Whole programs over one capture: `shadeline streams` with one and two workers, compared with nDPI's ndpiReader
+    Captures {
+        /// Connections in the capture, 1 MB each
+        #[arg(long, default_value_t = 2048, value_parser = limits::up_to::<{ streams::CONNECTIONS_MAX }>)]
+        connections: usize,
+    },
     /// Figures and tables of the papers, on this machine
     Paper(PaperArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
@@ -306,6 +313,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::L2 { packets, stations } => l2::run(args, *packets, *stations)?,
             What::Classify(options) => classify::run(args, options)?,
             What::Streams(options) => streams::run(args, options)?,
+            What::Captures { connections } => captures::run(args, *connections)?,
             What::Paper(options) => paper::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,

@@ -1,0 +1,192 @@
+//! Whole programs over one large capture: `shadeline streams` with one worker and with several, beside `ndpiReader`.
+//!
+//! ```text
+//!  GASPP's HTTP in a file ─┬▶ shadeline streams --json, 1 worker
+//!                          ├▶ shadeline streams --json, 2 workers: the same bytes
+//!                          └▶ ndpiReader, where it is installed: as many flows
+//! ```
+//!
+//! Time is that of the process by the clock, from its start to its end; the file is in the page cache. `ndpiReader` (nDPI's
+//! example program, one thread) keeps flows and says what protocol each one has, but puts no streams together;
+//! `shadeline streams` puts both directions of each connection together and hashes their bytes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::forms::ratio;
+use crate::limits::has_room;
+use crate::streams::frames::{PACKETS, http};
+use crate::{Args, Report, Row};
+
+/// Workers of the second run.
+const WORKERS: usize = 2;
+
+/// What the issue of the work asks of two cores.
+const AIM: f64 = 1.7;
+
+pub(crate) fn run(args: &Args, connections: usize) -> Result<Report, String> {
+    has_room(&format!("{connections} connections"), connections.saturating_mul(1 << 20))?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let capture = Capture::new(connections)?;
+    let data = format!(
+        "GASPP's HTTP, {connections} connections at once, {} packets, {:.2} GB, in a file of the page cache",
+        connections * PACKETS,
+        capture.bytes as f64 / 1e9
+    );
+    let mut report = Report::new("captures", data);
+    measure(args.rounds, &own, &capture, &mut report)?;
+    Ok(report)
+}
+
+/// The file, removed when dropped.
+struct Capture {
+    path: PathBuf,
+    connections: usize,
+    bytes: u64,
+}
+
+impl Capture {
+    fn new(connections: usize) -> Result<Self, String> {
+        let name = format!("shadeline-bench-captures-{}.pcap", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut capture = Self { path, connections, bytes: 0 };
+        let written = http(connections, false).write(&capture.path);
+        let about = written.and_then(|()| std::fs::metadata(&capture.path));
+        capture.bytes = about.map_err(|e| format!("{}: {e}", capture.path.display()))?.len();
+        Ok(capture)
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn measure(
+    rounds: usize,
+    own: &Path,
+    capture: &Capture,
+    report: &mut Report,
+) -> Result<(), String> {
+    let ndpi = PathBuf::from("ndpiReader");
+    let mut seconds = [const { Vec::new() }; 3];
+    let (mut expected, mut has_ndpi) = (None, true);
+    for _ in 0..rounds.max(1) {
+        for (at, workers) in [1, WORKERS].into_iter().enumerate() {
+            let workers = workers.to_string();
+            let options = ["streams", "--json", "--workers", &workers, "-r"];
+            let (time, rows) = timed(own, &options, &capture.path)?.ok_or("not found")?;
+            seconds[at].push(time);
+            let lines = rows.lines().count();
+            if lines != capture.connections {
+                report.wrong.push(format!("{workers} workers: {lines} connections"));
+            }
+            if *expected.get_or_insert_with(|| rows.clone()) != rows {
+                report.wrong.push(format!("{workers} workers: other rows than in the first run"));
+            }
+        }
+        if has_ndpi {
+            let Some((time, text)) = timed(&ndpi, &["-i"], &capture.path)? else {
+                has_ndpi = false;
+                continue;
+            };
+            seconds[2].push(time);
+            let flows = flows(&text);
+            if flows != Some(capture.connections) {
+                report.wrong.push(format!("ndpiReader: {flows:?} flows"));
+            }
+        }
+    }
+    let packets = (capture.connections * PACKETS) as f64;
+    let rates =
+        seconds.map(|all| all.iter().map(|time| packets / time / 1e6).collect::<Vec<f64>>());
+    let bits = capture.bytes as f64 * 8.0 / packets / 1e3;
+    let row = |name: &str, rates: &[f64]| {
+        let note = format!("{:.1} Gbit/s", crate::report::median(rates) * bits);
+        Row::new(name, "Mpps", rates.to_vec()).note(note)
+    };
+    let [one, two, ndpi] = &rates;
+    report.rows.extend([
+        row("streams, 1 worker", one),
+        row("streams, 2 workers", two),
+        ratio("2 workers over 1", two, one).at_least(AIM),
+    ]);
+    match has_ndpi {
+        true => report.rows.extend([
+            row("ndpiReader", ndpi),
+            ratio("streams, 1 worker, over ndpiReader", one, ndpi),
+        ]),
+        false => {
+            let why = "not installed (Debian: libndpi-bin)";
+            report.rows.push(Row::new("ndpiReader", "Mpps", Vec::new()).note(why));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program over a file: its seconds, and what it printed. `None` if there is no such program.
+fn timed(program: &Path, options: &[&str], file: &Path) -> Result<Option<(f64, String)>, String> {
+    let failed = |why: String| format!("{}: {why}", program.display());
+    let mut command = Command::new(program);
+    command.args(options).arg(file).stdin(Stdio::null()).stderr(Stdio::piped());
+    let begin = Instant::now();
+    let output = match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        output => output.map_err(|error| failed(error.to_string()))?,
+    };
+    let seconds = begin.elapsed().as_secs_f64();
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(format!("{}: {}", output.status, said.trim_end())));
+    }
+    Ok(Some((seconds, String::from_utf8_lossy(&output.stdout).into_owned())))
+}
+
+/// The flows that `ndpiReader` counts.
+fn flows(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("Unique flows:"))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_of_ndpi_are_read() {
+        let text = "Traffic statistics:\n\tIP packets:            125\n\tUnique flows:          9            \n";
+        assert_eq!((flows(text), flows("Unique flows: x"), flows("")), (Some(9), None, None));
+    }
+
+    /// A program in place of the real ones: wrong numbers of rows are seen, and a failure has its message.
+    #[test]
+    fn answers_are_checked() {
+        let capture = Capture::new(2).unwrap();
+        assert!(capture.bytes > 2 * PACKETS as u64 * 60);
+        let scratch = testkit::Scratch::new();
+        let program = |text: &str| {
+            let path = scratch.write("program", &format!("#!/bin/sh\n{text}\n"));
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+            path
+        };
+        let judged = |text: &str| {
+            let mut report = Report::new("captures", String::new());
+            measure(2, &program(text), &capture, &mut report).map(|()| report)
+        };
+        let report = judged("echo a; echo b").unwrap();
+        // ndpiReader may be here or not; it reads the same file.
+        assert_eq!(report.wrong, [""; 0]);
+        assert_eq!(report.rows[0].rounds.len(), 2);
+        assert_eq!(judged("echo a").unwrap().wrong.len(), 4);
+        let differing = judged("echo a; echo $4").unwrap().wrong;
+        assert!(differing.len() == 2 && differing[0].contains("other rows"), "{differing:?}");
+        let error = judged("echo no such thing >&2; exit 3").err().unwrap();
+        assert!(error.contains("exit status: 3: no such thing"), "{error}");
+        let path = capture.path.clone();
+        drop(capture);
+        assert!(!path.exists());
+    }
+}
