@@ -225,6 +225,9 @@ pub(crate) fn prepare(
             DeviceEvent::SegmentGivenUp(error) => {
                 tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it");
             }
+            DeviceEvent::PartGivenUp(error) => {
+                tracing::warn!("device {number}: {error}: it is disabled, the others go on");
+            }
             DeviceEvent::GivenUp(error) => {
                 tracing::warn!(%error, "device {number}: disabled; the CPU takes over");
             }
@@ -418,7 +421,7 @@ impl Pipelines<'_> {
     /// The contexts that a stage sees, a bit each; 0: all packets.
     fn contexts_of(&self, stage: &str) -> u32 {
         let all = self.config.contexts();
-        let own = self.config.stage(stage).map(|stage| &stage.context);
+        let own = self.config.section_of(stage).map(|stage| &stage.context);
         let number = |name| all.iter().position(|own| own == name);
         own.into_iter().flatten().filter_map(number).fold(0, |bits, number| bits | 1 << number)
     }

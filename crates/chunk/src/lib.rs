@@ -18,6 +18,7 @@
 //! Everything here is allocated once and recycled.
 
 mod arena;
+mod attached;
 mod cell;
 mod columns;
 mod frame;
@@ -27,6 +28,7 @@ pub mod reasons;
 mod verdict;
 
 pub use arena::{Arena, JobHeader, Layout, LayoutError, Rows};
+pub use attached::Attached;
 pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region};
 #[doc(hidden)]
 pub use columns::__paste;
@@ -62,6 +64,8 @@ pub struct Chunk {
     pub rows: Rows,
     /// Packets that stages made in `post_shade`.
     pub emitted: Vec<Emitted>,
+    /// Bytes that stages attached to packets, for kernels and later stages.
+    pub attached: Attached,
     /// Time of the burst in nanoseconds since 1970: the clock's when live, the capture's offline.
     pub time_ns: u64,
     /// Number of the chunk at its worker, counted from 0 at receive; chunks retire in this order.
@@ -77,6 +81,7 @@ impl Chunk {
             packets: Vec::with_capacity(CHUNK_PACKETS_MAX),
             rows,
             emitted: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            attached: Attached::default(),
             time_ns: 0,
             seq: 0,
             worker,

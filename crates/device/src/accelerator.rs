@@ -77,7 +77,7 @@ use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
 use steps::Areas;
-pub use steps::{Area, Output, Records, Step, Work};
+pub use steps::{Area, Output, Part, Records, Step, Work};
 pub use transfer::{download_all, upload_all};
 
 /// Below so many bytes the columns of a job are packed into one block.
@@ -103,6 +103,8 @@ const PACK_DOWN_BYTES: usize = PACK_BYTES;
 
 struct Built {
     steps: Vec<(Kernel, Step)>,
+    /// By step: what is launched in its place if it is too slow.
+    instead: Vec<Option<Kernel>>,
     order: Vec<(usize, Way)>,
     /// With the places of the columns of each frame's offset and length.
     payload: Option<(PayloadUse, [usize; 2])>,
@@ -171,6 +173,8 @@ pub struct Accelerator<J: Offload> {
     segments: Vec<Option<Built>>,
     /// By segment: why its kernels are not used, or no more.
     disabled: Vec<Option<DeviceError>>,
+    /// Parts of stages that are used no more, until somebody asks.
+    notices: VecDeque<DeviceError>,
     images: Images<J::Tables>,
     nothing: Memory,
     cells: Option<Cells>,
@@ -230,6 +234,7 @@ impl<J: Offload> Accelerator<J> {
             order: VecDeque::new(),
             segments: Vec::new(),
             disabled: Vec::new(),
+            notices: VecDeque::new(),
             images,
             nothing,
             cells: None,
@@ -398,7 +403,10 @@ impl<J: Offload> Accelerator<J> {
             let mut head = vec![0; header_bytes + built.areas.list_bytes()];
             self.layout.write_header(0, 0, 0, &mut head);
             built.areas.write(&mut head, header_bytes, 0, arena_bytes(&self.layout));
-            let kernels = built.steps.iter().map(|(kernel, step)| (*kernel, step.items, step.job));
+            let others = built.instead.iter().zip(&built.steps);
+            let others = others.filter_map(|(kernel, (_, step))| Some(((*kernel)?, step)));
+            let all = built.steps.iter().map(|(kernel, step)| (*kernel, step)).chain(others);
+            let kernels = all.map(|(kernel, step)| (kernel, step.items, step.job));
             match warm_up(driver, on, &head, kernels, limit) {
                 Ok(()) => works = true,
                 // A kernel that the device does not take, such as one of too large groups.
@@ -639,6 +647,10 @@ impl<J: Offload> Device<J> for Accelerator<J> {
 
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {
         self.disabled.get(segment)?.as_ref()
+    }
+
+    fn take_notice(&mut self) -> Option<DeviceError> {
+        self.notices.pop_front()
     }
 
     fn payload_work(&self, segment: usize) -> PayloadWork {

@@ -87,6 +87,15 @@ pub enum DeviceError {
         /// The limit.
         limit: Duration,
     },
+    /// A part of a stage ran for longer than it may; it is used no more, and the others of its stage are. No job comes back
+    /// with this: see [`Device::take_notice`].
+    #[error("{part} ran for longer than its limit of {limit:?}")]
+    PartTooSlow {
+        /// The part.
+        part: String,
+        /// The limit.
+        limit: Duration,
+    },
     /// The kernels of a stage had more to write for a job than the capacity that the stage asked for.
     #[error("{0}: the records of a job exceed its capacity")]
     Overflow(String),
@@ -125,6 +134,7 @@ impl DeviceError {
             self,
             Self::Overflow(_)
                 | Self::TooSlow { .. }
+                | Self::PartTooSlow { .. }
                 | Self::Build { .. }
                 | Self::Behind
                 | Self::StagePanic
@@ -173,6 +183,10 @@ pub trait Device<J: Shadeable>: Send {
         let _ = segment;
         None
     }
+    /// A part of a stage that is used no more since the last call ([`accelerator::Step::part`]); its jobs go on.
+    fn take_notice(&mut self) -> Option<DeviceError> {
+        None
+    }
 }
 
 impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
@@ -205,5 +219,8 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     }
     fn disabled(&self, segment: usize) -> Option<&DeviceError> {
         (**self).disabled(segment)
+    }
+    fn take_notice(&mut self) -> Option<DeviceError> {
+        (**self).take_notice()
     }
 }

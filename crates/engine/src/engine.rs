@@ -201,6 +201,8 @@ pub enum DeviceEvent<'a> {
     /// The kernels of one segment are used no more, since the start or from now on; those of the others are. The error
     /// names the stage or the program.
     SegmentGivenUp(&'a DeviceError),
+    /// A part of a stage is used no more on the device; the others of its stage are. The error names it.
+    PartGivenUp(&'a DeviceError),
     /// The device is no longer used, or was not from the start; reported once.
     GivenUp(&'a DeviceError),
 }

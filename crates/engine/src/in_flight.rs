@@ -281,6 +281,14 @@ impl<V: Versions> Offload for Job<V> {
         self.flights.iter_mut().flat_map(|flight| &mut flight.chunk.packets).for_each(packet);
     }
 
+    fn attached(&mut self, each: &mut dyn FnMut(usize, &[u8])) {
+        let mut first = 0;
+        for flight in &self.flights {
+            flight.chunk.attached.iter().for_each(|(row, bytes)| each(first + row, bytes));
+            first += flight.chunk.rows.len();
+        }
+    }
+
     fn payload(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) -> bool {
         let is_known = self.flights.iter().all(|flight| flight.payload.is_known());
         if is_known {

@@ -41,7 +41,7 @@ pub use balance::{Auto, DeviceCost, Policy, Side};
 pub use columns::{ColumnsError, Shard, layout};
 pub use context::InContext;
 pub use counters::{Counter, DropPlaces, QueueCounters, StageCounters, WorkerCounters};
-pub use device::accelerator::{Records, StateForm, Step};
+pub use device::accelerator::{Part, Records, StateForm, Step};
 pub use engine::{
     DeviceEvent, DeviceKind, DeviceSink, DeviceSpec, Engine, EngineError, EngineSpec, PipelineSpec,
     WorkerSpec,
@@ -54,7 +54,8 @@ pub use hooks::{
 pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use reserve::Reserve;
 pub use segment::{
-    KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey, segments,
+    KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey,
+    device_programs, segments,
 };
 pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};

@@ -173,16 +173,16 @@ impl<V: Versions> MasterLink<V> {
     /// all cells.
     pub(crate) fn find_payload(&self, flight: &mut InFlight<V>, region: &'static Region) {
         let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
-        let Chunk { rows, packets, .. } = &mut flight.chunk;
+        let Chunk { rows, packets, attached, .. } = &mut flight.chunk;
         match work[flight.segment] {
             PayloadWork::None => {}
-            PayloadWork::Find => flight.payload.find(rows, packets, Some(region)),
+            PayloadWork::Find => flight.payload.find(rows, (packets, attached), Some(region)),
             PayloadWork::Pack => {
-                flight.payload.find(rows, packets, None);
+                flight.payload.find(rows, (packets, attached), None);
                 // The master packs what finds no room.
                 let arena = self.arenas.iter().position(|arena| arena.holds(rows));
                 if let Some(block) = arena.and_then(|arena| blocks.get(arena)) {
-                    flight.payload.pack(packets, block);
+                    flight.payload.pack((packets, attached), block);
                 }
             }
         }
@@ -485,7 +485,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     }
 
     fn retire(&mut self, wait: Duration) -> bool {
-        let Some((job, result)) = self.device.retire(wait) else { return false };
+        let retired = self.device.retire(wait);
+        while let Some(error) = self.device.take_notice() {
+            (self.report)(DeviceEvent::PartGivenUp(&error));
+        }
+        let Some((job, result)) = retired else { return false };
         *self.link.counters.traffic.lock().unwrap_or_else(PoisonError::into_inner) =
             self.device.traffic();
         let in_flight = self.device.in_flight() as u64;

@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunk::{ColumnDesc, ColumnId, ColumnSet};
+use chunk::{ColumnDesc, ColumnId, ColumnSet, Declaration, Layout, LayoutError};
 use device::accelerator::{Area, Output, PayloadUse, SegmentProgram, State, StateForm, Step, Work};
 use device::driver::Program;
 use kernels::plan::OrderPlan;
@@ -211,6 +211,32 @@ pub(crate) fn segment_program<T>(
     Some(made)
 }
 
+/// The programs that a device builds for stages with columns of their own alone, each with the names of its kernels: to find
+/// out whether they compile.
+///
+/// # Errors
+/// Two columns do not fit.
+pub fn device_programs<T>(
+    stages: &[Box<dyn Stage<T>>],
+) -> Result<Vec<(Program, Vec<String>)>, LayoutError> {
+    let columns: Vec<Declaration> =
+        stages.iter().flat_map(|stage| stage.columns().iter().copied()).collect();
+    let layout = Layout::join(&columns, 1)?;
+    let on_device = segments(stages).into_iter().filter(|segment| segment.on_device);
+    let made = on_device.filter_map(|segment| {
+        let made = segment_program(stages, segment, layout.columns(), 1)?;
+        let names = made.steps.iter().flat_map(|step| {
+            let instead = step.part.as_ref().map(|part| part.instead.clone().into_owned());
+            [step.kernel.clone().into_owned()].into_iter().chain(instead)
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.dedup();
+        Some((made.program, names))
+    });
+    Ok(made.collect())
+}
+
 /// What the shades of a segment keep, in the order of [`SegmentProgram::states`].
 pub(crate) fn states<T>(stages: &[Box<dyn Stage<T>>], segment: Segment) -> Vec<State> {
     let shades = stages[segment.first..segment.end].iter().filter_map(|stage| stage.shader());
@@ -361,11 +387,14 @@ KERNEL(see_contexts)
                     Parameter::U64(value) => writeln!(defines, "#define {name} {value:#x}ul"),
                 };
             }
-            let kernels = form.steps.iter().filter_map(|step| match step {
-                KernelStep::Kernel(step) if is_own(&step.kernel) => Some(&*step.kernel),
-                _ => None,
+            let kernels = form.steps.iter().flat_map(|step| match step {
+                KernelStep::Kernel(step) => {
+                    [Some(&*step.kernel), step.part.as_ref().map(|part| &*part.instead)]
+                }
+                _ => [None, None],
             });
-            let mut kernels: Vec<&str> = kernels.collect();
+            let mut kernels: Vec<&str> =
+                kernels.flatten().filter(|kernel| is_own(kernel)).collect();
             kernels.sort_unstable();
             kernels.dedup();
             for kernel in &kernels {
@@ -394,6 +423,9 @@ KERNEL(see_contexts)
                     if is_own(&step.kernel) {
                         step.kernel = own_name(&step.kernel).into();
                     }
+                    if let Some(part) = step.part.as_mut().filter(|part| is_own(&part.instead)) {
+                        part.instead = own_name(&part.instead).into();
+                    }
                     steps.push(step);
                 }
                 (KernelStep::ScanOutput, Some(area), _) => {
@@ -407,7 +439,8 @@ KERNEL(see_contexts)
             }
         }
         let has_payload = form.payload.is_some();
-        let of_stage = |step| Step { limit: form.time_limit, stage, has_payload, ..step };
+        let of_stage =
+            |step: Step| Step { limit: step.limit.or(form.time_limit), stage, has_payload, ..step };
         made.steps.extend(steps.into_iter().map(of_stage));
     }
 

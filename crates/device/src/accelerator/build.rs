@@ -19,8 +19,13 @@ pub(super) fn build(
     layout: &Layout,
     segment: SegmentProgram,
 ) -> Result<Built, DeviceError> {
-    let names: Vec<&str> = segment.steps.iter().map(|step| &*step.kernel).collect();
-    let kernels = driver.build(&segment.program, &names)?;
+    let own = segment.steps.iter().map(|step| &*step.kernel);
+    let others = segment.steps.iter().filter_map(|step| Some(&*step.part.as_ref()?.instead));
+    let names: Vec<&str> = own.chain(others).collect();
+    let mut kernels = driver.build(&segment.program, &names)?;
+    let mut others = kernels.split_off(segment.steps.len()).into_iter();
+    let instead = segment.steps.iter().map(|step| step.part.as_ref().and_then(|_| others.next()));
+    let instead = instead.collect();
     let order = columns::order(layout, &segment);
     // Blocks are found by the order of the frames, and nothing lies between these.
     let has_blocks = segment.steps.iter().any(|step| step.work == Work::Blocks);
@@ -48,6 +53,7 @@ pub(super) fn build(
     let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
     Ok(Built {
         steps: kernels.into_iter().zip(segment.steps).collect(),
+        instead,
         order,
         payload,
         reach,

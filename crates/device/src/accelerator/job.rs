@@ -21,6 +21,11 @@ pub trait Offload: Shadeable {
     fn parts(&mut self, part: &mut dyn FnMut(&mut Rows));
     /// Hands out its packets, in order of the rows.
     fn packets(&mut self, packet: &mut dyn FnMut(&mut Packet));
+    /// Hands out what is attached to packets ([`chunk::Attached`]), each with the row in the job, in their order. It goes to
+    /// the device behind the frame.
+    fn attached(&mut self, each: &mut dyn FnMut(usize, &[u8])) {
+        let _ = each;
+    }
     /// Hands out what its workers have found of its packets' bytes, part by part in the order of the rows; `false`, and
     /// hands out nothing, where they have not looked at all of them. Then [`Offload::packets`] is called in their stead.
     fn payload(&mut self, part: &mut dyn FnMut(&mut PayloadPart)) -> bool {

@@ -5,6 +5,9 @@
 //! job is waited for as any other, up to the device's patience. It comes back with the error, to be done again on the
 //! CPU, and the segment is used no more.
 //!
+//! If the kernel is of a [part](super::Part) of its stage, the job is as good as any, only late. From then on another kernel is
+//! launched in its place, which says for each row that the part has failed.
+//!
 //! Nobody looks between two calls of `retire`, so a kernel may run for somewhat longer than its limit without being
 //! noticed, but none is called slow that was not.
 
@@ -99,13 +102,18 @@ impl<J: Offload> Accelerator<J> {
             return Ok(());
         };
         let segment = flight.plan.segment;
-        let Some(Some(built)) = self.segments.get(segment) else { return Ok(()) };
+        let Some(Some(built)) = self.segments.get_mut(segment) else { return Ok(()) };
         let step = |kernel: usize| built.steps.get(kernel).map(|(_, step)| step);
         let limit = |kernel| step(kernel).and_then(|step| step.limit);
         let Some(kernel) = slot.own.watch.look(driver, limit)? else { return Ok(()) };
-        if let (Some(step), Some(limit), None) =
-            (step(kernel), limit(kernel), &self.disabled[segment])
-        {
+        let Some(limit) = limit(kernel) else { return Ok(()) };
+        let instead = built.instead.get(kernel).copied().flatten();
+        let Some((own, step)) = built.steps.get_mut(kernel) else { return Ok(()) };
+        if let (Some(part), Some(instead)) = (step.part.take(), instead) {
+            (*own, step.limit) = (instead, None);
+            slot.own.watch.too_slow = None;
+            self.notices.push_back(DeviceError::PartTooSlow { part: part.name.into(), limit });
+        } else if self.disabled[segment].is_none() {
             let (stage, kernel) = (step.stage.to_owned(), step.kernel.clone().into_owned());
             self.disabled[segment] = Some(DeviceError::TooSlow { stage, kernel, limit });
         }

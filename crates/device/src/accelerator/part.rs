@@ -11,6 +11,9 @@
 //! of the rows, so where a chunk's payload begins in the job's is a sum. Who hands in a chunk finds this out, for its
 //! packets are in that core's cache; on the master's thread each packet would be a miss.
 //!
+//! What is attached to a packet ([`Attached`]) lies behind its frame, at a multiple of 16 as well. It is in no cell, so a part
+//! that has something is packed.
+//!
 //! Where a device does not reach the region of all cells, the worker packs its frames too, into a [`PayloadBlock`]
 //! that lies beside the arena in which the chunk has its rows. The block is handed out from front to back as the
 //! arena's rows are, so the chunks of a job mostly lie one behind the other and go up in one copy; a block for each
@@ -19,7 +22,7 @@
 //!
 //! Threads: a part belongs to who holds its chunk.
 
-use chunk::{Arena, Columns, Layout, Packet, Region, Rows, Verdict};
+use chunk::{Arena, Attached, Columns, Layout, Packet, Region, Rows, Verdict};
 
 use super::FRAME_ALIGN;
 
@@ -130,9 +133,15 @@ impl PayloadPart {
 
     /// Finds the frames of a chunk: of the rows whose verdict is *next*, the others do not travel. `region`: where the
     /// device reaches them, if it does.
-    pub fn find(&mut self, rows: &mut Rows, packets: &[Packet], region: Option<&'static Region>) {
+    pub fn find(
+        &mut self,
+        rows: &mut Rows,
+        (packets, attached): (&[Packet], &Attached),
+        region: Option<&'static Region>,
+    ) {
         self.begin(region);
         self.add_rows(rows.verdicts());
+        attached.iter().for_each(|(row, bytes)| self.add_attached(row, bytes.len()));
         packets.iter().for_each(|packet| self.add_packet(packet));
         self.end();
     }
@@ -150,12 +159,21 @@ impl PayloadPart {
         self.frames.extend(verdicts.iter().map(frame));
     }
 
+    /// So many bytes are attached to the packet of a row, which [`PayloadPart::add_packet`] has not seen yet.
+    pub(super) fn add_attached(&mut self, row: usize, bytes: usize) {
+        // Until then the place says how many; more than 4 GiB is refused with the job.
+        if let Some(frame) = self.frames.get_mut(row) {
+            frame.at = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+    }
+
     /// The packet of the next row.
     pub(super) fn add_packet(&mut self, packet: &Packet) {
         let Some(frame) = self.frames.get_mut(self.seen) else { return };
         self.seen += 1;
         let is_live = frame.len > 0;
         let len = if is_live { packet.frame_len() } else { 0 };
+        let attached = (frame.at as usize).next_multiple_of(FRAME_ALIGN);
         // A job of more than 4 GiB is refused as a whole.
         *frame = Frame { at: self.bytes as u32, len: len as u32 };
         if len == 0 {
@@ -181,7 +199,12 @@ impl PayloadPart {
                 *zeros = (aligned - end) as u32;
             }
         }
-        self.bytes = aligned;
+        self.bytes = aligned + attached;
+        if attached > 0 {
+            // In no region.
+            self.region = None;
+            self.pieces.clear();
+        }
     }
 
     pub(super) fn end(&mut self) {
@@ -193,12 +216,19 @@ impl PayloadPart {
 
     /// Packs the frames that were found; `false` where the block is too full. `packets` are those of
     /// [`PayloadPart::find`].
-    pub fn pack(&mut self, packets: &[Packet], block: &PayloadBlock) -> bool {
+    pub fn pack(
+        &mut self,
+        (packets, attached): (&[Packet], &Attached),
+        block: &PayloadBlock,
+    ) -> bool {
         self.packed = block.blocks.reserve(self.bytes / FRAME_ALIGN);
         let Some(rows) = &mut self.packed else { return false };
         let to = bytes_of(rows);
         for (frame, packet) in self.frames.iter().zip(packets) {
             copy_frame(frame, packet, to);
+        }
+        for (row, bytes) in attached.iter() {
+            self.frames.get(row).into_iter().for_each(|frame| copy_attached(frame, bytes, to));
         }
         true
     }
@@ -253,30 +283,50 @@ pub(super) fn copy_frame(frame: &Frame, packet: &Packet, payload: &mut [u8]) {
     payload[to..to.next_multiple_of(FRAME_ALIGN)].fill(0);
 }
 
+/// Copies what is attached to a packet behind its frame, with the zeros behind it.
+pub(super) fn copy_attached(frame: &Frame, bytes: &[u8], payload: &mut [u8]) {
+    if frame.len == 0 {
+        return;
+    }
+    let at = frame.at as usize + (frame.len as usize).next_multiple_of(FRAME_ALIGN);
+    let end = at + bytes.len();
+    payload[at..end].copy_from_slice(bytes);
+    payload[end..end.next_multiple_of(FRAME_ALIGN)].fill(0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use chunk::{HugePages, Pool};
     use proptest::prelude::*;
 
-    fn any_frames() -> impl Strategy<Value = Vec<(Vec<u8>, bool)>> {
+    /// Frames, whether each is live, and what is attached to it.
+    type Framed = (Vec<u8>, bool, Vec<u8>);
+
+    fn any_frames(has_attached: bool) -> impl Strategy<Value = Vec<Framed>> {
         let len = prop_oneof![0usize..40, 0usize..600, 1900usize..2100, 2000usize..5000];
-        let frame = (len, any::<u8>(), prop::bool::weighted(0.7));
-        let bytes = |(len, seed, is_live): (usize, u8, bool)| {
-            ((0..len).map(|i| (i as u8).wrapping_mul(seed | 1) ^ seed).collect(), is_live)
+        let attached = prop_oneof![4 => Just(0usize), 1 => 1usize..40, 1 => 1usize..4000];
+        let frame = (len, any::<u8>(), prop::bool::weighted(0.7), attached);
+        let bytes = move |(len, seed, is_live, attached): (usize, u8, bool, usize)| {
+            let own = |len| (0..len).map(|i| (i as u8).wrapping_mul(seed | 1) ^ seed).collect();
+            (own(len), is_live, if has_attached { own(attached) } else { Vec::new() })
         };
         prop::collection::vec(frame.prop_map(bytes), 0..30)
     }
 
-    /// What packed payload is: the frames of rows that are not settled, one behind the other, with zeros up to a
-    /// multiple of 16; and where each begins.
-    fn packed(frames: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<Frame>) {
+    /// What packed payload is: the frames of rows that are not settled and what is attached to them, one behind the other,
+    /// each with zeros up to a multiple of 16; and where each frame begins.
+    fn packed(frames: &[Framed]) -> (Vec<u8>, Vec<Frame>) {
         let (mut all, mut places) = (Vec::new(), Vec::new());
-        for (frame, is_live) in frames {
+        for (frame, is_live, attached) in frames {
             let bytes: &[u8] = if *is_live { frame } else { &[] };
             places.push(Frame { at: all.len() as u32, len: bytes.len() as u32 });
             all.extend_from_slice(bytes);
             all.resize(all.len().next_multiple_of(16), 0);
+            if !bytes.is_empty() {
+                all.extend_from_slice(attached);
+                all.resize(all.len().next_multiple_of(16), 0);
+            }
         }
         (all, places)
     }
@@ -298,7 +348,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_are_what_their_frames_are(chunks in prop::collection::vec(any_frames(), 1..4)) {
+        fn parts_are_what_their_frames_are(
+            chunks in any::<bool>().prop_flat_map(|has| prop::collection::vec(any_frames(has), 1..4)),
+        ) {
             let (region, depot) = Region::new(2048, HugePages::Off).unwrap();
             let mut pool = Pool::new(depot, 16);
             let arena = Arena::new(Layout::join(&[], 256).unwrap());
@@ -306,28 +358,37 @@ mod tests {
             let (mut part, mut used) = (PayloadPart::with_capacity(8), Vec::new());
             for frames in &chunks {
                 let mut rows = arena.reserve(frames.len()).unwrap();
-                for (verdict, (_, is_live)) in rows.verdicts().iter_mut().zip(frames) {
+                for (verdict, (_, is_live, _)) in rows.verdicts().iter_mut().zip(frames) {
                     *verdict = if *is_live { Verdict::NEXT } else { Verdict::forward(1) }.0;
                 }
                 let packets: Vec<_> =
-                    frames.iter().map(|(f, _)| Packet::copy_from(&mut pool, f).unwrap()).collect();
+                    frames.iter().map(|(f, ..)| Packet::copy_from(&mut pool, f).unwrap()).collect();
                 let (bytes, places) = packed(frames);
-                let live = || packets.iter().zip(frames).filter(|(p, (_, l))| *l && p.frame_len() > 0);
+                let mut attached = Attached::default();
+                for (row, (.., own)) in frames.iter().enumerate().filter(|(_, own)| !own.2.is_empty()) {
+                    attached.push(row, own);
+                }
+                let live = || packets.iter().zip(frames).filter(|(p, (_, l, _))| *l && p.frame_len() > 0);
+                let has_attached = live().any(|(_, (.., own))| !own.is_empty());
                 for place in [Some(region), None] {
-                    part.find(&mut rows, &packets, place);
+                    part.find(&mut rows, (&packets, &attached), place);
                     prop_assert!(part.is_known());
                     prop_assert_eq!(part.frames(), &places[..]);
                     prop_assert_eq!(part.bytes(), bytes.len());
-                    prop_assert_eq!(part.is_in(region), place.is_some());
+                    prop_assert_eq!(part.is_in(region), place.is_some() && !has_attached);
                     prop_assert_eq!(part.is_in_one_cell(), live().all(|(p, _)| p.cells() == 1));
                 }
-                part.find(&mut rows, &packets, Some(region));
-                prop_assert_eq!(gathered(&part, &packets, region), &bytes[..]);
-                if part.is_in_one_cell() {
+                part.find(&mut rows, (&packets, &attached), Some(region));
+                if has_attached {
+                    prop_assert!(part.pieces().is_empty());
+                } else {
+                    prop_assert_eq!(gathered(&part, &packets, region), &bytes[..]);
+                }
+                if part.is_in_one_cell() && !has_attached {
                     prop_assert_eq!(part.pieces().len(), live().count());
                 }
                 let free = (64 << 10) - used.iter().map(Vec::len).sum::<usize>();
-                prop_assert_eq!(part.pack(&packets, &block), bytes.len() <= free);
+                prop_assert_eq!(part.pack((&packets, &attached), &block), bytes.len() <= free);
                 if let Some(own) = part.packed() {
                     prop_assert_eq!(&*own, &bytes[..]);
                     used.push(bytes);
@@ -349,7 +410,7 @@ mod tests {
         let packets = vec![Packet::copy_from(&mut pool, &[1; 100]).unwrap()];
         let mut rows = Arena::new(Layout::join(&[], 3).unwrap()).reserve(3).unwrap();
         let mut part = PayloadPart::with_capacity(3);
-        part.find(&mut rows, &packets, Some(other));
+        part.find(&mut rows, (&packets, &Attached::default()), Some(other));
         assert!(!part.is_in(other) && part.pieces().is_empty());
         // Two rows have no packets.
         let frames = [(0, 100), (112, 0), (112, 0)].map(|(at, len)| Frame { at, len });

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Frames in the slot's memory start at multiples of 16 bytes, in order of their rows, and are followed by zeros
-//! up to the next multiple. Rows that were settled before the shade have a length of 0 and no bytes there.
+//! up to the next multiple, and then by what is attached to the packet ([`chunk::Attached`]), to which the same applies. Rows that were settled before the shade have a length of 0 and no bytes there.
 //!
 //! Kernels that are not ours get packed or gathered frames only: in place, they would see bytes outside the frames of
 //! their job.
@@ -28,7 +28,7 @@ use chunk::Region;
 use kernels::{Spec, files};
 
 use super::columns::Runs;
-use super::part::{Frame, PayloadPart, copy_frame};
+use super::part::{Frame, PayloadPart, copy_attached, copy_frame};
 use super::staging::{Quiet, Staging};
 use super::{Landing, Offload, Packing, RUNS};
 use crate::DeviceError;
@@ -233,6 +233,13 @@ pub(super) fn plan<J: Offload>(
             }
             row += 1;
         });
+        job.attached(&mut |row, bytes| {
+            if let Some(frame) = landing.frames.get(row)
+                && left.iter().any(|(rows, _)| rows.contains(&row))
+            {
+                copy_attached(frame, bytes, host);
+            }
+        });
         for (_, range) in left {
             runs.push(&raw mut host[range.clone()], range.start);
         }
@@ -261,6 +268,7 @@ impl<J: Offload> Parts<'_, J> {
 fn look<J: Offload>(own: &mut PayloadPart, job: &mut J, region: Option<&'static Region>) {
     own.begin(region);
     job.parts(&mut |rows| own.add_rows(rows.verdicts()));
+    job.attached(&mut |row, bytes| own.add_attached(row, bytes.len()));
     job.packets(&mut |packet| own.add_packet(packet));
     own.end();
 }

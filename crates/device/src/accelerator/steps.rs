@@ -64,16 +64,27 @@ pub struct Step {
     /// What it gets in place of the job's number.
     pub job: Option<u32>,
     /// How long it may run. A kernel that is seen to run for longer, from the end of what comes before it in its
-    /// queue, ends its segment's use of the device; the time until the device takes it up counts.
+    /// queue, ends its segment's use of the device, or its own as a [`Part`]; the time until the device takes it up counts.
     pub limit: Option<Duration>,
     /// The stage that it belongs to, for messages.
     pub stage: &'static str,
+    /// A part of its stage without which the others go on: if its kernel is too slow, that alone is used no more.
+    pub part: Option<Part>,
+}
+
+/// See [`Step::part`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its name, for messages.
+    pub name: Cow<'static, str>,
+    /// The kernel that is launched in place of its own from then on, with the same work items.
+    pub instead: Cow<'static, str>,
 }
 
 impl Step {
     fn new(kernel: impl Into<Cow<'static, str>>, items: u32, work: Work) -> Self {
         let (kernel, has_payload) = (kernel.into(), true);
-        Self { kernel, items, work, has_payload, job: None, limit: None, stage: "" }
+        Self { kernel, items, work, has_payload, job: None, limit: None, stage: "", part: None }
     }
 
     /// A kernel over the rows, in groups of `items`.
@@ -115,6 +126,12 @@ impl Step {
     #[must_use]
     pub fn with_job(self, job: u32) -> Self {
         Self { job: Some(job), ..self }
+    }
+
+    /// The same as a part of its stage, with a limit of its own.
+    #[must_use]
+    pub fn with_part(self, part: Part, limit: Duration) -> Self {
+        Self { part: Some(part), limit: Some(limit), ..self }
     }
 
     /// The shape of its launch for a job of `rows` rows and `payload` bytes of payload.

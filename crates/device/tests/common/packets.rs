@@ -155,9 +155,10 @@ pub(crate) struct Part {
 impl Part {
     /// Looks at its packets as a worker does.
     pub(crate) fn look(&mut self, region: Option<&'static Region>, block: Option<&PayloadBlock>) {
-        self.payload.find(&mut self.rows, &self.packets, region);
+        let attached = chunk::Attached::default();
+        self.payload.find(&mut self.rows, (&self.packets, &attached), region);
         if let Some(block) = block {
-            self.payload.pack(&self.packets, block);
+            self.payload.pack((&self.packets, &attached), block);
         }
     }
 

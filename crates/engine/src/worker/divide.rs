@@ -15,7 +15,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use chunk::{Arena, Emitted, Packet, Rows, Verdict, reasons};
+use chunk::{Arena, Attached, Emitted, Packet, Rows, Verdict, reasons};
 
 use super::{OwnPipeline, Owned, Worker};
 use crate::context;
@@ -29,6 +29,7 @@ pub(crate) struct Rest {
     pub(crate) at: Option<(usize, usize)>,
     packets: Vec<Packet>,
     emitted: Vec<Emitted>,
+    attached: Attached,
     passes: Vec<u8>,
     traced: Vec<Traced>,
     /// Their columns; there for pipelines with a stage that divides.
@@ -74,6 +75,7 @@ impl<V: Versions> Worker<V> {
         let of_rest = |cause: u16| usize::from(cause) >= row;
         rest.emitted.extend(chunk.emitted.extract_if(.., |e| of_rest(e.cause)));
         rest.emitted.iter_mut().for_each(|e| e.cause -= row as u16);
+        chunk.attached.split_off(row, &mut rest.attached);
         rest.traced.extend(flight.traced.extract_if(.., |t| t.row >= row));
         rest.traced.iter_mut().for_each(|t| t.row -= row);
         rest.count = flight.count.saturating_sub(row);
@@ -100,6 +102,8 @@ impl<V: Versions> Worker<V> {
         }
         chunk.packets.append(&mut rest.packets);
         chunk.emitted.append(&mut rest.emitted);
+        std::mem::swap(&mut chunk.attached, &mut rest.attached);
+        rest.attached.clear();
         flight.passes.append(&mut rest.passes);
         flight.traced.append(&mut rest.traced);
         flight.count = std::mem::take(&mut rest.count);

@@ -487,6 +487,7 @@ impl<V: Versions> Worker<V> {
         flight.count = chunk.packets.len();
         chunk.rows.set_len(flight.count);
         columns::begin(&mut chunk.rows, &self.path.zeroed);
+        chunk.attached.clear();
         flight.segment = segment;
         flight.wanted = None;
         flight.is_spoilt = false;

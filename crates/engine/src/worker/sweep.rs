@@ -88,6 +88,7 @@ impl<V: Versions> Worker<V> {
         let chunk = &mut flight.chunk;
         chunk.rows.set_len(count.min(chunk.rows.reserved()));
         chunk.time_ns = self.now_ns;
+        chunk.attached.clear();
         chunk.seq = self.next_seq;
         self.next_seq += 1;
         flight.count = 0;
