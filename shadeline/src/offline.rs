@@ -302,7 +302,8 @@ impl Outputs {
 fn passed(config: &Config, interfaces: &Interfaces, publisher: &Publisher) -> Vec<Vec<usize>> {
     let of_port = |name: &String| {
         let pipeline = config.pipeline_of(name);
-        let sees_all = |stage: &str| config.stage(stage).is_none_or(|own| own.context.is_empty());
+        let sees_all =
+            |stage: &str| config.section_of(stage).is_none_or(|own| own.context.is_empty());
         let has_stage = |own: &Running| {
             let mut places = 0..pipeline.stages.len();
             places.any(|at| own.has(pipeline, at) && sees_all(&pipeline.stages[at]))

@@ -21,7 +21,7 @@ pub mod router;
 pub mod switch;
 pub mod wire;
 
-use control::config::{KnownStages, Pipeline, StageKind};
+use control::config::{KnownStages, Pipeline, RustModule, StageKind};
 use controlplane::Descriptor;
 
 /// The applications of the program, one line each. Their order is that of `ctl`, of reports and of metrics.
@@ -78,6 +78,8 @@ pub fn known_of(descriptors: &[&Descriptor]) -> KnownStages {
         .map(|own| known.pipeline(own.application.name, own.pipeline).expect("a shipped pipeline"));
     let modes: Vec<Pipeline> = modes.collect();
     known.modes = modes;
-    known.modules = descriptors.iter().flat_map(|own| own.modules).map(|own| own.name).collect();
+    let modules = descriptors.iter().flat_map(|own| own.modules);
+    known.modules =
+        modules.map(|own| RustModule { name: own.name, uses_flows: own.uses_flows }).collect();
     known
 }

@@ -30,7 +30,9 @@ pub static APPLICATION: Application = Application {
     in_pairs: true,
     joins: None,
     joins_for: &[],
+    joins_when: None,
     behind: &[],
+    parts: None,
     joins_end: None,
 };
 

@@ -43,7 +43,9 @@ pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};
 pub use next_hop::{NextHop, ParseNextHopError, is_port_name};
 pub use schema::{SectionKeys, keys};
-pub use stages::{Application, FRAMES, KnownStages, Machine, RAW, Settings, StageKind, kept};
+pub use stages::{
+    Application, FRAMES, KnownStages, Machine, RAW, RustModule, Settings, StageKind, kept,
+};
 pub use types::*;
 pub use walk::nearest;
 

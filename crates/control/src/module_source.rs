@@ -3,6 +3,17 @@
 //! A source is C in the kernel dialect, and a compiler has the last word. What is looked at here is what the compiler cannot
 //! say: the functions of layers by their names, the words of `STATE`, the names that it declares (which are made its own, so
 //! that two modules may use one name), and whether it reaches for memory past the functions that check bounds.
+//!
+//! A device cannot be stopped, so no loop may run for ever. The head of each loop gets a second condition, and each function a
+//! number of rounds for all of its loops; lines stay what they are:
+//!
+//! ```text
+//!  FN uint f(uint n)               FN uint f(uint n)
+//!  {                               { uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;
+//!      while (n != 1u)                 while ((n != 1u) && own_tick(own_budget))
+//! ```
+//!
+//! The functions of layers get theirs from outside, where it is seen whether it was too small.
 
 use std::fmt;
 
@@ -23,6 +34,10 @@ pub struct Source {
     pub changes_packets: bool,
     /// Whether it has later modules ignore flows.
     pub ignores: bool,
+    /// Whether it uses flows: a state, streams, ignoring, or what a packet says of its flow.
+    pub uses_flows: bool,
+    /// Its text with a bound for each loop.
+    pub bounded: String,
 }
 
 /// The functions of layers, in their order.
@@ -63,6 +78,23 @@ enum Token {
     Sign(char),
 }
 
+/// A token and where it is.
+#[derive(Clone, Debug)]
+struct At {
+    line: usize,
+    token: Token,
+    /// It is in what a macro stands for.
+    is_macro: bool,
+    /// Where it begins in the text.
+    byte: usize,
+}
+
+impl At {
+    fn is(&self, sign: char) -> bool {
+        self.token == Token::Sign(sign)
+    }
+}
+
 /// Reads a source.
 ///
 /// # Errors
@@ -72,8 +104,8 @@ pub fn read(text: &str) -> Result<Source, Problem> {
     let tokens = tokens(text, &mut source)?;
     let at = |line, message: String| Err(Problem { line, message });
     let mut depth = 0usize;
-    for (i, (line, token, is_macro)) in tokens.iter().enumerate() {
-        let next = tokens.get(i + 1).map(|(_, token, _)| token);
+    for (i, At { line, token, is_macro, .. }) in tokens.iter().enumerate() {
+        let next = tokens.get(i + 1).map(|next| &next.token);
         match token {
             Token::Sign('(' | '{' | '[') => depth += 1,
             Token::Sign(')' | '}' | ']') => match depth.checked_sub(1) {
@@ -106,7 +138,7 @@ pub fn read(text: &str) -> Result<Source, Problem> {
                         _ => return at(*line, "`STATE` has `uint` members, such as STATE { uint packets; uint last[2]; };".into()),
                     };
                 } else if !KEYWORDS.contains(&word.as_str()) {
-                    let before = i.checked_sub(1).map(|i| &tokens[i].1);
+                    let before = i.checked_sub(1).map(|i| &tokens[i].token);
                     let is_tag = matches!(before, Some(Token::Word(word)) if word == "struct");
                     let is_name = matches!(next, Some(Token::Sign('(' | '[' | '=' | ';')));
                     let is_number = word.starts_with(|c: char| c.is_ascii_digit());
@@ -125,7 +157,90 @@ pub fn read(text: &str) -> Result<Source, Problem> {
         let message = "no function of a layer: expected MODULE_ETH, MODULE_IP, MODULE_UDP, MODULE_TCP or MODULE_STREAM";
         return at(last, message.into());
     }
+    source.bounded = bounded(text, &tokens)?;
     Ok(source)
+}
+
+/// The text with a bound for each loop: see the module.
+fn bounded(text: &str, tokens: &[At]) -> Result<String, Problem> {
+    // What is put in, by its place; brackets of one place in the order in which they were found.
+    let mut put: Vec<(usize, &str)> = Vec::new();
+    let (mut depth, mut is_layer) = (0usize, false);
+    for (i, at) in tokens.iter().enumerate() {
+        match &at.token {
+            Token::Sign('{') if depth == 0 && !at.is_macro => {
+                let is_body = i.checked_sub(1).is_some_and(|before| tokens[before].is(')'));
+                if is_body && !is_layer {
+                    let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
+                    put.push((at.byte + 1, local));
+                }
+                depth += 1;
+            }
+            Token::Sign('{') if !at.is_macro => depth += 1,
+            Token::Sign('}') if !at.is_macro => {
+                depth = depth.saturating_sub(1);
+                is_layer &= depth > 0;
+            }
+            Token::Word(word) if depth == 0 && !at.is_macro => {
+                is_layer |= FUNCTIONS.contains(&word.as_str());
+            }
+            Token::Word(word) if word == "for" || word == "while" => {
+                let (first, last) = condition(tokens, i).ok_or_else(|| Problem {
+                    line: at.line,
+                    message: format!("the head of a loop `{word}` is not whole"),
+                })?;
+                if first == last {
+                    put.push((last, "own_tick(own_budget)"));
+                } else {
+                    put.push((first, "("));
+                    put.push((last, ") && own_tick(own_budget)"));
+                }
+            }
+            _ => {}
+        }
+    }
+    put.sort_by_key(|(byte, _)| *byte);
+    let (mut made, mut from) = (String::with_capacity(text.len() + 64 * put.len()), 0);
+    for (byte, what) in put {
+        made.push_str(&text[from..byte]);
+        made.push_str(what);
+        from = byte;
+    }
+    made.push_str(&text[from..]);
+    Ok(made)
+}
+
+/// Where the condition of the loop at a token begins and ends; both are one place if it has none.
+fn condition(tokens: &[At], at: usize) -> Option<(usize, usize)> {
+    let own = &tokens[at];
+    let is_for = own.token == Token::Word("for".into());
+    let is_along =
+        |next: &&At| next.is_macro == own.is_macro && (!own.is_macro || next.line == own.line);
+    let open = tokens.get(at + 1).filter(is_along).filter(|next| next.is('('))?;
+    let (mut depth, mut signs) = (0usize, Vec::new());
+    for (place, next) in tokens.iter().enumerate().skip(at + 1) {
+        if !is_along(&next) {
+            return None;
+        }
+        match next.token {
+            Token::Sign('(') => depth += 1,
+            Token::Sign(')') => depth -= 1,
+            Token::Sign(';') if depth == 1 => signs.push((place, next.byte)),
+            _ => {}
+        }
+        if depth > 0 {
+            continue;
+        }
+        return match (is_for, &signs[..]) {
+            (false, []) if place > at + 2 => Some((open.byte + 1, next.byte)),
+            (true, [(first, begin), (second, end)]) if second - first > 1 => {
+                Some((begin + 1, *end))
+            }
+            (true, [_, (_, end)]) => Some((*end, *end)),
+            _ => None,
+        };
+    }
+    None
 }
 
 impl Source {
@@ -134,12 +249,14 @@ impl Source {
         self.changes_packets |=
             word.starts_with("packet_set_") || word.starts_with("packet_change_");
         self.ignores |= word == "IGNORE";
+        let of_flow = ["IGNORE", "STATE", "FLOW", "MODULE_STREAM", "has_flow", "is_reply"];
+        self.uses_flows |= of_flow.contains(&word);
     }
 }
 
 /// Words of the members between the brackets of `STATE`; `None` if they are not what they should be.
-fn state_words(tokens: &[(usize, Token, bool)]) -> Option<usize> {
-    let mut rest = tokens.iter().map(|(_, token, _)| token);
+fn state_words(tokens: &[At]) -> Option<usize> {
+    let mut rest = tokens.iter().map(|at| &at.token);
     let mut words = 0usize;
     (rest.next()? == &Token::Sign('{')).then_some(())?;
     loop {
@@ -169,7 +286,7 @@ fn state_words(tokens: &[(usize, Token, bool)]) -> Option<usize> {
 }
 
 /// The words and signs of a text with their lines, without comments and strings; macros go to `source`.
-fn tokens(text: &str, source: &mut Source) -> Result<Vec<(usize, Token, bool)>, Problem> {
+fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
     if let Some(at) = text.bytes().position(|byte| !byte.is_ascii() || byte == 0) {
         let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         if !in_comment(text, at) {
@@ -224,7 +341,8 @@ fn tokens(text: &str, source: &mut Source) -> Result<Vec<(usize, Token, bool)>, 
             c if c.is_whitespace() => (c.len_utf8(), None),
             c => (c.len_utf8(), Some(Token::Sign(c))),
         };
-        all.extend(token.map(|token| (line, token, is_macro)));
+        let byte = text.len() - rest.len();
+        all.extend(token.map(|token| At { line, token, is_macro, byte }));
         rest = &rest[len..];
     }
     Ok(all)
@@ -302,6 +420,40 @@ mod tests {
             ("MODULE_IP(ä) {}", "1: a character that is not ASCII"),
         ] {
             assert!(error(text).starts_with(expected), "{text:?}: {}", error(text));
+        }
+    }
+
+    #[test]
+    fn loops_have_a_bound() {
+        let bounded = |text: &str| read(text).map(|source| source.bounded);
+        let text = "FN uint f(uint n)\n{\n    while (n > (1u))\n        n /= 2u;\n    for (;;) { }\n    return n;\n}\n\
+                    MODULE_IP(p)\n{\n    for (uint i = 0u, j = f(2u); i < 3u, j; i++)\n        do { i++; } while (0);\n    return PASS;\n}\n\
+                    FN uint g(void) { return 0; }\n";
+        let local = "uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
+        let expected = text
+            .replacen("{\n    while", &format!("{{ {local}\n    while"), 1)
+            .replace("while (n > (1u))", "while ((n > (1u)) && own_tick(own_budget))")
+            .replace("for (;;)", "for (;own_tick(own_budget);)")
+            .replace("; i < 3u, j; ", ";( i < 3u, j) && own_tick(own_budget); ")
+            .replace("while (0)", "while ((0) && own_tick(own_budget))")
+            .replace("g(void) {", &format!("g(void) {{ {local}"));
+        assert_eq!(bounded(text).unwrap(), expected);
+        let own_macro =
+            "#define EACH for (uint i = 0u; i < 9u; i++)\nMODULE_IP(p) { EACH { } return PASS; }\n";
+        let wanted = own_macro.replace("; i < 9u;", ";( i < 9u) && own_tick(own_budget);");
+        assert_eq!(bounded(own_macro).unwrap(), wanted);
+        assert!(
+            bounded("#define LOOP while (\nMODULE_IP(p) { LOOP 1) { } return PASS; }\n").is_err()
+        );
+        assert!(
+            bounded("#define W(a) wh##a\nMODULE_IP(p) { W(ile) (1) { } return PASS; }\n").is_err()
+        );
+        for text in [
+            "#define LOOP while\nMODULE_IP(p) { LOOP (1) { } return PASS; }\n",
+            "MODULE_IP(p) { for (uint i = 0u; i < 1u) { } return PASS; }\n",
+        ] {
+            let problem = bounded(text).unwrap_err();
+            assert!(problem.message.contains("is not whole"), "{problem}");
         }
     }
 

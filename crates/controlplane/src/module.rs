@@ -159,6 +159,10 @@ pub trait Module: Default + Send + 'static {
     /// Why captures must go through one worker: something of it depends on packets of other flows.
     const NEEDS_ONE_WORKER: Option<&'static str> = None;
 
+    /// Whether it uses flows: a state for each, their numbers, or streams. A configuration whose modules all do without has no
+    /// flow table.
+    const USES_FLOWS: bool = true;
+
     /// Takes parameters of the configuration.
     ///
     /// # Errors
@@ -188,7 +192,7 @@ pub trait Module: Default + Send + 'static {
     }
 
     /// Bytes of a TCP connection in order: those that the packet has, and those that waited for it. Called once for each
-    /// piece. [`Act::Drop`] and the like decide about the packet that brought them.
+    /// piece. A segment in fragments comes with the last one of them that came. [`Act::Drop`] and the like decide about the packet that brought them.
     fn process_stream(
         &mut self,
         _at: &mut PacketAt<'_>,
@@ -208,6 +212,8 @@ pub struct ModuleKind {
     pub about: &'static str,
     /// See [`Module::NEEDS_ONE_WORKER`].
     pub needs_one_worker: Option<&'static str>,
+    /// See [`Module::USES_FLOWS`].
+    pub uses_flows: bool,
     /// Makes that of a worker.
     ///
     /// # Errors
@@ -222,7 +228,8 @@ impl ModuleKind {
     /// That of a module.
     pub const fn of<M: Module>() -> Self {
         let needs_one_worker = M::NEEDS_ONE_WORKER;
-        Self { name: M::NAME, about: M::ABOUT, needs_one_worker, make: make::<M> }
+        let uses_flows = M::USES_FLOWS;
+        Self { name: M::NAME, about: M::ABOUT, needs_one_worker, uses_flows, make: make::<M> }
     }
 }
 
@@ -278,23 +285,22 @@ impl<M: Module> AnyModule for Stateful<M> {
         let mut none = M::State::default();
         let state = slot.and_then(|slot| states.get_mut(slot)).unwrap_or(&mut none);
         act = module.process_ip(at, state);
-        if act != Act::Pass || d.ports().is_none() || d.has(Decoded::FRAGMENT) {
-            return act;
+        let is_whole = d.ports().is_some() && !d.has(Decoded::FRAGMENT);
+        if act == Act::Pass && is_whole {
+            act = match d.protocol {
+                IpProtocol::UDP => module.process_udp(at, state),
+                IpProtocol::TCP => module.process_tcp(at, state),
+                _ => Act::Pass,
+            };
         }
-        match d.protocol {
-            IpProtocol::UDP => module.process_udp(at, state),
-            IpProtocol::TCP => {
-                act = module.process_tcp(at, state);
-                for piece in pieces {
-                    if act != Act::Pass {
-                        break;
-                    }
-                    act = module.process_stream(at, piece, state);
-                }
-                act
+        // The last fragment of a segment brings its bytes.
+        for piece in pieces {
+            if act != Act::Pass {
+                break;
             }
-            _ => Act::Pass,
+            act = module.process_stream(at, piece, state);
         }
+        act
     }
 }
 

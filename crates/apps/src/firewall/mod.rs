@@ -108,7 +108,9 @@ pub static APPLICATION: Application = Application {
     in_pairs: false,
     joins: Some(STAGE),
     joins_for: &[],
+    joins_when: None,
     behind: &[crate::flow::STAGE],
+    parts: None,
     joins_end: None,
 };
 

@@ -71,6 +71,7 @@ pub static APPLICATION: Application = Application {
     joins: Some(STAGE),
     // Modules see the flows and streams that it follows.
     joins_for: &["module"],
+    joins_when: Some(|config, known| control::config::modules_use_flows(&config.modules, known)),
     ..Application::NONE
 };
 

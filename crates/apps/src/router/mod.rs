@@ -116,7 +116,9 @@ pub static APPLICATION: Application = Application {
     in_pairs: false,
     joins: None,
     joins_for: &[],
+    joins_when: None,
     behind: &[],
+    parts: None,
     joins_end: None,
 };
 

@@ -210,9 +210,6 @@ pub(super) fn config(
     }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
-    for (pipeline, lines) in in_use.iter_mut().zip(&mut stage_lines) {
-        with_joining(&file, walk, known, pipeline, lines);
-    }
     let mut in_use = in_use.into_iter();
     let pipeline = in_use.next().expect("that of `mode`");
     let others: Vec<Pipeline> = in_use.collect();
@@ -276,8 +273,7 @@ pub(super) fn config(
         section.finish(walk);
         neighbours.push(neighbour);
     }
-    file.finish(walk);
-    let config = Config {
+    let mut config = Config {
         pipeline,
         others,
         system,
@@ -303,6 +299,9 @@ pub(super) fn config(
         pipelines,
         stage_lines,
     };
+    with_joining(&file, walk, known, &mut config);
+    known.part(&mut config);
+    file.finish(walk);
     (config, spans)
 }
 
@@ -353,21 +352,30 @@ pub(super) fn rules(table: &DeTable<'_>, walk: &mut Walk<'_>) -> Vec<RuleEntry> 
 
 /// Puts the stages of applications into a shipped pipeline whose sections the file has, and the lines of those
 /// sections.
-fn with_joining(
-    file: &Section<'_, '_>,
-    walk: &Walk<'_>,
-    known: &KnownStages,
-    pipeline: &mut Pipeline,
-    lines: &mut Vec<Option<usize>>,
-) {
-    if !known.modes.contains(pipeline) {
-        return;
-    }
-    for application in known.applications() {
-        let mut sections = application.sections.iter().chain(application.joins_for);
-        let Some(section) = sections.find(|section| file.has(section)) else { continue };
-        for at in known.join(pipeline, application) {
-            lines.insert(at, Some(walk.line(file.place().at(section).start)));
+fn with_joining(file: &Section<'_, '_>, walk: &Walk<'_>, known: &KnownStages, config: &mut Config) {
+    let joining: Vec<_> = known
+        .applications()
+        .into_iter()
+        .filter_map(|application| {
+            let has = |section: &&&str| file.has(section);
+            let own = application.sections.iter().find(has);
+            let of_others = || {
+                let needs = application.joins_when.is_none_or(|needs| needs(config, known));
+                application.joins_for.iter().find(has).filter(|_| needs)
+            };
+            let section = own.or_else(of_others)?;
+            Some((application, walk.line(file.place().at(section).start)))
+        })
+        .collect();
+    let Config { pipeline, others, stage_lines, .. } = config;
+    for (pipeline, lines) in std::iter::once(pipeline).chain(others).zip(stage_lines) {
+        if !known.modes.contains(pipeline) {
+            continue;
+        }
+        for (application, line) in &joining {
+            for at in known.join(pipeline, application) {
+                lines.insert(at, Some(*line));
+            }
         }
     }
 }

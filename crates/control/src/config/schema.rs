@@ -17,7 +17,7 @@ mod system;
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub use flow::{Collector, EventType, Flow, Overlap};
-pub use module::{ModuleEntry, ModuleSource, OnFailure};
+pub use module::{ModuleEntry, ModuleSource, OnFailure, module_groups, modules_use_flows};
 pub use nat::{NatFilter, NatKind, NatProtocol, NatRule, NatTarget, PortRange, Translation};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;

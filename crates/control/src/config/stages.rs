@@ -17,7 +17,7 @@ pub const FRAMES: &str = "frames";
 pub const RAW: &str = "raw frames";
 
 /// What an application has in the configuration file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Application {
     /// Its name, as a folder and in messages.
     pub name: &'static str,
@@ -38,8 +38,13 @@ pub struct Application {
     pub joins: Option<&'static str>,
     /// Sections of other applications with which that stage joins, too: what they do needs it.
     pub joins_for: &'static [&'static str],
+    /// Whether it joins for those sections, where not all of what they say needs it. `None`: always.
+    pub joins_when: Option<fn(&super::Config, &KnownStages) -> bool>,
     /// Kinds of stages that come before its own, where they are there: it uses what they do.
     pub behind: &'static [&'static str],
+    /// How many stages each of its stages becomes, one behind the other: more than one where something that a worker does
+    /// must wait for a device. `None`: one. They have the name of the first with a number, as `modules.2`.
+    pub parts: Option<fn(&super::Config) -> usize>,
     /// The stage that its sections put before the last stage of a shipped pipeline, besides. Both stages enclose the others.
     pub joins_end: Option<&'static str>,
 }
@@ -84,6 +89,15 @@ impl StageKind {
     }
 }
 
+/// Two applications with one name would be one: names are those of folders.
+impl PartialEq for Application {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Application {}
+
 impl Application {
     /// Nothing: what a declaration begins with.
     pub const NONE: Self = Self {
@@ -96,7 +110,9 @@ impl Application {
         in_pairs: false,
         joins: None,
         joins_for: &[],
+        joins_when: None,
         behind: &[],
+        parts: None,
         joins_end: None,
     };
 }
@@ -141,12 +157,21 @@ pub struct KnownStages {
     pub aliases: Vec<(&'static str, &'static str)>,
     /// Shipped pipelines that `mode` may name; the first is the default.
     pub modes: Vec<super::Pipeline>,
-    /// Names of the Rust modules of the program.
-    pub modules: Vec<&'static str>,
+    /// The Rust modules of the program.
+    pub modules: Vec<RustModule>,
     /// CPUs that the process may use, the default of `system.workers`; 0: ask the system.
     pub cores: usize,
     /// The machine whose interfaces the ports are to use; `None`: nothing is said of interfaces.
     pub machine: Option<Machine>,
+}
+
+/// A Rust module of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RustModule {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it uses flows: their states, their numbers, or streams.
+    pub uses_flows: bool,
 }
 
 /// The interfaces of a machine, for [`KnownStages::machine`].
@@ -449,6 +474,31 @@ impl KnownStages {
         })
     }
 
+    /// Makes of each stage as many as its application says ([`Application::parts`]).
+    pub(super) fn part(&self, config: &mut super::Config) {
+        let parts: Vec<(&str, usize)> = self
+            .kinds
+            .iter()
+            .filter_map(|kind| Some((kind.name, kind.application.parts?(config))))
+            .collect();
+        let super::Config { pipeline, others, stage_lines, .. } = config;
+        for (pipeline, lines) in std::iter::once(pipeline).chain(others).zip(stage_lines) {
+            for (kind, count) in &parts {
+                let Some(first) = pipeline.kinds.iter().position(|own| own == kind) else {
+                    continue;
+                };
+                let name = pipeline.stages[first].clone();
+                let line = lines.get(first).copied().flatten();
+                for number in 2..=*count {
+                    let at = first + number - 1;
+                    pipeline.stages.insert(at, format!("{name}.{number}"));
+                    pipeline.kinds.insert(at, (*kind).to_owned());
+                    lines.insert(at.min(lines.len()), line);
+                }
+            }
+        }
+    }
+
     /// The titles of those that read a section: applications that have it, and for one that joins others, those.
     pub(super) fn readers_of(&self, section: &str) -> Vec<&'static str> {
         let mut titles = Vec::new();
@@ -538,7 +588,9 @@ pub(super) mod tests {
             in_pairs: false,
             joins: None,
             joins_for: &[],
+            joins_when: None,
             behind: &[],
+            parts: None,
             joins_end: None,
         }
     }
@@ -585,7 +637,9 @@ pub(super) mod tests {
         sections: &["firewall", "rule"],
         joins: Some("firewall"),
         joins_for: &[],
+        joins_when: None,
         behind: &[],
+        parts: None,
         joins_end: None,
         ..application("firewall", "a firewall")
     };

@@ -11,7 +11,7 @@ pub use super::schema::{
     LogLevel, ModuleEntry, ModuleSource, NameRoute, NatFilter, NatKind, NatProtocol, NatRule,
     NatTarget, Ndn, Neighbour, Offload, OnFailure, Overlap, Physical, Port, PortKind, PortRange,
     Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station, Switch, System, TableV4,
-    TableV6, Translation, VlanTag, XdpMode, ZeroCopy,
+    TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -114,6 +114,15 @@ impl Config {
     /// The stage of that name in `[stage.NAME]`.
     pub fn stage(&self, name: &str) -> Option<&StageConfig> {
         self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// The `[stage.NAME]` of a stage of a pipeline, or of the stage of which it is a part ([`Application::parts`]).
+    pub fn section_of(&self, stage: &str) -> Option<&StageConfig> {
+        let whole = || {
+            let (whole, number) = stage.rsplit_once('.')?;
+            number.bytes().all(|byte| byte.is_ascii_digit()).then_some(whole)
+        };
+        self.stage(stage).or_else(|| self.stage(whole()?))
     }
 
     /// The contexts that stages and modules see, by number; at most 32.

@@ -11,7 +11,6 @@ use super::addresses::unknown_port;
 const MODULES_MAX: usize = 32;
 
 pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
-    let mut has_source = false;
     for (at, (module, place)) in config.modules.iter().zip(&spans.modules).enumerate() {
         let name = &module.name;
         if config.modules[..at].iter().any(|other| !name.is_empty() && other.name == *name) {
@@ -30,24 +29,18 @@ pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &
             _ => {}
         }
         if let Some(kind) = module.kind.as_deref() {
-            if !known.modules.contains(&kind) {
+            let names: Vec<&str> = known.modules.iter().map(|own| own.name).collect();
+            if !names.contains(&kind) {
                 let message = format!("unknown Rust module `{kind}`");
-                let all = known.modules.join(", ");
-                let expected = match known.modules.as_slice() {
+                let expected = match names.as_slice() {
                     [] => "a program with Rust modules; this one has none".to_owned(),
-                    _ => format!("one of {all}"),
+                    names => format!("one of {}", names.join(", ")),
                 };
                 walk.error(place.at("kind"), message)
-                    .nearest(kind, known.modules.iter().copied())
+                    .nearest(kind, names.iter().copied())
                     .expected(expected);
             }
-            if has_source {
-                let message = format!("Rust module `{name}` behind a module with a `source`");
-                walk.error(place.at("kind"), message)
-                    .expected("Rust modules first: they run before what the device processes");
-            }
         }
-        has_source |= place.has("source");
         for port in module.ports.iter().filter(|_| place.is_right("ports")) {
             if config.port(port).is_none() {
                 unknown_port(config, port, place.at("ports"), walk);

@@ -1,5 +1,6 @@
 //! `[[module]]`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use crate::config::kinds::{
     Custom, Kind, context, custom, duration, integer, list, name_of, words,
 };
+use crate::config::stages::KnownStages;
 use crate::config::values::{Value, Walk, string, wrong_kind};
 
 /// The longest source of a module, in bytes.
@@ -29,8 +31,7 @@ crate::section! {
         /// Source in the kernel dialect, for a device. A relative path starts at the folder of the configuration. A reload
         /// reads the file again.
         rebuild source: Option<ModuleSource> = None, source().optional();
-        /// Instead of `source`: a Rust module that the program has (`shadeline stages` lists them). Such modules come
-        /// before those with a `source`.
+        /// Instead of `source`: a Rust module that the program has (`shadeline stages` lists them).
         rebuild kind: Option<String> = None, name_of("a Rust module").optional();
         /// Numbers of 32 bits that the module uses by their names: `{ FLOOR = 5 }`.
         rebuild parameters: Vec<(String, u32)> = Vec::new(), parameters().shown("none");
@@ -46,8 +47,8 @@ crate::section! {
         /// Packets that the module cannot process, because its source does not compile, it was too slow, or the device
         /// failed: they pass, or are dropped under `module_failed`.
         rebuild on_failure: OnFailure = OnFailure::Pass, words();
-        /// Longest time of a launch. If it is exceeded, the modules with a `source` are disabled. The largest
-        /// value of all modules applies; it should be below `device_timeout` of `[engine]`.
+        /// Longest time of a launch of a module with a `source`. If it is exceeded, this module is disabled, and the others
+        /// go on. It should be below `device_timeout` of `[engine]`.
         rebuild time_limit: Duration = Duration::from_millis(250),
             duration(Duration::from_millis(1)..=Duration::from_mins(1));
     }
@@ -72,6 +73,29 @@ pub struct ModuleSource {
     pub path: PathBuf,
     /// Its text; empty if the file was not read.
     pub text: Arc<str>,
+}
+
+/// Groups of modules by their places in the file, each of which is a stage of its own: in a group, Rust modules come before
+/// those with a `source`, for what the device processes comes behind what a worker does. Without modules there is one, which
+/// is empty.
+pub fn module_groups(modules: &[ModuleEntry]) -> Vec<Range<usize>> {
+    let waits = |at: &usize| modules[*at].kind.is_some() && modules[*at - 1].kind.is_none();
+    let begins: Vec<usize> = (1..modules.len()).filter(waits).collect();
+    let ends = begins.iter().copied().chain([modules.len()]);
+    [0].into_iter().chain(begins.iter().copied()).zip(ends).map(|(begin, end)| begin..end).collect()
+}
+
+/// Whether one of the modules uses flows; those of which that is not known do.
+pub fn modules_use_flows(modules: &[ModuleEntry], known: &KnownStages) -> bool {
+    modules.iter().any(|module| match (&module.source, module.kind.as_deref()) {
+        (Some(source), None) => {
+            crate::module_source::read(&source.text).map_or(true, |source| source.uses_flows)
+        }
+        (None, Some(kind)) => {
+            known.modules.iter().find(|own| own.name == kind).is_none_or(|own| own.uses_flows)
+        }
+        _ => true,
+    })
 }
 
 fn module_name() -> Custom<String> {
