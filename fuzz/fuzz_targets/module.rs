@@ -19,6 +19,9 @@ fuzz_target!(|bytes: &[u8]| {
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), source.names.len());
+            // Bounds of loops leave lines where they are.
+            let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+            assert_eq!(lines(&source.bounded), lines(text));
         }
         Err(problem) => {
             assert!(problem.line >= 1 && problem.line <= text.lines().count().max(1), "{problem}");

@@ -7,6 +7,7 @@
 //! Threads: a follower belongs to its worker. A listener is shared.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use stream::table::Slot;
@@ -17,14 +18,28 @@ use stream::{FlowRecord, Side};
 /// What a follower keeps for one flow; nothing until it puts something there.
 pub type Kept = Option<Box<dyn Any + Send>>;
 
+/// Where a packet is, and its flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its row in the chunk.
+    pub row: usize,
+    /// The place of its flow in the table.
+    pub slot: Slot,
+    /// The addresses of the frame's bytes, by which bytes of a stream are found in it; those of other packets and of
+    /// datagrams in fragments are elsewhere.
+    pub frame: Range<usize>,
+}
+
 /// Hears of the flows of one worker.
 pub trait Follower: Send {
     /// The packets of another chunk follow.
     fn begin(&mut self) {}
 
-    /// The packet of row `row` belongs to a flow: see [`Module::packet`].
-    fn packet(&mut self, _flow: &Identity, _row: usize, _slot: Slot, _side: Side, _is_first: bool) {
-    }
+    /// A packet belongs to a flow: see [`Module::packet`].
+    fn packet(&mut self, _flow: &Identity, _at: &Place, _side: Side, _is_first: bool) {}
+
+    /// The flow ends: see [`Module::closing`].
+    fn closing(&mut self, _flow: &Identity) {}
 
     /// Bytes of a side of a TCP connection, in order.
     fn data(
@@ -105,6 +120,8 @@ pub struct Followers {
     pub(super) all: Vec<Box<dyn Follower>>,
     /// By packet of the batch at hand: its row in the chunk.
     pub(super) rows: Vec<u16>,
+    /// By packet, too: the addresses of its frame.
+    pub(super) frames: Vec<Range<usize>>,
 }
 
 /// What followers keep for a flow.
@@ -123,7 +140,7 @@ impl KeptByAll {
 impl Followers {
     /// These.
     pub fn new(all: Vec<Box<dyn Follower>>) -> Self {
-        Self { all, rows: Vec::new() }
+        Self { all, rows: Vec::new(), frames: Vec::new() }
     }
 }
 
@@ -131,10 +148,15 @@ impl Module for Followers {
     type State = KeptByAll;
 
     fn packet(&mut self, flow: &Identity, number: usize, slot: Slot, side: Side, is_first: bool) {
-        let row = usize::from(self.rows[number]);
+        let place =
+            Place { row: self.rows[number].into(), slot, frame: self.frames[number].clone() };
         for follower in &mut self.all {
-            follower.packet(flow, row, slot, side, is_first);
+            follower.packet(flow, &place, side, is_first);
         }
+    }
+
+    fn closing(&mut self, flow: &Identity) {
+        self.all.iter_mut().for_each(|follower| follower.closing(flow));
     }
 
     fn data(

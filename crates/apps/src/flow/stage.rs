@@ -166,6 +166,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         owned.set_confirms(self.confirms);
         let followers = owned.module();
         followers.rows.clone_from(&self.rows);
+        followers.frames.clear();
+        followers.frames.extend((0..self.rows.len()).map(|at| {
+            let bytes = input(at).frame.as_ptr_range();
+            bytes.start.addr()..bytes.end.addr()
+        }));
         followers.all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let taken = owned.packets(self.rows.len(), input, |at, tracked| {

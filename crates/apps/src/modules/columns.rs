@@ -21,10 +21,16 @@ chunk::columns! {
         pub module_slot: u32,
         /// How many flows had this place, this one included.
         pub module_generation: u32,
-        /// Where in the frame new bytes of the stream are, and how many: 16 bits each.
+        /// Where in the frame new bytes of the stream are, and how many: 16 bits each. For packets without a list.
         pub module_piece: u32,
         /// Their place in the stream.
         pub module_offset: u64,
+        /// How many pieces of the stream the list has that is attached to the packet ([`pieces`](super::pieces)).
+        pub module_pieces: u32,
+        /// The number of its flow, for stages behind a device; 0 for none.
+        pub module_flow: u64,
+        /// Modules of earlier stages that have it ignored by later ones, a bit each.
+        pub module_over: u32,
         /// Which modules have processed it, a bit each.
         pub module_seen: u32,
         /// Which of them tried to write outside of the packet, or into a full hash table.
@@ -63,6 +69,8 @@ pub mod layers {
     pub const IPV6: u32 = 32;
     /// From the end that answers.
     pub const REPLY: u32 = 64;
+    /// A module has moved the frame's start or end: pieces are no more where they were in it.
+    pub const MOVED: u32 = 128;
 }
 
 /// What kernels read.
@@ -77,6 +85,7 @@ pub fn reads() -> ColumnSet {
         ModuleColumns::MODULE_GENERATION,
         ModuleColumns::MODULE_PIECE,
         ModuleColumns::MODULE_OFFSET,
+        ModuleColumns::MODULE_PIECES,
     ])
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::api::ErrorKind;
 use control::api::table::thousands;
-use control::config::Config;
+use control::config::{Config, module_groups};
 use control::metrics::Metrics;
 use controlplane::application::Section;
 use controlplane::module::{AnyModule, ModuleKind};
@@ -16,10 +16,11 @@ use controlplane::{
 use engine::Stage;
 use serde_json::{Map, Value};
 
+use super::compile;
 use super::counters::{COLUMNS, Counters};
 use super::gather::{Places, Shared};
 use super::kernels::{KernelShade, Sources};
-use super::stage::{Modules, Parts, Rust};
+use super::stage::{Group, Modules, Parts, Rust};
 use crate::flow::{self, Attached};
 
 struct ModulesControl {
@@ -79,10 +80,17 @@ impl ModulesControl {
         let contexts: Arc<[String]> = config.contexts().into();
         let bits =
             |names: &[String]| names.iter().fold(0, |bits, name| bits | worker.context(name));
-        let sources = Sources::of(config)?;
+        let groups = module_groups(&config.modules);
+        let kinds = worker.pipeline.kinds.iter().take(worker.at);
+        let at = kinds.filter(|kind| *kind == super::STAGE).count();
+        // A stage of the file without modules does nothing.
+        let group = groups.get(at).cloned().unwrap_or(0..0);
+        let all = Sources::of(config)?;
         let mut rust = Vec::new();
         for (number, module) in config.modules.iter().enumerate() {
-            let Some(kind) = &module.kind else { continue };
+            let Some(kind) = module.kind.as_ref().filter(|_| group.contains(&number)) else {
+                continue;
+            };
             rust.push(Rust {
                 entry: module.clone(),
                 number,
@@ -90,7 +98,10 @@ impl ModulesControl {
                 module: make(kind, &module.parameters, &self.kinds)?,
             });
         }
-        self.places.set_readers(!rust.is_empty() || sources.reads_streams());
+        let has_rust = config.modules.iter().any(|module| module.kind.is_some());
+        self.places.set_readers(has_rust || all.iter().any(Sources::reads_streams));
+        let group = Group::of(config, &all, at);
+        let sources = all.into_iter().nth(at).unwrap_or_default();
         let by_port = (0..=worker.interfaces.count()).map(|port| {
             let name = worker.interfaces.names().get(port);
             let sees = config.modules.iter().enumerate().filter(|(_, module)| {
@@ -129,6 +140,7 @@ impl ModulesControl {
         };
         Ok(Modules::new(Parts {
             name: worker.name(),
+            group,
             gathered: match worker.pipeline.has(flow::STAGE) {
                 true => self.places.of(&worker.pipeline.name, worker.worker),
                 false => Shared::default(),
@@ -162,10 +174,6 @@ impl ModulesControl {
             fields.insert((*name).to_owned(), self.value(module, column).into());
         }
         fields
-    }
-
-    fn missed(&self) -> u64 {
-        self.counters.iter().map(|(.., counters)| counters.missed_bytes()).sum()
     }
 }
 
@@ -230,11 +238,6 @@ impl ControlPart for ModulesControl {
                 family.sample(&[("module", module)], self.value(module, column));
             }
         }
-        out.counter(
-            "module_missed_bytes_total",
-            "Bytes of streams that waited for others, which modules with a source do not get.",
-        )
-        .sample(&[], self.missed());
     }
 
     fn report(&self) -> Vec<Section> {
@@ -249,25 +252,20 @@ impl ControlPart for ModulesControl {
             });
             text += &format!("module {module}: {}\n", all.collect::<Vec<_>>().join(", "));
         }
-        if self.missed() > 0 {
-            text += &format!(
-                "modules with a source did not get {} bytes of streams that waited for others\n",
-                thousands(self.missed())
-            );
-        }
         vec![Section::new("modules", &values, text)]
     }
 }
 
 /// `check`: sources that are wrong.
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut controlplane::Findings) {
-    let sources = match Sources::of(config) {
-        Ok(sources) => sources,
+    let all = match Sources::of(config) {
+        Ok(all) => all,
         Err(error) => return findings.error_of_all(error),
     };
+    compile::check(config, &all, findings);
     let with_modules = config.in_use().filter(|pipeline| pipeline.has(super::STAGE));
     for pipeline in with_modules.filter(|pipeline| !pipeline.has(flow::STAGE)) {
-        if sources.has_state() || sources.reads_streams() {
+        if all.iter().any(|sources| sources.has_state() || sources.reads_streams()) {
             findings.warn_of_all(format!(
                 "pipeline {}: no stage `flow` before `modules`: modules have no state of flows and no streams",
                 pipeline.name

@@ -37,14 +37,13 @@ pub const COLUMNS: [(&str, &str); 7] = [
 pub struct Counters {
     names: Vec<String>,
     values: Box<[Counter]>,
-    missed: Counter,
 }
 
 impl Counters {
     /// All zero.
     pub fn new(names: Vec<String>) -> Self {
         let values = (0..names.len() * COLUMNS.len()).map(|_| Counter::default()).collect();
-        Self { names, values, missed: Counter::default() }
+        Self { names, values }
     }
 
     /// The modules that are counted.
@@ -70,16 +69,6 @@ impl Counters {
             self.add(modules.trailing_zeros() as usize, column);
             modules &= modules - 1;
         }
-    }
-
-    /// Bytes of streams that modules with a source did not get.
-    pub fn missed(&self, bytes: u64) {
-        self.missed.add(bytes);
-    }
-
-    /// How many there were.
-    pub fn missed_bytes(&self) -> u64 {
-        self.missed.get()
     }
 
     /// What was counted.

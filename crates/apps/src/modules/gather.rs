@@ -1,19 +1,24 @@
 //! What the stage `flow` tells the stage `modules` of a chunk's packets: their flows, and bytes in order.
 //!
+//! ```text
+//!  flow, in its pre_shade ─▶ Gathered ─▶ the first stage `modules`, in its pre_shade right behind it
+//!                                           └─▶ columns, and attached to packets (`pieces`) ─▶ kernels, further stages
+//! ```
+//!
 //! Both stages are of one pipeline and worker, and `flow` comes first: when its `pre_shade` is through, everything is here.
 //! A follower copies the bytes: some waited in the buffer of the tracker, which is theirs no more after the call.
 //!
 //! Threads: one worker; the lock is never contended.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use controlplane::module::Piece;
-use stream::table::Slot;
 use stream::tcp::Want;
 use stream::tracker::Identity;
 use stream::{FlowRecord, Side};
 
-use crate::flow::follow::{Follower, Kept, Listener};
+use crate::flow::follow::{Follower, Kept, Listener, Place};
 
 /// A packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +43,9 @@ struct Part {
     is_reply: bool,
     offset: u64,
     begin: usize,
-    /// The address that the bytes had, by which they are found in their packet.
-    address: usize,
     len: usize,
+    /// Where it is in its frame; nothing for bytes that waited, or came in fragments.
+    in_frame: Option<usize>,
 }
 
 /// What is known of the chunk at hand.
@@ -49,6 +54,10 @@ pub struct Gathered {
     packets: Vec<Known>,
     parts: Vec<Part>,
     bytes: Vec<u8>,
+    /// The frame of the last packet.
+    frame: Range<usize>,
+    /// The flow of the last packet is taken in; one that ends brings bytes that no packet brings.
+    is_closing: bool,
     /// Whether somebody reads streams.
     has_readers: bool,
 }
@@ -59,28 +68,15 @@ impl Gathered {
         &self.packets
     }
 
-    /// The pieces of packet `at`.
-    pub fn pieces(&self, at: usize) -> impl Iterator<Item = Piece<'_>> {
-        self.parts_of(at).iter().map(|part| Piece {
-            is_reply: part.is_reply,
-            offset: part.offset,
-            bytes: &self.bytes[part.begin..part.begin + part.len],
+    /// The pieces of packet `at`, each with where it is in the frame, if it is there.
+    pub fn pieces(
+        &self,
+        at: usize,
+    ) -> impl ExactSizeIterator<Item = (Piece<'_>, Option<usize>)> + Clone {
+        self.parts_of(at).iter().map(|part| {
+            let bytes = &self.bytes[part.begin..part.begin + part.len];
+            (Piece { is_reply: part.is_reply, offset: part.offset, bytes }, part.in_frame)
         })
-    }
-
-    /// Of packet `at`: where in its frame the first of its pieces is, how long that is, and the offset of its first byte in
-    /// the stream; and how many bytes came that are not in the frame.
-    pub fn in_frame(&self, at: usize, frame: &[u8]) -> (Option<(usize, usize, u64)>, u64) {
-        let (mut own, mut others) = (None, 0);
-        for part in self.parts_of(at) {
-            let begin = part.address.wrapping_sub(frame.as_ptr() as usize);
-            let is_inside = begin < frame.len() && part.len <= frame.len() - begin;
-            match own {
-                None if is_inside => own = Some((begin, part.len, part.offset)),
-                _ => others += part.len as u64,
-            }
-        }
-        (own, others)
     }
 
     fn parts_of(&self, at: usize) -> &[Part] {
@@ -94,6 +90,7 @@ impl Gathered {
         self.packets.clear();
         self.parts.clear();
         self.bytes.clear();
+        self.is_closing = false;
     }
 }
 
@@ -148,18 +145,23 @@ impl Follower for Gathering {
         lock(&self.0).clear();
     }
 
-    fn packet(&mut self, flow: &Identity, row: usize, slot: Slot, side: Side, is_first: bool) {
+    fn packet(&mut self, flow: &Identity, at: &Place, side: Side, is_first: bool) {
         let mut all = lock(&self.0);
         let pieces = all.parts.len();
         let is_reply = side != flow.client;
+        (all.frame, all.is_closing) = (at.frame.clone(), false);
         all.packets.push(Known {
-            row,
-            slot: slot.index(),
+            row: at.row,
+            slot: at.slot.index(),
             is_first,
             flow: flow.id,
             is_reply,
             pieces,
         });
+    }
+
+    fn closing(&mut self, _: &Identity) {
+        lock(&self.0).is_closing = true;
     }
 
     fn data(
@@ -174,13 +176,15 @@ impl Follower for Gathering {
         if !all.has_readers {
             return Want::EnoughOfFlow;
         }
-        // The end of a flow may give up what waited; no packet is there to bring it then.
-        if !all.packets.is_empty() {
+        // The end of a flow gives up what waited; no packet is there to bring it then, whichever came last.
+        if !all.is_closing && !all.packets.is_empty() {
             let begin = all.bytes.len();
             all.bytes.extend_from_slice(bytes);
-            let (address, len) = (bytes.as_ptr() as usize, bytes.len());
+            let (address, len) = (bytes.as_ptr().addr(), bytes.len());
+            let is_inside = all.frame.start <= address && address + len <= all.frame.end;
+            let in_frame = is_inside.then(|| address - all.frame.start);
             let is_reply = side != flow.client;
-            all.parts.push(Part { is_reply, offset, begin, address, len });
+            all.parts.push(Part { is_reply, offset, begin, len, in_frame });
         }
         Want::More
     }

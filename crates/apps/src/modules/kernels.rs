@@ -16,15 +16,16 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use chunk::{Columns, Packet, Rows, Verdict};
-use control::config::{Config, ModuleEntry, OnFailure};
+use control::config::{Config, ModuleEntry, OnFailure, module_groups};
 use control::module_source::{self as source, FUNCTIONS, Source};
 use controlplane::module::{MODULE_DROP, MODULE_FAILED};
 use device::accelerator::{PayloadUse, StateForm};
-use engine::{KernelForm, KernelStep, Parameter, Scratch, Shade, Shard, SortKey, Step};
+use engine::{KernelForm, KernelStep, Parameter, Part, Scratch, Shade, Shard, SortKey, Step};
 
 use kernels::{Spec, files};
 
@@ -51,7 +52,15 @@ fn reserved() -> HashSet<&'static str> {
     let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
     let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
     let names = macros.map(|rest| rest.split(end).next().unwrap_or_default());
-    let own = ["STATE", "FLOW", "DROP_MODULE_DROP", "SORTED", "SCRATCH", "STAGE_NUMBER"];
+    let own = [
+        "STATE",
+        "FLOW",
+        "DROP_MODULE_DROP",
+        "DROP_MODULE_FAILED",
+        "SORTED",
+        "SCRATCH",
+        "STAGE_NUMBER",
+    ];
     names.chain(FUNCTIONS).chain(own).collect()
 }
 
@@ -87,17 +96,26 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Those of a configuration.
+    /// Those of a configuration, for each of its stages.
     ///
     /// # Errors
     /// What is wrong with a source, with its file and line; the states are too large.
-    pub fn of(config: &Config) -> Result<Self, String> {
+    pub fn of(config: &Config) -> Result<Vec<Self>, String> {
+        let groups = module_groups(&config.modules).into_iter();
+        groups.map(|group| Self::of_group(config, group)).collect()
+    }
+
+    /// Those of the modules at these places of the file.
+    fn of_group(config: &Config, group: Range<usize>) -> Result<Self, String> {
         let contexts = config.contexts();
         let bit = |name: &String| contexts.iter().position(|own| own == name).map_or(0, |n| 1 << n);
         let mut made = Self { contexts: contexts.clone(), ..Self::default() };
         let reserved = reserved();
         let mut words = 0;
         for (number, entry) in config.modules.iter().enumerate() {
+            if !group.contains(&number) {
+                continue;
+            }
             let Some(file) = &entry.source else { continue };
             let source = source::read(&file.text).map_err(|problem| {
                 format!("module {}: {}:{problem}", entry.name, file.path.display())
@@ -149,7 +167,17 @@ impl Sources {
 
     /// Whether one reads streams.
     pub fn reads_streams(&self) -> bool {
-        self.all.iter().any(|own| own.source.layers[4])
+        self.stream_readers().next().is_some()
+    }
+
+    /// The numbers of those that read streams.
+    pub fn stream_readers(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().filter(|own| own.source.layers[4]).map(|own| own.number)
+    }
+
+    /// The numbers of those that change packets.
+    pub fn changers(&self) -> impl Iterator<Item = usize> {
+        self.all.iter().filter(|own| own.source.changes_packets).map(|own| own.number)
     }
 
     /// Whether one keeps something for a flow.
@@ -253,11 +281,11 @@ KERNEL(module_end)
             match function {
                 "MODULE_STREAM" => writeln!(
                     text,
-                    "#define {function}(packet, piece) FN uint own_{name}_{call}(PRIVATE packet_t *packet, PRIVATE const piece_t *piece)"
+                    "#define {function}(packet, piece) FN uint own_{name}_{call}(PRIVATE packet_t *packet, PRIVATE const piece_t *piece, PRIVATE uint *own_budget)"
                 )?,
                 _ => writeln!(
                     text,
-                    "#define {function}(packet) FN uint own_{name}_{call}(PRIVATE packet_t *packet)"
+                    "#define {function}(packet) FN uint own_{name}_{call}(PRIVATE packet_t *packet, PRIVATE uint *own_budget)"
                 )?,
             }
             defined.push(function);
@@ -268,7 +296,7 @@ KERNEL(module_end)
             "#define FLOW(packet) ((GLOBAL struct own_state_of_{name} *)(packet)->own_flow)"
         )?;
         defined.extend(["STATE", "FLOW"]);
-        writeln!(text, "#line 1 \"{shown}\"\n{}\n#line 1 \"behind {shown}\"", file.text)?;
+        writeln!(text, "#line 1 \"{shown}\"\n{}\n#line 1 \"behind {shown}\"", source.bounded)?;
         for word in defined.iter().copied().chain(source.macros.iter().map(String::as_str)) {
             writeln!(text, "#undef {word}")?;
         }
@@ -276,27 +304,43 @@ KERNEL(module_end)
         let mut calls = String::new();
         for ((function, layer), _) in layers.filter(|(_, is_there)| *is_there) {
             let call = function.to_ascii_lowercase();
-            let piece = if layer == "STREAM" { ", &piece" } else { "" };
+            if layer == "STREAM" {
+                write!(
+                    calls,
+                    "    const uint pieces = own_pieces(arena, row);
+    for (uint i = 0u; act == PASS && i < pieces; i++) {{
+        own_piece(&piece, &packet, arena, row, i);
+        left = OWN_LOOPS;
+        act = own_{name}_{call}(&packet, &piece, &left);
+        packet.own_error |= left == 0u;
+    }}
+"
+                )?;
+                continue;
+            }
             writeln!(
                 calls,
-                "    if (act == PASS && (layers & LAYER_{layer}) != 0u)\n        act = own_{name}_{call}(&packet{piece});"
+                "    if (act == PASS && (layers & LAYER_{layer}) != 0u) {{
+        left = OWN_LOOPS;
+        act = own_{name}_{call}(&packet, &left);
+        packet.own_error |= left == 0u;
+    }}"
             )?;
         }
         let mask = own.table.0.saturating_sub(1);
+        let piece = if source.layers[4] { "piece_t piece;\n    " } else { "" };
         write!(
             text,
             "
 FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL uint *words, GLOBAL uint *table, uint row)
 {{
     packet_t packet;
-    piece_t piece;
-    own_load(&packet, arena, payload, row);
-    own_piece(&piece, arena, row);
+    {piece}own_load(&packet, arena, payload, row);
     packet.own_flow = words + 1;
     packet.own_table = table;
     packet.own_mask = {mask}u;
     const uint layers = COL_MODULE_LAYERS(arena)[row];
-    uint act = PASS;
+    uint act = PASS, left;
 {calls}    own_store(&packet, arena, row, {number}u, act);
 }}
 "
@@ -308,6 +352,20 @@ FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL uint *
         let (name, contexts, first) = (&own.entry.name, own.contexts, self.first_slot);
         let bit = 1u32 << own.number;
         let (offset, count) = own.share;
+        let failed = match own.entry.on_failure {
+            OnFailure::Drop => "DROP_MODULE_FAILED",
+            OnFailure::Pass => "VERDICT_NEXT",
+        };
+        write!(
+            text,
+            "
+KERNEL(off_module_{name})
+{{
+    if (GLOBAL_ID < job_rows(arena))
+        own_fail(arena, JOB_FIRST(arena) + GLOBAL_ID, {bit:#x}u, {contexts:#x}u, {failed});
+}}
+"
+        )?;
         let table = match own.table {
             (0, _) => "(GLOBAL uint *)arena".to_owned(),
             (_, slot) => format!("(GLOBAL uint *)STATE_RECORD(arena, state, row, {slot}u)"),
@@ -367,7 +425,14 @@ KERNEL(module_{name})
             steps.push(KernelStep::Sort);
         }
         for own in &self.all {
-            steps.push(Step::rows(format!("module_{}", own.entry.name), 64).into());
+            let ModuleEntry { name, source, time_limit, .. } = &own.entry;
+            let file = source.as_ref().map_or("", |source| &source.file);
+            let part = Part {
+                name: format!("module {name} ({file})").into(),
+                instead: format!("off_module_{name}").into(),
+            };
+            let step = Step::rows(format!("module_{name}"), 64);
+            steps.push(step.with_part(part, *time_limit).into());
         }
         if self.has_state() {
             steps.push(Step::rows("module_end", 64).into());
@@ -382,10 +447,9 @@ KERNEL(module_{name})
         KernelForm {
             text: self.text().into(),
             file: "modules".into(),
-            parameters: vec![(
-                "DROP_MODULE_DROP".into(),
-                Parameter::U32(Verdict::drop(MODULE_DROP).0),
-            )],
+            parameters: [("DROP_MODULE_DROP", MODULE_DROP), ("DROP_MODULE_FAILED", MODULE_FAILED)]
+                .map(|(name, reason)| (name.into(), Parameter::U32(Verdict::drop(reason).0)))
+                .to_vec(),
             steps,
             payload: Some(PayloadUse {
                 at: ModuleColumns::MODULE_AT,

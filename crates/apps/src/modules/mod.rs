@@ -9,21 +9,25 @@
 //!             └▶ gather: which flow a packet is of, and bytes in order
 //! ```
 //!
+//! A Rust module behind one with a source waits for the device, so the modules of a file may be several stages
+//! ([`Application::parts`]).
+//!
 //! - [`stage`] is the stage; [`kernels`] makes one program of the sources; [`control::module_source`] reads them.
-//! - [`gather`] is what the stage `flow` tells it.
+//! - [`gather`] is what the stage `flow` tells it; [`pieces`] is what it hands on of streams.
 //! - The trait of Rust modules is [`controlplane::module::Module`].
 //!
 //! # Deliberately absent
 //! - A CPU form of sources: they need a device, and PoCL is one.
-//! - Bytes of streams that waited for others, in modules with a source: they are not in a packet that the device has.
 //!
 //! Threads: one instance per worker.
 
 pub mod columns;
+mod compile;
 mod control_part;
 pub mod counters;
 pub mod gather;
 pub mod kernels;
+pub mod pieces;
 pub mod stage;
 pub mod table;
 #[cfg(test)]
@@ -59,6 +63,7 @@ pub static APPLICATION: Application = Application {
     sections: &["module"],
     joins: Some(STAGE),
     behind: &[flow::STAGE],
+    parts: Some(|config| control::config::module_groups(&config.modules).len()),
     ..Application::NONE
 };
 

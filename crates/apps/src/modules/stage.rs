@@ -10,20 +10,34 @@
 //!
 //! Rust modules run in `pre_shade`, packet by packet. Those with a source are its shade, and `post_shade` counts what they
 //! did. A packet is decoded once for all of them.
+//!
+//! ```text
+//!  [[module]]   rust  rust  source  source │ rust  source │ rust
+//!  stage        modules                    │ modules.2    │ modules.3       a group each: what is done before a device,
+//!               └ knows what flow tells ─columns, attached─▶ those behind it    and what is done on it
+//! ```
+//!
+//! Modules run in the order of the file. Where a Rust module stands behind a source, it waits for the device, so a stage of its
+//! own follows ([`module_groups`](control::config::module_groups)). The first stage leaves what it knows of flows and streams in columns, and attaches
+//! bytes to packets ([`pieces`](super::pieces)): chunks are at different stages at a time. The state of a flow begins anew where
+//! the generation of its place is another one.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
-use control::config::ModuleEntry;
-use controlplane::module::{Act, AnyModule, PacketAt, PacketId, is_right, payload_offset, reasons};
+use control::config::{Config, ModuleEntry, module_groups};
+use controlplane::module::{
+    Act, AnyModule, PacketAt, PacketId, Piece, is_right, payload_offset, reasons,
+};
 use engine::{Context, Phases, Shade, Shard, Spread, Stage};
 use packet::{Decoded, IpProtocol};
 
 use super::columns::{self, ModuleColumns, ModuleView, layers};
 use super::counters::{Column, Counters};
-use super::gather::{Gathered, Known, Shared, lock};
-use super::kernels::KernelShade;
+use super::gather::{Gathered, Shared, lock};
+use super::kernels::{KernelShade, Sources};
+use super::pieces;
 use crate::received;
 
 /// A module in Rust.
@@ -38,9 +52,49 @@ pub struct Rust {
     pub module: Box<dyn AnyModule>,
 }
 
+/// What the stage of a group has to do for those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// It hears of flows from the stage `flow`; the others find in columns what the first one knew.
+    pub is_first: bool,
+    /// No stage of modules is behind it.
+    pub is_last: bool,
+    /// All pieces are attached: Rust modules of later groups read them, or a module may change a packet before a source reads
+    /// them, which sees them as they came.
+    pub attaches: bool,
+    /// A source of this or a later group reads streams.
+    pub kernels_read: bool,
+}
+
+impl Group {
+    /// That of modules which are all in one stage.
+    pub const ALONE: Self =
+        Self { is_first: true, is_last: true, attaches: false, kernels_read: true };
+
+    /// Group `at` of a configuration whose sources these are, by group.
+    pub fn of(config: &Config, all: &[Sources], at: usize) -> Self {
+        let is_rust = |number: &usize| config.modules[*number].kind.is_some();
+        let all_rust = (0..config.modules.len()).filter(is_rust);
+        let last_reader = all.iter().flat_map(Sources::stream_readers).max();
+        let first_change = all.iter().flat_map(Sources::changers).chain(all_rust.clone()).min();
+        let is_behind_change =
+            first_change.zip(last_reader).is_some_and(|(change, reader)| change < reader);
+        // There is none in front of those of the first group that is not in it.
+        let first = module_groups(&config.modules).into_iter().next().unwrap_or(0..0);
+        let has_later_rust = all_rust.max().is_some_and(|last| last >= first.end);
+        Self {
+            is_first: at == 0,
+            is_last: at + 1 >= all.len(),
+            attaches: has_later_rust || is_behind_change,
+            kernels_read: last_reader.is_some(),
+        }
+    }
+}
+
 /// The stage of one worker.
 pub struct Modules {
     name: &'static str,
+    group: Group,
     gathered: Shared,
     rust: Vec<Rust>,
     kernels: Option<Arc<KernelShade>>,
@@ -49,20 +103,19 @@ pub struct Modules {
     contexts: Arc<[String]>,
     counters: Arc<Counters>,
     needs_one_worker: Option<&'static str>,
-    /// By place of a flow: how many flows had it, and the first Rust module that has later ones ignore it.
+    /// By place of a flow: how many flows had it, and the Rust modules that have later ones ignore it, a bit each.
     flows: Vec<(u32, u32)>,
     packets: u64,
     decoded: Decoded,
     worker: u16,
 }
 
-/// No Rust module has later ones ignore a flow.
-const NONE: u32 = u32::MAX;
-
 /// What the stage of a worker is made of.
 pub struct Parts {
     /// Its name.
     pub name: &'static str,
+    /// Its place among the stages of modules.
+    pub group: Group,
     /// What `flow` tells it.
     pub gathered: Shared,
     /// Rust modules.
@@ -79,13 +132,53 @@ pub struct Parts {
     pub needs_one_worker: Option<&'static str>,
 }
 
+/// What is known of the flow of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OfFlow {
+    /// Its place, and how many flows had that; `None` for a packet of no flow.
+    slot: Option<(usize, u32)>,
+    /// Its number.
+    flow: u64,
+    is_reply: bool,
+}
+
+/// The pieces of a packet, wherever they are.
+#[derive(Clone, Copy)]
+enum Pieces<'a> {
+    None,
+    /// Those of the packet at this place.
+    Gathered(&'a Gathered, usize),
+    /// What is attached to its row, and how many they are.
+    Attached(&'a [u8], u32),
+}
+
+impl Pieces<'_> {
+    fn visit(self, run: impl FnOnce(&mut dyn Iterator<Item = Piece<'_>>) -> Act) -> Act {
+        match self {
+            Self::None => run(&mut std::iter::empty()),
+            Self::Gathered(gathered, at) => run(&mut gathered.pieces(at).map(|(piece, _)| piece)),
+            Self::Attached(bytes, count) => run(&mut pieces::read(bytes, count)),
+        }
+    }
+}
+
 impl Modules {
     /// That of a worker.
     pub fn new(parts: Parts) -> Self {
-        let Parts { name, gathered, rust, kernels, by_port, contexts, counters, needs_one_worker } =
-            parts;
+        let Parts {
+            name,
+            group,
+            gathered,
+            rust,
+            kernels,
+            by_port,
+            contexts,
+            counters,
+            needs_one_worker,
+        } = parts;
         Self {
             name,
+            group,
             gathered,
             rust,
             kernels,
@@ -100,31 +193,40 @@ impl Modules {
         }
     }
 
-    /// Flows that begin: their places are theirs from now on.
-    fn begin(&mut self, known: &Known) {
-        if self.flows.len() <= known.slot {
-            self.flows.resize(known.slot + 1, (0, NONE));
+    /// Whether something of a packet is in columns.
+    fn has_columns(&self) -> bool {
+        self.kernels.is_some() || !self.group.is_last || !self.group.is_first
+    }
+
+    /// A flow has this place, of which it is the `generation`th; its states are new if another one had it before.
+    fn renew(&mut self, slot: usize, generation: u32) {
+        if self.flows.len() <= slot {
+            self.flows.resize(slot + 1, (0, 0));
         }
-        if known.is_first {
-            let generation = (self.flows[known.slot].0 + 1) & 0x7fff_ffff;
-            self.flows[known.slot] = (generation.max(1), NONE);
-            self.rust.iter_mut().for_each(|own| own.module.begin(known.slot));
+        if self.flows[slot].0 != generation {
+            self.flows[slot] = (generation, 0);
+            self.rust.iter_mut().for_each(|own| own.module.begin(slot));
         }
     }
 
-    /// The Rust modules of a packet. The verdict, and whether no later module sees it.
+    /// A flow begins in this place.
+    fn begin(&mut self, slot: usize) {
+        let before = self.flows.get(slot).map_or(0, |flow| flow.0);
+        self.renew(slot, ((before + 1) & 0x7fff_ffff).max(1));
+    }
+
+    /// The Rust modules of a packet. The verdict, and which modules have it ignored by later ones, those before among them.
     fn run_rust(
         &mut self,
         at: &mut PacketAt<'_>,
-        sees: u32,
-        known: Option<(usize, &Known)>,
-        gathered: &Gathered,
-    ) -> (Verdict, bool) {
-        let slot = known.map(|(_, known)| known.slot);
-        let mut ignored_by = slot.map_or(NONE, |slot| self.flows[slot].1);
+        (sees, mut over): (u32, u32),
+        slot: Option<usize>,
+        pieces: Pieces<'_>,
+    ) -> (Verdict, u32) {
+        over |= slot.map_or(0, |slot| self.flows[slot].1);
         for own in &mut self.rust {
             let number = own.number;
-            if ignored_by < number as u32 {
+            if over & ((1 << number) - 1) != 0 {
                 break;
             }
             let is_seen =
@@ -133,42 +235,84 @@ impl Modules {
                 continue;
             }
             self.counters.add(number, Column::Packets);
-            let act = match known {
-                Some((place, _)) => own.module.process(at, slot, &mut gathered.pieces(place)),
-                None => own.module.process(at, None, &mut std::iter::empty()),
-            };
-            let column = match act {
+            let act = pieces.visit(|pieces| own.module.process(at, slot, pieces));
+            let (column, verdict) = match act {
                 Act::Pass => continue,
-                Act::Ignore => Column::Ignored,
-                Act::Drop(_) => Column::Dropped,
-                Act::ToHost => Column::ToHost,
-                Act::Dump => Column::Dumped,
+                Act::Ignore => (Column::Ignored, None),
+                Act::Drop(reason) => (Column::Dropped, Some(Verdict::drop(reason))),
+                Act::ToHost => (Column::ToHost, Some(Verdict::host(at.packet.port))),
+                Act::Dump => (Column::Dumped, Some(Verdict::DUMP)),
             };
             self.counters.add(number, column);
-            let verdict = match act {
-                Act::Pass | Act::Ignore => {
-                    ignored_by = number as u32;
-                    if let Some(slot) = slot {
-                        self.flows[slot].1 = ignored_by;
-                    }
-                    continue;
-                }
-                Act::Drop(reason) => Verdict::drop(reason),
-                Act::ToHost => Verdict::host(at.packet.port),
-                Act::Dump => Verdict::DUMP,
-            };
-            return (verdict, true);
+            if let Some(verdict) = verdict {
+                return (verdict, over);
+            }
+            over |= 1 << number;
+            if let Some(slot) = slot {
+                self.flows[slot].1 |= 1 << number;
+            }
         }
-        (Verdict::NEXT, ignored_by != NONE)
+        (Verdict::NEXT, over)
     }
+
+    /// Leaves the pieces of a packet for kernels and later stages: in columns if there is one that is in the packet, else
+    /// attached to it.
+    fn leave_pieces(
+        &self,
+        chunk: &mut Chunk,
+        row: usize,
+        (gathered, at): (&Gathered, usize),
+        is_as_it_came: bool,
+    ) {
+        let view = ModuleColumns::view(&mut chunk.rows);
+        let all = gathered.pieces(at);
+        let is_in_one_cell = {
+            let packet = &chunk.packets[row];
+            packet.data().len() == packet.frame_len()
+        };
+        if all.len() == 0 {
+            return;
+        }
+        if !self.group.attaches
+            && all.len() == 1
+            && is_as_it_came
+            && is_in_one_cell
+            && let Some((piece, Some(begin))) = all.clone().next()
+            && begin + piece.bytes.len() <= 0xffff
+        {
+            view.module_layers[row] |= layers::STREAM;
+            view.module_piece[row] = begin as u32 | (piece.bytes.len() as u32) << 16;
+            view.module_offset[row] = piece.offset;
+            return;
+        }
+        let count = pieces::attach(&mut chunk.attached, row, all);
+        view.module_pieces[row] = count;
+        if count > 0 {
+            view.module_layers[row] |= layers::STREAM;
+        }
+    }
+
+    /// The bit of each module of this stage.
+    fn sources(&self) -> u32 {
+        self.kernels.as_ref().map_or(0, |kernels| kernels.sources().bits())
+    }
+}
+
+/// Nothing is known of a row in columns.
+fn blank(view: &mut ModuleView<'_>, row: usize) {
+    (view.module_sees[row], view.module_slot[row], view.module_layers[row]) = (0, u32::MAX, 0);
+    (view.module_pieces[row], view.module_flow[row], view.module_over[row]) = (0, 0, 0);
+    (view.module_piece[row], view.module_offset[row], view.module_generation[row]) = (0, 0, 0);
 }
 
 /// What kernels need of a packet.
 fn fill(view: &mut ModuleView<'_>, row: usize, d: &Decoded, frame: &[u8], port: u16) {
-    let mut has = layers::ETH;
+    // What is known already: a stream, and the direction.
+    let known = view.module_layers[row] & (layers::STREAM | layers::REPLY);
+    let mut has = layers::ETH | known & layers::REPLY;
     let (mut l3, mut l4, mut data, mut end) = (0, 0, 0, 0);
     if is_right(d) {
-        has |= layers::IP | if d.kind == packet::Kind::Ipv6 { layers::IPV6 } else { 0 };
+        has |= known | layers::IP | if d.kind == packet::Kind::Ipv6 { layers::IPV6 } else { 0 };
         (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
         end = d.l3_end();
         let is_whole = d.ports().is_some() && !d.has(Decoded::FRAGMENT);
@@ -194,8 +338,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.kernels {
+        match &self.kernels {
             Some(_) => &[ModuleColumns::COLUMNS, Shard::COLUMNS],
+            None if self.has_columns() => &[ModuleColumns::COLUMNS],
             None => &[],
         }
     }
@@ -242,23 +387,44 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
         let shared = self.gathered.clone();
         let mut gathered = lock(&shared);
         self.worker = cx.worker;
-        for known in gathered.packets() {
-            self.begin(known);
-        }
+        let has_columns = self.has_columns();
         let mut next = 0;
         for row in 0..chunk.packets.len() {
-            // The last one of a row: a flow that ended with it is gone.
-            let mut place = None;
-            while let Some(known) = gathered.packets().get(next).filter(|known| known.row <= row) {
-                place = (known.row == row).then_some(next).or(place);
-                next += 1;
+            let (mut own, mut over, mut place) = (OfFlow::default(), 0, None);
+            if self.group.is_first {
+                // The last one of a row: a flow that ended with it is gone.
+                while let Some(known) = gathered.packets().get(next).filter(|own| own.row <= row) {
+                    if known.is_first || self.flows.get(known.slot).is_none_or(|flow| flow.0 == 0) {
+                        self.begin(known.slot);
+                    }
+                    if known.row == row {
+                        let slot = Some((known.slot, self.flows[known.slot].0));
+                        own = OfFlow { slot, flow: known.flow, is_reply: known.is_reply };
+                        place = Some(next);
+                    }
+                    next += 1;
+                }
+                if has_columns {
+                    blank(&mut ModuleColumns::view(&mut chunk.rows), row);
+                }
             }
             let is_next = Verdict(chunk.rows.verdicts()[row]).is_next();
-            if !is_next {
-                if self.kernels.is_some() {
-                    let view = ModuleColumns::view(&mut chunk.rows);
-                    (view.module_sees[row], view.module_slot[row]) = (0, u32::MAX);
+            if !self.group.is_first {
+                let view = ModuleColumns::view(&mut chunk.rows);
+                view.module_sees[row] = 0;
+                let slot = view.module_slot[row];
+                own = OfFlow {
+                    slot: (slot != u32::MAX)
+                        .then_some((slot as usize, view.module_generation[row])),
+                    flow: view.module_flow[row],
+                    is_reply: view.module_layers[row] & layers::REPLY != 0,
+                };
+                over = view.module_over[row];
+                if let Some((slot, generation)) = own.slot {
+                    self.renew(slot, generation);
                 }
+            }
+            if !is_next || over != 0 {
                 continue;
             }
             cx.at(row);
@@ -267,21 +433,29 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             let port = packet.port;
             let last = self.by_port.len() - 1;
             let sees = self.by_port[usize::from(port).min(last)];
-            let known = place.map(|place| (place, &gathered.packets()[place]));
             let decoded = self.decoded;
-            let piece = known.map(|(place, _)| gathered.in_frame(place, packet.data()));
             let id = PacketId {
                 worker: self.worker,
                 number: self.packets,
                 port,
                 arrival_ns: cx.arrival_ns(packet),
-                flow: known.map_or(0, |(_, known)| known.flow),
-                is_reply: known.is_some_and(|(_, known)| known.is_reply),
+                flow: own.flow,
+                is_reply: own.is_reply,
             };
             self.packets += 1;
             let contexts = self.contexts.clone();
-            let (mut verdict, mut is_settled) = (Verdict::NEXT, false);
+            let mut verdict = Verdict::NEXT;
+            let before = (packet.data().as_ptr().addr(), packet.frame_len());
             if !self.rust.is_empty() {
+                let count = match self.group.is_first {
+                    true => 0,
+                    false => ModuleColumns::view(&mut chunk.rows).module_pieces[row],
+                };
+                let pieces = match place {
+                    Some(place) => Pieces::Gathered(&gathered, place),
+                    None if count > 0 => Pieces::Attached(chunk.attached.of(row), count),
+                    None => Pieces::None,
+                };
                 let (_, context) = chunk.rows.common();
                 let mut at = PacketAt {
                     id,
@@ -290,35 +464,44 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     context: &mut context[row],
                     contexts: &contexts,
                 };
-                (verdict, is_settled) = self.run_rust(&mut at, sees, known, &gathered);
+                let slot = own.slot.map(|(slot, _)| slot);
+                (verdict, over) = self.run_rust(&mut at, (sees, 0), slot, pieces);
                 chunk.rows.verdicts()[row] = verdict.0;
             }
-            let Some(kernels) = &self.kernels else { continue };
-            let view = &mut ModuleColumns::view(&mut chunk.rows);
-            let own = sees & kernels.sources().bits();
-            let is_seen = verdict.is_next() && !is_settled;
-            view.module_sees[row] = if is_seen { own } else { 0 };
-            fill(view, row, &decoded, chunk.packets[row].data(), port);
-            let slot = known.map(|(_, known)| known.slot);
-            view.module_slot[row] = slot.map_or(u32::MAX, |slot| slot as u32);
-            view.module_generation[row] = slot.map_or(0, |slot| self.flows[slot].0);
-            if id.is_reply {
-                view.module_layers[row] |= layers::REPLY;
+            if !has_columns {
+                continue;
             }
-            let (in_frame, elsewhere) = piece.unwrap_or_default();
-            (view.module_piece[row], view.module_offset[row]) = (0, 0);
-            if let Some((begin, len, offset)) = in_frame
-                && begin + len <= 0xffff
-            {
-                view.module_layers[row] |= layers::STREAM;
-                view.module_piece[row] = begin as u32 | (len as u32) << 16;
-                view.module_offset[row] = offset;
+            if self.group.is_first {
+                let view = &mut ModuleColumns::view(&mut chunk.rows);
+                if let Some((slot, generation)) = own.slot {
+                    view.module_slot[row] = slot as u32;
+                    view.module_generation[row] = generation;
+                }
+                view.module_flow[row] = own.flow;
+                view.module_layers[row] = if own.is_reply { layers::REPLY } else { 0 };
             }
-            if elsewhere > 0 && kernels.sources().reads_streams() {
-                self.counters.missed(elsewhere);
+            ModuleColumns::view(&mut chunk.rows).module_over[row] = over;
+            if !verdict.is_next() || over != 0 {
+                continue;
+            }
+            let packet = &chunk.packets[row];
+            let is_as_it_came = before == (packet.data().as_ptr().addr(), packet.frame_len());
+            if let Some(place) = place.filter(|_| self.group.kernels_read || self.group.attaches) {
+                self.leave_pieces(chunk, row, (&gathered, place), is_as_it_came);
+            }
+            if self.kernels.is_some() {
+                let sources = self.sources();
+                let view = &mut ModuleColumns::view(&mut chunk.rows);
+                view.module_sees[row] = sees & sources;
+                fill(view, row, &decoded, chunk.packets[row].data(), port);
+                if !is_as_it_came {
+                    view.module_layers[row] |= layers::MOVED;
+                }
             }
         }
-        gathered.clear();
+        if self.group.is_first {
+            gathered.clear();
+        }
         if let Some(kernels) = &self.kernels {
             kernels.reserve(self.flows.len());
         }
@@ -336,6 +519,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             if sees == 0 {
                 continue;
             }
+            view.module_over[row] |= view.module_ignored[row];
             let (seen, error) = (view.module_seen[row], view.module_error[row]);
             self.counters.add_bits(sees & seen, Column::Packets);
             self.counters.add_bits(sees & seen & error, Column::Errors);
@@ -367,7 +551,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                 None => (0..self.flows.len()).for_each(|slot| own.module.begin(slot)),
             }
         }
-        self.flows.iter_mut().for_each(|flow| flow.1 = NONE);
+        self.flows.iter_mut().for_each(|flow| flow.1 = 0);
         if let (Some(kernels), Some(before)) = (&self.kernels, &before.kernels) {
             kernels.inherit(before);
         }

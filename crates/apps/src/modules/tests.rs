@@ -16,7 +16,7 @@ use testkit::frames::Frame;
 use super::columns::ModuleColumns;
 use super::counters::{Column, Counters};
 use super::gather::Places;
-use super::stage::{Modules, Parts, Rust};
+use super::stage::{Group, Modules, Parts, Rust};
 use crate::flow::Flow;
 use crate::flow::columns::FlowColumns;
 use crate::flow::follow::{Followers, Listener};
@@ -122,6 +122,7 @@ impl Bed {
         places.set_readers(true);
         let modules = Modules::new(Parts {
             name: "modules",
+            group: Group::ALONE,
             gathered,
             rust: rust.collect(),
             kernels: None,
@@ -275,5 +276,65 @@ proptest! {
             next += bytes.len() as u64;
         }
         prop_assert_eq!(pieces.into_iter().flat_map(|(_, bytes)| bytes).collect::<Vec<u8>>(), sent);
+    }
+}
+
+/// A configuration whose modules are these: `r` in Rust, anything else the text of a source.
+fn config_of(modules: &[&str]) -> control::config::Config {
+    let folder = testkit::Scratch::new();
+    let mut text = "mode = \"wire\"\n[port.a]\n[port.b]\n".to_owned();
+    for (number, module) in modules.iter().enumerate() {
+        let code = match *module {
+            "r" => "kind = \"first\"".to_owned(),
+            "plain" => "kind = \"plain\"".to_owned(),
+            source => {
+                folder.write(&format!("own{number}.k"), source);
+                format!("source = \"own{number}.k\"")
+            }
+        };
+        text += &format!("[[module]]\nname = \"own{number}\"\n{code}\n");
+    }
+    let file = folder.write("c.toml", &text);
+    let mut known = crate::known_stages();
+    known.modules = [("first", true), ("plain", false)]
+        .map(|(name, uses_flows)| control::config::RustModule { name, uses_flows })
+        .to_vec();
+    control::config::load(&file, &known).expect("a configuration").0
+}
+
+const PASS: &str = "MODULE_IP(packet) { return PASS; }";
+
+/// Modules in any order: a Rust module that waits for a device begins a stage.
+#[test]
+fn modules_of_any_order_are_stages() {
+    for (modules, expected) in [
+        (&["r", "r", PASS, PASS][..], "flow modules firewall wire"),
+        (&[PASS, "r"], "flow modules modules.2 firewall wire"),
+        (&["r", PASS, "r", "r", PASS, "r"], "flow modules modules.2 modules.3 firewall wire"),
+    ] {
+        let config = config_of(modules);
+        assert_eq!(config.pipeline.stages.join(" "), expected, "{modules:?}");
+        let kinds = config.pipeline.kinds.iter().filter(|kind| *kind == "modules").count();
+        assert_eq!(kinds, control::config::module_groups(&config.modules).len());
+        assert_eq!(config.stage_lines[0].len(), config.pipeline.stages.len());
+    }
+}
+
+/// Modules that keep nothing of flows bring no flow table.
+#[test]
+fn modules_without_flows_bring_no_flow_table() {
+    let has_flow = |modules: &[&str]| config_of(modules).pipeline.has("flow");
+    let eth = "MODULE_ETH(packet) { return packet->len > 9u ? PASS : DROP; }";
+    let udp = "MODULE_UDP(packet) { return table_add(packet, 3u, 1u) > 9u ? DROP : PASS; }";
+    assert!(!has_flow(&[PASS, eth, udp, "plain"]));
+    for source in [
+        "STATE { uint n; };\nMODULE_IP(packet) { FLOW(packet)->n += 1u; return PASS; }",
+        "MODULE_STREAM(packet, piece) { return PASS; }",
+        "MODULE_UDP(packet) { return IGNORE; }",
+        "MODULE_UDP(packet) { return packet->is_reply ? PASS : DROP; }",
+        "MODULE_IP(packet) { return packet->has_flow ? PASS : DROP; }",
+        "r",
+    ] {
+        assert!(has_flow(&[PASS, source]), "{source}");
     }
 }

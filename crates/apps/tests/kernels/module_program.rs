@@ -4,7 +4,7 @@ use apps::modules::columns::ModuleColumns as M;
 use apps::modules::kernels::Sources;
 use chunk::{Columns, Verdict};
 use control::config::ModuleSource;
-use controlplane::module::MODULE_DROP;
+use controlplane::module::{MODULE_DROP, MODULE_FAILED};
 use kernels::{Spec, files};
 
 /// Name, source and parameters of a module.
@@ -41,11 +41,13 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
             ..Default::default()
         });
     }
-    let sources = Sources::of(&config).expect("modules");
+    let all = Sources::of(&config).expect("modules");
+    let [sources] = &all[..] else { panic!("modules with a source are one stage") };
     let spec = Spec::new("modules", &[&files::EMPTY], M::COLUMNS);
-    let drop = Verdict::drop(MODULE_DROP).0;
+    let [drop, failed] = [MODULE_DROP, MODULE_FAILED].map(|reason| Verdict::drop(reason).0);
     let text = format!(
         "{}\n#define DROP_MODULE_DROP {drop:#x}u\n\
+         #define DROP_MODULE_FAILED {failed:#x}u\n\
          #define COL_SHARD(arena) ((GLOBAL const uint *)tables)\n\
          #define SORTED(arena) ((GLOBAL const uint *)tables + {ROWS}u)\n\
          #define STATE_RECORD(arena, state, row, slot) ((state) + 64u * (slot))\n\

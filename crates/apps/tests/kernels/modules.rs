@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use apps::modules::columns::{ModuleColumns as M, layers};
+use apps::modules::pieces;
 use apps::modules::table::{ADD, CAS, FIND, INSERT, TABLE, TableColumns as T, reference, words};
-use chunk::{Columns, Verdict};
-use controlplane::module::{MODULE_DROP, Table};
+use chunk::{Attached, Columns, Verdict};
+use controlplane::module::{MODULE_DROP, Piece, Table};
 use kernels::job::JobBytes;
 use kernels::{Launch, Spec};
 use testkit::frames::Frame;
@@ -123,7 +124,7 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
         (udp(1, 53, 64), 0, 1), // more than 130 bytes
         (udp(2, 22, 4), 1, 0),  // trusted: ignored by all others
         (udp(2, 22, 4), 1, 0),
-        (four.clone().tcp(5, 80, 1, b"\r\nHost: bad").padded(60), 2, 1),
+        (four.clone().tcp(5, 80, 1, b"\r\nHos").padded(60), 2, 1), // brings "t: bad", which waited
         (four.clone().tcp(5, 80, 12, b"xxxxxx").padded(60), 2, 1),
         (udp(9, 53, 64), u32::MAX, 0),
         (vec![7; 60], u32::MAX, 0),
@@ -137,6 +138,16 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
         job.put(M::MODULE_LEN, row, frame.len() as u32);
         payload.extend_from_slice(frame);
         payload.resize(payload.len().next_multiple_of(16), 0);
+        if row == 6 {
+            let (own, waited): (&[u8], &[u8]) = (b"\r\nHos", b"t: bad");
+            let piece = |offset, bytes| Piece { is_reply: false, offset, bytes };
+            let mut attached = Attached::default();
+            let all = [(piece(0, own), Some(54)), (piece(6, waited), None)];
+            let count = pieces::attach(&mut attached, row, all.into_iter());
+            job.put(M::MODULE_PIECES, row, count);
+            payload.extend_from_slice(attached.of(row));
+            payload.resize(payload.len().next_multiple_of(16), 0);
+        }
         let (l3, l4, end) = (u64::from(d.l3_offset), u64::from(d.l4_offset), d.l3_end() as u64);
         let (has, data) = match (d.is_ip(), d.protocol.0) {
             (true, 17) => (layers::ETH | layers::IP | layers::UDP, l4 + 8),

@@ -317,6 +317,7 @@ impl<M: Module> Rest<M> {
         if hot.is_tcp {
             let flow = Self::identity(&self.cold[at], key, client);
             let module = &mut self.module;
+            module.closing(&flow);
             let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
             self.reassembler.close(&mut self.connections[at], &mut sink);
         }

@@ -25,6 +25,9 @@ pub trait Module {
     ) {
     }
 
+    /// The flow ends: what waited for others is given up. The bytes and gaps that follow are brought by no packet.
+    fn closing(&mut self, _flow: &Identity) {}
+
     /// Bytes of a side in order.
     fn data(
         &mut self,

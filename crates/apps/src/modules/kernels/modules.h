@@ -36,10 +36,29 @@ typedef struct {
 
 // New bytes of a TCP connection, in order.
 typedef struct {
-    uint at;      // where they are in the packet
-    uint len;     // how many
-    ulong offset; // the place of the first one in what its sender sent
+    GLOBAL const uchar *own_bytes;
+    uint at;       // where they are in the packet, or NOT_IN_PACKET
+    uint len;      // how many
+    uint is_reply; // sent by the end of the flow that answers
+    ulong offset;  // the place of the first one in what its sender sent
 } piece_t;
+
+// `at` of bytes that waited for those in front of them, or came in fragments. No packet is so long.
+#define NOT_IN_PACKET 0x80000000u
+
+// Rounds that the loops of a function may go through: more than a packet has bytes.
+#define OWN_LOOPS 131072u
+
+// Whether a loop may go on; a budget of 0 says that one wanted more.
+FN uint own_tick(PRIVATE uint *left)
+{
+    if (*left <= 1u) {
+        *left = 0u;
+        return 0u;
+    }
+    *left -= 1u;
+    return 1u;
+}
 
 FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
 {
@@ -80,7 +99,8 @@ FN uint packet_dst4(PRIVATE const packet_t *packet)
 // Byte `i` of a piece.
 FN uint piece_byte(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, uint i)
 {
-    return i < piece->len ? packet_byte(packet, piece->at + i) : 0u;
+    (void)packet;
+    return i < piece->len ? (uint)piece->own_bytes[i] : 0u;
 }
 
 // Whether it was done. Checksums stay as they are.
@@ -175,6 +195,7 @@ FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
 #define LAYER_STREAM 16u
 #define LAYER_IPV6 32u
 #define LAYER_REPLY 64u
+#define LAYER_MOVED 128u
 #define NO_SLOT 0xffffffffu
 #define IGNORES 0x80000000u // in the first word of a module's state; the others are the generation
 
@@ -205,12 +226,34 @@ FN void own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *pa
     packet->context = COL_CONTEXT(arena)[row];
 }
 
-FN void own_piece(PRIVATE piece_t *piece, GLOBAL uchar *arena, uint row)
+// How many pieces a row has.
+FN uint own_pieces(GLOBAL uchar *arena, uint row)
 {
-    const uint place = COL_MODULE_PIECE(arena)[row];
-    piece->at = place & 0xffffu;
-    piece->len = place >> 16;
-    piece->offset = COL_MODULE_OFFSET(arena)[row];
+    const uint listed = COL_MODULE_PIECES(arena)[row];
+    return (COL_MODULE_LAYERS(arena)[row] & LAYER_STREAM) == 0u ? 0u : listed == 0u ? 1u : listed;
+}
+
+// Piece `i` of a row, in their order: that which is in the packet, or one of the list that is attached to it (pieces.rs).
+FN void own_piece(PRIVATE piece_t *piece, PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row, uint i)
+{
+    const uint listed = COL_MODULE_PIECES(arena)[row];
+    if (listed == 0u) {
+        const uint place = COL_MODULE_PIECE(arena)[row];
+        piece->at = place & 0xffffu;
+        piece->len = place >> 16;
+        piece->len = piece->at + piece->len > packet->len ? 0u : piece->len;
+        piece->is_reply = packet->is_reply;
+        piece->offset = COL_MODULE_OFFSET(arena)[row];
+        piece->own_bytes = packet->own_bytes + piece->at;
+        return;
+    }
+    GLOBAL const uchar *attached = packet->own_bytes + ((packet->len + 15u) & ~15u);
+    GLOBAL const uint *entry = (GLOBAL const uint *)attached + 4u * i;
+    piece->own_bytes = i == 0u ? attached + 16u * listed : piece->own_bytes + piece->len;
+    piece->at = (COL_MODULE_LAYERS(arena)[row] & LAYER_MOVED) != 0u ? NOT_IN_PACKET : entry[0];
+    piece->len = entry[1] & 0x7fffffffu;
+    piece->is_reply = entry[1] >> 31;
+    piece->offset = (ulong)entry[2] | (ulong)entry[3] << 32;
 }
 
 // What a module made of a packet.
@@ -234,6 +277,16 @@ FN void own_store(PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row,
         COL_VERDICT(arena)[row] = verdict;
         COL_MODULE_BY(arena)[row] = number + 1u;
     }
+}
+
+// A module that is used no more has not processed a packet that it would have seen. `verdict`: what becomes of that.
+FN void own_fail(GLOBAL uchar *arena, uint row, uint bit, uint contexts, uint verdict)
+{
+    if (!own_sees(arena, row, bit, contexts))
+        return;
+    COL_MODULE_ERROR(arena)[row] |= bit;
+    if (verdict != VERDICT_NEXT)
+        COL_VERDICT(arena)[row] = verdict;
 }
 
 // The state of a module for a new flow.

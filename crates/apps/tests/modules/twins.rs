@@ -1,0 +1,81 @@
+//! The sources of the tests as Rust modules.
+
+use controlplane::module::{Act, MODULE_DROP, Module, PacketAt, Parameters, Piece};
+
+/// `mix.k`.
+#[derive(Default)]
+pub(crate) struct Mix {
+    at: usize,
+    factor: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Mixed {
+    packets: u32,
+    hash: u32,
+}
+
+fn hash_of(before: u32, piece: &Piece<'_>, seed: u32) -> u32 {
+    let begin = (before ^ piece.offset as u32 ^ u32::from(piece.is_reply) << 31 ^ seed)
+        .wrapping_mul(0x9e37_79b1);
+    piece.bytes.iter().fold(begin, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619))
+}
+
+impl Mix {
+    fn count(&self, own: &mut Mixed) -> Act {
+        own.packets += 1;
+        match own.packets.wrapping_mul(self.factor) % 101 {
+            7 => Act::Ignore,
+            9 => Act::Drop(MODULE_DROP),
+            11 => Act::Dump,
+            _ => Act::Pass,
+        }
+    }
+}
+
+impl Module for Mix {
+    type State = Mixed;
+    const NAME: &'static str = "mix";
+
+    fn set_up(&mut self, parameters: &Parameters<'_>) -> Result<(), String> {
+        (self.at, self.factor) = (parameters.get("AT", 0) as usize, parameters.get("FACTOR", 1));
+        Ok(())
+    }
+
+    fn process_udp(&mut self, _: &mut PacketAt<'_>, own: &mut Mixed) -> Act {
+        self.count(own)
+    }
+
+    fn process_tcp(&mut self, _: &mut PacketAt<'_>, own: &mut Mixed) -> Act {
+        self.count(own)
+    }
+
+    fn process_stream(&mut self, at: &mut PacketAt<'_>, piece: Piece<'_>, own: &mut Mixed) -> Act {
+        own.hash = hash_of(own.hash, &piece, 0);
+        at.packet.data_mut()[self.at..self.at + 4].copy_from_slice(&own.hash.to_le_bytes());
+        Act::Pass
+    }
+}
+
+/// `judge.k`.
+#[derive(Default)]
+pub(crate) struct Judge(u32);
+
+impl Module for Judge {
+    type State = u32;
+    const NAME: &'static str = "judge";
+
+    fn set_up(&mut self, parameters: &Parameters<'_>) -> Result<(), String> {
+        self.0 = parameters.get("FACTOR", 1);
+        Ok(())
+    }
+
+    fn process_stream(&mut self, _: &mut PacketAt<'_>, piece: Piece<'_>, hash: &mut u32) -> Act {
+        *hash = hash_of(*hash, &piece, self.0);
+        match *hash >> 28 {
+            5 => Act::Drop(MODULE_DROP),
+            6 => Act::Dump,
+            _ => Act::Pass,
+        }
+    }
+}
