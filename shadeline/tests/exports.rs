@@ -565,3 +565,69 @@ fn outputs_that_fail_are_errors() {
     says("parquet = \"none/flows.parquet\"\n", 1, "none/flows.parquet: No such file");
     says("parquet = \"/proc/flows.parquet\"\n", 1, "/proc/flows.parquet");
 }
+
+/// Events into a named pipe: the start does not wait for its reader, and says so.
+#[test]
+fn a_named_pipe_need_not_have_a_reader_yet() {
+    let scratch = Scratch::new();
+    let pipe = scratch.join("events");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let config =
+        "mode = \"monitor\"\n[port.tap]\ninterface = \"tap\"\n[flow]\nevents = \"events\"\n";
+    scratch.write("monitor.toml", config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.current_dir(scratch.path());
+    command.args(["run", "monitor.toml", "-r", &data("smtp.pcap")]);
+    let mut process = Process::spawn(command);
+    process.wait_for("the named pipe has no reader: events wait for one", LONG);
+    let mut text = String::new();
+    std::fs::File::open(&pipe).unwrap().read_to_string(&mut text).unwrap();
+    let (status, said) = process.wait(LONG);
+    assert!(status.success(), "{said}");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!lines.is_empty(), "{said}");
+
+    // Nobody reads: an error of a run over captures, with the number of events.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.current_dir(scratch.path());
+    let output = command.args(["run", "monitor.toml", "-r", &data("smtp.pcap")]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("flow.events: {} lost", lines.len())), "{said}");
+}
+
+/// Live, an output that loses events is a warning at the end that says how many, in the report as JSON, and in `ctl`; the run
+/// ends well.
+#[test]
+fn a_live_run_says_what_its_outputs_lost() {
+    for json in [false, true] {
+        let scratch = Scratch::new();
+        let socket = scratch.join("ctl.sock");
+        scratch.write(
+            "monitor.toml",
+            &format!(
+                "mode = \"monitor\"\n[system]\nworkers = 1\nsocket = \"{}\"\n[port.tap]\nbackend = \"pcap\"\nread = \"{}\"\n\
+                 [flow]\nevents = \"/dev/full\"\ntcp_closed = \"100ms\"\ntcp_new = \"100ms\"\ntcp_established = \"100ms\"\n\
+                 udp_new = \"100ms\"\nudp_established = \"100ms\"\n",
+                socket.display(),
+                data("smtp.pcap")
+            ),
+        );
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.current_dir(scratch.path()).args(["run", "monitor.toml"]);
+        command.args(json.then_some("--json"));
+        let mut process = Process::spawn(command);
+        let lost = || {
+            let mut ctl = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+            ctl.arg("ctl").arg("--socket").arg(&socket).args(["show", "runtime", "--json"]);
+            let output = ctl.output().unwrap();
+            let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            shown["flow"]["outputs"][0]["lost"].as_u64().unwrap_or(0)
+        };
+        assert!(wait_until(LONG, || lost() > 0), "{}", process.output());
+        let (status, said) = process.stop(Stop::Interrupt, LONG);
+        assert!(status.success(), "{status}: {said}");
+        let named = said.contains("flow.events: ") && said.contains(" lost: ");
+        assert!(named && (json || said.contains("warning: flow.events: ")), "{said}");
+    }
+}

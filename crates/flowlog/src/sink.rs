@@ -1,11 +1,12 @@
-//! Where lines go: a file, a Unix socket, standard output.
+//! Where lines go: a file, a named pipe, a Unix socket, standard output.
 //!
 //! Whoever reports flows must not wait for a disk or for another program. So lines go into a bounded queue of bytes, and a
 //! thread of the sink writes them. What finds no room, or nobody who takes it, is lost and counted, always in whole lines.
 //!
 //! ```text
 //!  push ──▶ queue ──▶ thread ──▶ file ─────── a failed write: its lines are lost; the next ones are tried again
-//!  reopen ─▶ mark ──────┘    └─▶ Unix socket ─ nobody listens: lines are lost; connects again once a second
+//!  reopen ─▶ mark ──────┘    ├─▶ Unix socket ─ nobody listens: lines are lost; connects again once a second
+//!                            └─▶ named pipe ── nobody reads: lines wait in the queue, as many as it has room for
 //! ```
 //!
 //! *Rotation*: a program renames the file and sends SIGHUP; [`Sink::reopen`] then opens the file again by its name. Lines
@@ -17,19 +18,19 @@ mod outlet;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::queue::{Queue, Turn};
-use outlet::{FileOutlet, Outlet, UnixOutlet};
+use outlet::{FileOutlet, Outlet, PipeOutlet, UnixOutlet};
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A file that is appended to, and made if it is missing; `-` is standard output.
+    /// A file that is appended to, and made if it is missing; `-` is standard output. A named pipe may have no reader yet.
     File(PathBuf),
     /// A Unix socket (stream) on which another program listens.
     Unix(PathBuf),
@@ -61,7 +62,7 @@ pub struct Counters {
     pub written: u64,
     /// Lines lost because the queue was full, or the sink was closed.
     pub lost_queue_full: u64,
-    /// Lines lost because nobody listened on the socket.
+    /// Lines lost because nobody listened on the socket, or read from the named pipe until the end.
     pub lost_not_connected: u64,
     /// Lines lost because a write failed, as on a full disk, or was not over at the end.
     pub lost_write: u64,
@@ -80,6 +81,7 @@ pub(crate) struct Tally {
     opened: AtomicU64,
     errors: AtomicU64,
     last_error: Mutex<Option<String>>,
+    waits: AtomicBool,
 }
 
 impl Tally {
@@ -108,17 +110,21 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Opens the target and starts the thread. A socket need not be there yet; a named pipe waits for its reader.
+    /// Opens the target and starts the thread. A socket and the reader of a named pipe need not be there yet.
     ///
     /// # Errors
     /// The file cannot be opened, or there is no further thread.
     pub fn start(target: Target, options: Options) -> io::Result<Sink> {
+        let tally = Tally::default();
         let mut outlet: Box<dyn Outlet + Send> = match target {
+            Target::File(path) if PipeOutlet::is_pipe(&path) => {
+                Box::new(PipeOutlet::open(path, &tally)?)
+            }
             Target::File(path) => Box::new(FileOutlet::open(path)?),
             Target::Unix(path) => Box::new(UnixOutlet::new(path, options.reconnect)),
         };
         let queue = Queue::new(options.capacity);
-        let shared = Arc::new(Shared { queue, tally: Tally::default(), options });
+        let shared = Arc::new(Shared { queue, tally, options });
         let (alive, ended) = sync_channel::<()>(0);
         let of_thread = Arc::clone(&shared);
         let body = move || {
@@ -171,6 +177,11 @@ impl Sink {
     pub fn last_error(&self) -> Option<String> {
         let last = self.shared.tally.last_error.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a named pipe has no reader: lines wait for one in the queue.
+    pub fn is_waiting(&self) -> bool {
+        self.shared.tally.waits.load(Ordering::Relaxed)
     }
 
     /// Takes no further lines, and waits up to [`Options::linger`] until those in the queue are written. A thread that is

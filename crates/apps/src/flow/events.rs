@@ -68,6 +68,11 @@ impl Events {
         let options = sink::Options { linger: Duration::from_secs(10), ..<_>::default() };
         let sink = Sink::start(target, options);
         let sink = sink.map_err(|error| format!("flow.events: {text}: {error}"))?;
+        if sink.is_waiting() {
+            tracing::warn!(
+                "flow.events: {text}: the named pipe has no reader: events wait for one"
+            );
+        }
         let writes = Writes {
             eve: Eve { community_id_seed: Some(own.community_id_seed) },
             types: own.event_types.clone().into(),

@@ -1,11 +1,15 @@
-//! The ends of a sink: a file, and a connection to a Unix socket. Run by the thread of the sink.
+//! The ends of a sink: a file, a named pipe, and a connection to a Unix socket. Run by the thread of the sink.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::{Patience, Tally};
@@ -98,6 +102,137 @@ impl Outlet for FileOutlet {
     fn idle(&mut self, _: &Tally) {}
 }
 
+/// A named pipe. Nothing waits for its reader but this thread: it is opened without blocking (`open(2)` fails with `ENXIO` as
+/// long as there is none), again and again, and meanwhile lines wait in the queue.
+pub(super) struct PipeOutlet {
+    path: PathBuf,
+    pipe: Option<Pipe>,
+}
+
+/// How often a pipe is opened again.
+const PIPE_WAIT: Duration = Duration::from_millis(20);
+
+impl PipeOutlet {
+    /// Whether a path is one of a named pipe.
+    pub(super) fn is_pipe(path: &Path) -> bool {
+        let is_fifo = |data: std::fs::Metadata| data.file_type().is_fifo();
+        !files::is_standard(path) && std::fs::metadata(path).is_ok_and(is_fifo)
+    }
+
+    /// # Errors
+    /// It cannot be opened for another reason than that there is no reader.
+    pub(super) fn open(path: PathBuf, tally: &Tally) -> io::Result<Self> {
+        let pipe = Pipe::open(&path)?;
+        let own = Self { path, pipe };
+        own.note(tally);
+        Ok(own)
+    }
+
+    /// Says whether it waits.
+    fn note(&self, tally: &Tally) {
+        tally.waits.store(self.pipe.is_none(), Ordering::Relaxed);
+    }
+
+    fn ensure(&mut self, tally: &Tally) {
+        if self.pipe.is_some() {
+            return;
+        }
+        match Pipe::open(&self.path) {
+            Ok(pipe) => {
+                Tally::add(&tally.opened, pipe.is_some().into());
+                self.pipe = pipe;
+            }
+            Err(error) => tally.failed(&files::output::name(&self.path), &error),
+        }
+        self.note(tally);
+    }
+}
+
+impl Outlet for PipeOutlet {
+    fn write(&mut self, lines: &[u8], patience: &Patience<'_>, tally: &Tally) {
+        let mut done = 0;
+        while done < lines.len() {
+            self.ensure(tally);
+            let is_over = patience.is_over();
+            let Some(pipe) = self.pipe.as_mut().filter(|_| !is_over) else {
+                if is_over {
+                    let lost = count_lines(&lines[done..]);
+                    let counter = match self.pipe {
+                        Some(_) => &tally.lost_write,
+                        None => &tally.lost_not_connected,
+                    };
+                    tally.failed(&files::output::name(&self.path), &no_reader());
+                    return Tally::add(counter, lost);
+                }
+                std::thread::sleep(PIPE_WAIT);
+                continue;
+            };
+            match write_all(pipe, &lines[done..], patience) {
+                Ok(()) => return Tally::add(&tally.written, count_lines(&lines[done..])),
+                Err((count, error)) => {
+                    // The next reader begins with a whole line.
+                    let start = lines[done..done + count].iter().rposition(|byte| *byte == b'\n');
+                    let whole = start.map_or(0, |at| at + 1);
+                    Tally::add(&tally.written, count_lines(&lines[done..done + whole]));
+                    done += whole;
+                    match error.kind() {
+                        // Its reader has gone: it waits for the next one.
+                        ErrorKind::BrokenPipe => {}
+                        _ => tally.failed(&files::output::name(&self.path), &error),
+                    }
+                    self.pipe = None;
+                    self.note(tally);
+                }
+            }
+        }
+    }
+
+    fn reopen(&mut self, tally: &Tally) {
+        self.pipe = None;
+        self.ensure(tally);
+    }
+
+    fn idle(&mut self, tally: &Tally) {
+        self.ensure(tally);
+    }
+}
+
+fn no_reader() -> io::Error {
+    io::Error::new(ErrorKind::NotConnected, "the named pipe has no reader, or a slow one")
+}
+
+/// The end of a named pipe that has a reader.
+struct Pipe(File);
+
+impl Pipe {
+    /// `None` without a reader.
+    fn open(path: &Path) -> io::Result<Option<Self>> {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(Self(File::from(file)))),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Write for Pipe {
+    /// Waits for room, but not for long.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            done => return done,
+        }
+        let wait = Timespec::try_from(WRITE_WAIT).map_err(io::Error::other)?;
+        poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&wait))?;
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// A connection to a Unix socket, while there is one.
 pub(super) struct UnixOutlet {
     path: PathBuf,
@@ -183,7 +318,7 @@ impl Outlet for UnixOutlet {
 /// Writes everything, however long the reader takes, unless the end has waited long enough. On an error the number of
 /// bytes that were written.
 fn write_all(
-    stream: &mut UnixStream,
+    stream: &mut impl Write,
     bytes: &[u8],
     patience: &Patience<'_>,
 ) -> Result<(), (usize, io::Error)> {
@@ -206,7 +341,6 @@ fn write_all(
 mod tests {
     use std::io::Read;
     use std::os::fd::OwnedFd;
-    use std::sync::atomic::Ordering;
 
     use super::*;
 

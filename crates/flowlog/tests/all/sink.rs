@@ -177,3 +177,58 @@ fn a_line_is_never_split_between_connections() {
     assert!(!bytes.is_empty() && bytes.chunks(line.len()).all(|chunk| chunk == line));
     assert_eq!(counters.written + counters.lost_not_connected + counters.lost_write, 20);
 }
+
+fn pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(made.success());
+}
+
+/// A named pipe without a reader holds nobody up: lines wait for it, and a later reader begins with a whole line.
+#[test]
+fn a_named_pipe_waits_for_its_reader() {
+    let folder = Scratch::new();
+    let path = folder.join("events");
+    pipe(&path);
+    let begin = Instant::now();
+    let sink = Sink::start(Target::File(path.clone()), options()).unwrap();
+    assert!(sink.is_waiting() && begin.elapsed() < Duration::from_secs(1));
+    assert!(sink.push(b"one\ntwo\n"));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(sink.is_waiting() && sink.counters().written == 0 && sink.last_error().is_none());
+    let read = |lines: usize| {
+        let mut reader = BufReader::new(fs::File::open(&path).unwrap());
+        let mut all = Vec::new();
+        for _ in 0..lines {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            all.push(line);
+        }
+        all
+    };
+    assert_eq!(read(2), ["one\n", "two\n"]);
+    wait(&sink, |counters| counters.written == 2);
+    // That reader has gone: the write that finds out is done again for the next one.
+    assert!(sink.push(b"three\n"));
+    assert!(wait_until(LONG, || sink.is_waiting()));
+    assert!(sink.push(b"four\n"));
+    assert_eq!(read(2), ["three\n", "four\n"]);
+    wait(&sink, |counters| counters.written == 4);
+    let counters = sink.close();
+    assert_eq!((counters.written, counters.opened), (4, 2));
+    assert_eq!(counters.lost_not_connected + counters.lost_write + counters.lost_queue_full, 0);
+}
+
+#[test]
+fn lines_for_a_named_pipe_that_nobody_reads_are_counted() {
+    let folder = Scratch::new();
+    let path = folder.join("events");
+    pipe(&path);
+    let options = Options { capacity: 64, linger: Duration::from_millis(400), ..options() };
+    let sink = Sink::start(Target::File(path), options).unwrap();
+    let pushed = (0..100).filter(|_| sink.push(b"a line\n")).count() as u64;
+    assert!(pushed < 100);
+    let counters = sink.close();
+    assert_eq!((counters.written, counters.lost_not_connected), (0, pushed));
+    assert_eq!(counters.lost_queue_full, 100 - pushed);
+    assert!(sink.last_error().is_some_and(|error| error.contains("no reader")));
+}
