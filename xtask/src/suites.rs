@@ -536,6 +536,9 @@ fn lint(root: &Path) -> Report {
     report.build_one("rustfmt", &mut cargo(root, &["fmt", "--all", "--check"]), BUILD_LIMIT);
     let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
     report.build_one("clippy", &mut cargo(root, &clippy), BUILD_LIMIT);
+    let lean =
+        ["clippy", "--quiet", "-p", "shadeline", "--no-default-features", "--", "-D", "warnings"];
+    report.build_one("without Parquet", &mut cargo(root, &lean), BUILD_LIMIT);
     report.end()
 }
 

@@ -221,3 +221,17 @@ impl<T: Taker> Follower for OfWorker<T> {
         self.advanced(u64::MAX);
     }
 }
+
+#[cfg(all(test, not(feature = "parquet")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_parquet_says_so() {
+        let own = Flow { parquet: Some("flows.parquet".into()), ..Flow::default() };
+        let error = open(&own, false).err().unwrap_or_default();
+        assert!(
+            error.contains("flow.parquet: flows.parquet") && error.contains("feature `parquet`")
+        );
+    }
+}
