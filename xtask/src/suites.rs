@@ -66,7 +66,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
     Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
     Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
-    Suite { name: "miri", about: "unit tests of unsafe and lock-free code under Miri", run: miri },
+    Suite { name: "miri", about: "unit tests of unsafe code under Miri", run: miri },
     Suite {
         name: "valgrind",
         about: "crates whose futures and slots valgrind watches",
