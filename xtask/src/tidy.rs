@@ -428,7 +428,7 @@ fn links(files: &[File]) -> Vec<String> {
                     continue;
                 }
                 // The shared folder is beside the checkout, and not everywhere.
-                let Some(path) = resolve(file.folder(), path) else { continue };
+                let Some(path) = tree::resolve(file.folder(), path) else { continue };
                 if !exists(&path) {
                     complaints.push(format!("{}:{number}: no {path}", file.path));
                 }
@@ -442,19 +442,6 @@ fn links(files: &[File]) -> Vec<String> {
 fn targets(line: &str) -> Vec<&str> {
     let ends = line.match_indices("](").map(|(at, _)| &line[at + 2..]);
     ends.filter_map(|rest| rest.split([')', ' ']).next()).collect()
-}
-
-/// A relative path as seen from `folder`; none where it leaves the checkout.
-fn resolve(folder: &str, path: &str) -> Option<String> {
-    let mut parts: Vec<&str> = folder.split('/').filter(|p| !p.is_empty()).collect();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()?),
-            name => parts.push(name),
-        }
-    }
-    Some(parts.join("/"))
 }
 
 #[cfg(test)]

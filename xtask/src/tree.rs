@@ -65,3 +65,16 @@ pub(crate) fn walk(dir: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// A relative path as seen from `folder`; none where it leaves the checkout.
+pub(crate) fn resolve(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = folder.split('/').filter(|p| !p.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}

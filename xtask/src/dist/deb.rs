@@ -112,11 +112,13 @@ fn control_file(version: &str, depends: &str, kib: usize) -> String {
          Suggests: ocl-icd-libopencl1, libcuda1, bash-completion\n\
          Section: net\n\
          Priority: optional\n\
-         Description: software router, switch, firewall and named-data forwarder\n\
+         Description: software router, switch, firewall, NAT and flow monitor\n\
          \x20Forwards IPv4 and IPv6 with full Internet tables, Ethernet frames by MAC\n\
-         \x20address, and NDN packets by name, and filters packets by rules, on CPU cores\n\
-         \x20or on a GPU. Addresses are shared with Linux, so routing daemons such as FRR\n\
-         \x20and BIRD work without changes.\n",
+         \x20address, and NDN packets by name, on CPU cores or on a GPU. Filters packets\n\
+         \x20by rules and states of connections, translates addresses (NAT44, NAT64), and\n\
+         \x20reports flows and TCP streams as EVE events, IPFIX and Parquet. Addresses are\n\
+         \x20shared with Linux, so routing daemons such as FRR and BIRD work without\n\
+         \x20changes.\n",
         architecture()
     )
 }

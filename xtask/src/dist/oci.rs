@@ -72,7 +72,7 @@ fn config(release: &Release, created: &str, layer: &str) -> String {
          \"Cmd\":[\"run\",\"/etc/shadeline/shadeline.toml\"],\
          \"WorkingDir\":\"/var/lib/shadeline\",\"StopSignal\":\"SIGTERM\",\
          \"Labels\":{{\"org.opencontainers.image.title\":\"shadeline\",\
-         \"org.opencontainers.image.description\":\"A software router, switch, firewall and named-data forwarder\",\
+         \"org.opencontainers.image.description\":\"A software router, switch, firewall, NAT, flow monitor and named-data forwarder\",\
          \"org.opencontainers.image.licenses\":\"MIT OR Apache-2.0\",\
          \"org.opencontainers.image.version\":\"{version}\",\
          \"org.opencontainers.image.revision\":\"{commit}\",\
