@@ -131,7 +131,7 @@ fn print(
     say!("── A generated load of 64-byte packets to addresses of the table ──\n")?;
     say!("{}", load.text())?;
     say!(
-        "Next: `shadeline check FILE` and `shadeline run FILE -r IN.pcap -w DIR` with your own configuration. docs/configuration.md lists every key; shadeline/examples/router.toml is a complete example."
+        "Next: `shadeline check FILE` and `shadeline run FILE -r IN.pcap -w DIR` with your own configuration. `shadeline help configuration` lists every key; router.toml among the examples of the documentation is a complete example."
     )?;
     Ok(())
 }

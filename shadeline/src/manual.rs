@@ -40,6 +40,10 @@ const INTERRUPTED: Term = (
     "SIGINT (130) or SIGTERM (143) ended the work early. Files are closed and the totals are printed.",
 );
 
+const INPUT: Term = (
+    "-",
+    "Standard input where a file is read. One input of a command can be `-`. Inputs may be compressed by gzip, xz or zstd.",
+);
 const STREAMS: Term = (
     "-",
     "Standard input where a file is read, and standard output where a file is written. One input of a command can be `-`. \
@@ -114,7 +118,7 @@ const PAGES: &[More] = &[
         files: &[
             CONFIGURATION,
             SOCKET,
-            STREAMS,
+            INPUT,
             ("DIR/PORT.pcapng", "With -w: the packets that left by a port."),
             ("DIR/dropped.pcapng", "With -w: dropped packets, each with its reason as a comment."),
             ("DIR/dumped.pcapng", "With -w: packets with the verdict dump, if there are any."),
@@ -137,7 +141,7 @@ const PAGES: &[More] = &[
     More {
         command: "check",
         statuses: &[("1", "The configuration has errors, or it cannot be read.")],
-        files: &[CONFIGURATION, STREAMS],
+        files: &[CONFIGURATION, INPUT],
         environment: NONE,
         examples: &[
             ("shadeline check router.toml", "Print all errors and warnings."),
@@ -392,7 +396,7 @@ fn add(
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    page.extend(synopsis(command, &man)?);
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if below_of(command).next().is_some() {
@@ -401,6 +405,19 @@ fn add(
     more(words).to_writer(&mut page)?;
     all.push((man.get_filename(), page));
     Ok(())
+}
+
+/// The synopsis, without the arguments that the help does not show either.
+fn synopsis(command: &Command, man: &Man) -> std::io::Result<Vec<u8>> {
+    let mut section = Vec::new();
+    man.render_synopsis_section(&mut section)?;
+    let mut text = String::from_utf8_lossy(&section).into_owned();
+    for hidden in command.get_positionals().filter(|arg| arg.is_hide_set()) {
+        for name in hidden.get_value_names().unwrap_or_default() {
+            text = text.replace(&format!(" [\\fI{name}\\fR]"), "");
+        }
+    }
+    Ok(text.into_bytes())
 }
 
 fn below_of(command: &Command) -> impl Iterator<Item = &Command> {
@@ -520,6 +537,32 @@ mod tests {
         }
         assert!(names.contains(&"shadeline.toml.5"));
         assert!(!names.iter().any(|name| name.contains("programs")), "{names:?}");
+    }
+
+    #[test]
+    fn hidden_arguments_are_in_no_page() {
+        fn hidden(command: &Command, words: &[String], all: &mut Vec<(String, String)>) {
+            for arg in command.get_positionals().filter(|arg| arg.is_hide_set()) {
+                let page = [&["shadeline".to_owned()][..], words].concat().join("-") + ".1";
+                let names = arg.get_value_names().unwrap_or_default();
+                all.extend(names.iter().map(|name| (page.clone(), name.to_string())));
+            }
+            for below in below_of(command) {
+                hidden(below, &[words, &[below.get_name().to_owned()]].concat(), all);
+            }
+        }
+        let mut all = Vec::new();
+        hidden(&root(), &[], &mut all);
+        assert!(all.iter().any(|(page, _)| page == "shadeline-ctl-route-add.1"), "{all:?}");
+        let pages = pages().unwrap();
+        for (name, argument) in all {
+            let (_, page) = pages.iter().find(|(own, _)| *own == name).expect(&name);
+            let page = String::from_utf8_lossy(page);
+            assert!(
+                page.contains("\n.SH SYNOPSIS\n") && !page.contains(&argument),
+                "{name}: {argument}"
+            );
+        }
     }
 
     #[test]

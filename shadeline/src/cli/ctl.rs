@@ -83,7 +83,7 @@ fn table_of(group: &str) -> Option<&'static TableKind> {
 
 /// `ctl` with its commands. Its arguments begin with a word of `ctl`.
 pub(crate) fn tree() -> Command {
-    CtlArgs::augment_args(Command::new("ctl").no_binary_name(true))
+    CtlArgs::augment_args(Command::new("ctl").bin_name("shadeline ctl").no_binary_name(true))
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +140,7 @@ pub(crate) enum CoreCommand {
     Reload,
     /// Print what `ctl` changed since the configuration was read, as a difference of its file
     Diff,
-    /// Write these changes into the configuration file, comments kept, and read it again
+    /// Write the changes made by `ctl` into the configuration file, keep its comments, and reload it
     ///
     /// Without FILE, the instance writes its own file and then reloads it, so that the next reload changes nothing. With
     /// FILE, this command writes the whole changed configuration there, and the running instance is not changed.

@@ -157,7 +157,7 @@ pub struct RoutesShown {
 /// A route on the command line.
 #[derive(Debug, Args)]
 struct SetArgs {
-    /// Its prefix, an address, or `default`
+    /// Destination: a prefix, an address, or `default`
     #[arg(value_name = "PREFIX")]
     prefix: Destination,
     /// An address, `ADDRESS%PORT`, a port, several of them separated by `,`, `blackhole` or `unreachable`
@@ -169,7 +169,7 @@ struct SetArgs {
 /// A route to be removed, on the command line.
 #[derive(Debug, Args)]
 struct DelArgs {
-    /// Its prefix, an address, or `default`
+    /// Destination: a prefix, an address, or `default`
     #[arg(value_name = "ROUTE")]
     prefix: Destination,
     /// Only if this is its next hop
