@@ -75,4 +75,5 @@ try shadeline ctl show drops
 say "The ports."
 try shadeline ctl show interfaces
 
-say "The end: router, hosts and links are removed. A shell in the same network: unshare -Urn sh $folder/lab/lab.sh"
+say "The end: router, hosts and links are removed."
+echo "For a shell in such a network: unshare -Urn sh $folder/lab/lab.sh"

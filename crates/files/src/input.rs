@@ -49,6 +49,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Whether standard input is some file's already.
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
+/// How an input may be compressed.
+pub const COMPRESSIONS: [&str; 3] = ["gzip", "xz", "zstd"];
+
 /// What a message calls an input.
 pub fn name(path: &Path) -> Cow<'_, str> {
     if is_standard(path) { "standard input".into() } else { path.to_string_lossy() }
@@ -217,16 +220,17 @@ pub fn reader<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read +
     let compression = Compression::of(&head);
     let whole = io::Cursor::new(head).chain(input);
     let buffered = |whole| BufReader::with_capacity(BUFFER, whole);
+    let [gzip, xz, zstd] = COMPRESSIONS;
     Ok(match compression {
         Compression::Gzip => {
-            Box::new(Decompressed { name: "gzip", inner: MultiGzDecoder::new(buffered(whole)) })
+            Box::new(Decompressed { name: gzip, inner: MultiGzDecoder::new(buffered(whole)) })
         }
         Compression::Xz => {
             let inner = XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB);
-            Box::new(Decompressed { name: "xz", inner })
+            Box::new(Decompressed { name: xz, inner })
         }
         Compression::Zstd => {
-            Box::new(Decompressed { name: "zstd", inner: Zstd::new(buffered(whole)) })
+            Box::new(Decompressed { name: zstd, inner: Zstd::new(buffered(whole)) })
         }
         Compression::None => Box::new(whole),
     })

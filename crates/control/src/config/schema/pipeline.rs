@@ -12,9 +12,10 @@ use crate::config::values::{Value, Walk, string, wrong_kind};
 crate::section! {
     /// Keys before the first section.
     pub(in crate::config) struct TopLevel("") {
-        /// Pipeline: a `[pipeline.NAME]` of the file, otherwise a shipped one (`router`, `switch`, `ndn`, `wire`). Its
-        /// stages decide what the program is: a router ([router.md](router.md)), a switch ([switch.md](switch.md)), a
-        /// named-data forwarder ([ndn.md](ndn.md)) or a firewall between pairs of ports ([firewall.md](firewall.md)).
+        /// Pipeline: a `[pipeline.NAME]` of the file, otherwise a shipped one (`router`, `switch`, `ndn`, `wire`,
+        /// `monitor`). Its stages decide what the program is: a router ([router.md](router.md)), a switch
+        /// ([switch.md](switch.md)), a named-data forwarder ([ndn.md](ndn.md)), a firewall between pairs of ports
+        /// ([firewall.md](firewall.md)) or a monitor, which follows flows and forwards nothing ([flows.md](flows.md)).
         rebuild mode: String = "router".to_owned(), name_of("a pipeline");
     }
 }
@@ -50,8 +51,9 @@ crate::section! {
 }
 
 crate::section! {
-    /// A capture of dumped packets, those with the verdict `dump`, of a live run. Over captures all of them are in
-    /// `dumped.pcapng`.
+    /// A file for the packets that get the verdict `dump` in a live run, from a firewall (`action = "dump"`) or a
+    /// module. No other packets are written to it; `ctl capture` writes those that pass a port or stage. Over captures
+    /// all dumped packets are in `dumped.pcapng`.
     #[derive(Eq)]
     pub struct Dump("dump.NAME") {
         /// Path of the capture (pcapng); an existing file is overwritten. It contains packets of all ports, with the

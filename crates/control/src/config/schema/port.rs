@@ -55,8 +55,8 @@ crate::section! {
         rebuild twin: Option<String> = None, twin().shown("depends on `backend`");
         /// Use the default routes of Router Advertisements that the port receives, in the order of their preferences
         /// (RFC 4191), if no other source has a default route. Addresses and subnets in them are ignored. For a port whose
-        /// upstream announces itself in no other way; whoever is on its link can send them. Needs the port's twin and
-        /// `kernel` of `[router]`.
+        /// upstream router is known only by its Router Advertisements; whoever is on its link can send them. Needs the
+        /// port's twin and `kernel` of `[router]`.
         rebuild accept_ra: bool = false, boolean();
         /// With `accept_ra`: use their more specific routes (RFC 4191), too, for prefixes for which no other source has a
         /// route. Whoever is on the link can then draw traffic that a shorter prefix of yours covers.
