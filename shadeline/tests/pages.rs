@@ -166,7 +166,12 @@ fn lists_of_compressions_are_complete() {
         for (number, line) in lines.iter().enumerate() {
             // A list names two at least, and may go over the ends of lines.
             let is_list = known.iter().filter(|name| has_word(line, name)).count() > 1;
-            let list = lines[number.saturating_sub(1)..].iter().take(3).copied().collect::<Vec<_>>().join("\n");
+            let list = lines[number.saturating_sub(1)..]
+                .iter()
+                .take(3)
+                .copied()
+                .collect::<Vec<_>>()
+                .join("\n");
             for name in known.iter().filter(|_| is_list) {
                 assert!(has_word(&list, name), "{}:{}: no {name}", path.display(), number + 1);
             }

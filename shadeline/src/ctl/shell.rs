@@ -290,6 +290,7 @@ mod tests {
             ("weather", "unrecognized subcommand 'weather'"),
             ("rule del 'a", "a quotation mark is missing"),
             ("--json", "options without a command"),
+            ("trace --weather", "Usage: shadeline ctl trace "),
             ("route add 10.0.0.0/8", "a route needs a next hop"),
         ] {
             let error = format!("{:?}", nowhere.line(line).unwrap_err());
