@@ -14,8 +14,9 @@
 //!
 //! A router changes MAC addresses, TTL and checksum, and after some rounds every packet would have
 //! expired: the first bytes of each frame are therefore written anew when it goes out. That is part
-//! of the load's own cost and the same for the loop under test and the bare one. A packet that the
-//! loop drops is missing when its slot's turn comes; it is made again from the pool.
+//! of the load's own cost and the same for the loop under test and the bare one. Bytes that the loop
+//! put before a frame, or took away there, are no loss: the frame gets its own length again. A packet
+//! that the loop drops is missing when its slot's turn comes; it is made again from the pool.
 
 use chunk::{Packet, Pool};
 
@@ -27,6 +28,9 @@ const PREFETCH_AHEAD: usize = 16;
 /// Bytes at the front of a frame that are written anew each time: Ethernet and IPv6 header, or
 /// Ethernet, IPv4 and TCP header.
 const RESTORE_BYTES: usize = 54;
+
+/// The same of frames that have as many: Ethernet, IPv6 and TCP header.
+const RESTORE_BYTES_LONG: usize = 74;
 
 /// Hands out the same packets again and again. See the module.
 #[derive(Debug)]
@@ -47,7 +51,8 @@ pub struct Replay {
 impl Replay {
     /// A replay of `frames`, in this order, each in cells of its own from `pool`.
     ///
-    /// `restore` says whether the first 54 bytes of a frame are written anew each time it goes out.
+    /// `restore` says whether the first 54 bytes of a frame, or 74 where there are as many, are written anew each time it
+    /// goes out.
     ///
     /// `None` if the pool has too few cells; those that were taken are given back.
     pub fn new<'a>(
@@ -117,6 +122,30 @@ impl Replay {
     }
 }
 
+/// Gives a packet whose front has grown or shrunk a length again; `false` if it cannot be that one packet.
+#[inline]
+fn resize_front(packet: &mut Packet, len: usize) -> bool {
+    let is_one = packet.cells() == 1;
+    is_one
+        && match len.checked_sub(packet.frame_len()) {
+            Some(more) => packet.push_front(more),
+            None => packet.pull_front(packet.frame_len() - len),
+        }
+}
+
+/// Writes the first `N` bytes; `false`, and nothing written, where there are fewer. A copy of constant length is a few vector
+/// moves; a slice's is a call.
+#[inline]
+fn restore<const N: usize>(data: &mut [u8], frame: &[u8]) -> bool {
+    match (data.first_chunk_mut::<N>(), frame.first_chunk::<N>()) {
+        (Some(to), Some(from)) => {
+            *to = *from;
+            true
+        }
+        _ => false,
+    }
+}
+
 impl RxQueue for Replay {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
         self.collect(pool);
@@ -126,7 +155,9 @@ impl RxQueue for Replay {
             let (start, len) = self.frames[slot];
             let frame = &self.bytes[start..start + len];
             let mut packet = std::mem::replace(&mut self.slots[slot], Packet::empty());
-            if packet.is_empty() || packet.frame_len() != len {
+            let has_len =
+                packet.frame_len() == len || self.restore && resize_front(&mut packet, len);
+            if packet.is_empty() || !has_len {
                 packet.free(pool);
                 match Packet::copy_from(pool, frame) {
                     Some(copy) => packet = copy,
@@ -134,13 +165,11 @@ impl RxQueue for Replay {
                 }
             } else if self.restore {
                 let data = packet.data_mut();
-                // A copy of constant length is a few vector moves; a slice's is a call.
-                match (data.first_chunk_mut(), frame.first_chunk::<RESTORE_BYTES>()) {
-                    (Some(to), Some(from)) => *to = *from,
-                    _ => {
-                        let n = data.len().min(RESTORE_BYTES);
-                        data[..n].copy_from_slice(&frame[..n]);
-                    }
+                let is_restored = restore::<RESTORE_BYTES_LONG>(data, frame)
+                    || restore::<RESTORE_BYTES>(data, frame);
+                if !is_restored {
+                    let n = data.len().min(RESTORE_BYTES);
+                    data[..n].copy_from_slice(&frame[..n]);
                 }
             }
             packet.mark = slot as u32 + 1;
@@ -215,6 +244,15 @@ mod tests {
             let data = packet.data_mut();
             let rewritten = data.len().min(RESTORE_BYTES);
             data[..rewritten].fill(0xee);
+            // Another header, as between families.
+            match n % 5 {
+                1 if packet.cells() == 1 => assert!(packet.pull_front(20)),
+                2 if packet.cells() == 1 => {
+                    assert!(packet.push_front(20));
+                    packet.data_mut()[..20].fill(0xdd);
+                }
+                _ => {}
+            }
             match n % 7 {
                 0 => packet.free(&mut pool), // dropped
                 1 => {
