@@ -1,4 +1,4 @@
-//! IPv4 fragmentation (RFC 791 §3.2).
+//! IPv4 fragmentation (RFC 791 §3.2), and that of IPv6 packets that were IPv4 ones (RFC 7915 §4).
 //!
 //! A packet that exceeds the next hop's MTU, and whose DF is clear, leaves as several. Each piece
 //! but the last carries a multiple of 8 bytes; the first keeps all options, the others only those
@@ -8,6 +8,7 @@
 //! The iterator yields headers and ranges and copies no payload: the caller writes both into its
 //! own cells. Pure: any thread.
 
+use crate::bytes::be16;
 use crate::ipv4::{HEADER_LEN, Ipv4Header, Ipv4View, OPTIONS_LEN_MAX};
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// The finished IPv4 header, 20 to 60 bytes.
+    /// The finished header: 20 to 60 bytes of IPv4; 48 of IPv6, with the fragment header.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]
     }
@@ -147,5 +148,63 @@ impl Iterator for Fragmenter {
         self.is_done = is_last;
         self.options = self.copied.clone();
         Some(Fragment { header, header_len: header_len as u8, payload })
+    }
+}
+
+/// Bytes of an IPv6 header and a fragment header.
+const HEADERS_V6: usize = 48;
+
+/// Iterator over the fragments of an IPv6 packet that begins with a fragment header of the whole: offset 0, no more fragments
+/// (an *atomic* fragment, RFC 6946). A translator writes one into a packet of IPv4 that may be fragmented (RFC 7915 §4.1);
+/// packets of IPv6 are fragmented by nobody but their source (RFC 8200 §5). It does not allocate.
+#[derive(Clone, Debug)]
+pub struct Fragmenter6 {
+    /// IPv6 header and fragment header of the original.
+    template: [u8; HEADERS_V6],
+    rest: Range<usize>,
+    mtu: usize,
+    is_done: bool,
+}
+
+impl Fragmenter6 {
+    /// `packet` starts with the IPv6 header; only the headers are looked at. `mtu` is the most bytes of a fragment.
+    ///
+    /// A packet that fits comes out as it is. `None` where there is no such fragment header, or where `mtu` leaves no room for
+    /// 8 bytes behind it.
+    pub fn new(packet: &[u8], mtu: u16) -> Option<Self> {
+        const FRAGMENT_HEADER: u8 = 44;
+        let template: [u8; HEADERS_V6] = *packet.first_chunk()?;
+        let end = 40 + usize::from(be16(&template, 4));
+        let mtu = usize::from(mtu);
+        let is_atomic = template[0] >> 4 == 6
+            && template[6] == FRAGMENT_HEADER
+            && be16(&template, 42) & 0xfff9 == 0;
+        let has_room = end >= HEADERS_V6 && mtu >= HEADERS_V6 + 8;
+        let rest = HEADERS_V6..end;
+        (is_atomic && has_room).then_some(Self { template, rest, mtu, is_done: false })
+    }
+}
+
+impl Iterator for Fragmenter6 {
+    type Item = Fragment;
+
+    fn next(&mut self) -> Option<Fragment> {
+        if self.is_done {
+            return None;
+        }
+        let available = self.mtu - HEADERS_V6;
+        let is_last = self.rest.len() <= available;
+        let len = if is_last { self.rest.len() } else { available & !7 };
+        let payload = self.rest.start..self.rest.start + len;
+        let mut header = [0; HEADER_LEN + OPTIONS_LEN_MAX];
+        let own = &mut header[..HEADERS_V6];
+        own.copy_from_slice(&self.template);
+        // At most 65,535 bytes in all, so that both fit.
+        own[4..6].copy_from_slice(&((8 + len) as u16).to_be_bytes());
+        let offset = (payload.start - HEADERS_V6) as u16 | u16::from(!is_last);
+        own[42..44].copy_from_slice(&offset.to_be_bytes());
+        self.rest.start += len;
+        self.is_done = is_last;
+        Some(Fragment { header, header_len: HEADERS_V6 as u8, payload })
     }
 }

@@ -51,10 +51,10 @@ chunk::columns! {
 /// Bits of the column `flags`.
 ///
 /// ```text
-///  15       8 7                       0
-/// ┌──────────┬───────────────────────┐
-/// │ argument │ … link-local answer 6 4│    a plain packet is exactly IPV4 or exactly IPV6
-/// └──────────┴───────────────────────┘
+///  15       8 7                                  0
+/// ┌──────────┬───────────────────────────────────┐
+/// │ argument │ may-fragment link-local answer 6 4│    a plain packet is exactly IPV4 or exactly IPV6
+/// └──────────┴───────────────────────────────────┘
 /// ```
 pub(crate) mod flags {
     /// IPv4, to be routed.
@@ -66,6 +66,9 @@ pub(crate) mod flags {
     pub(crate) const ANSWER: u16 = 1 << 2;
     /// An address is link-local: for us at most.
     pub(crate) const LINK_LOCAL: u16 = 1 << 3;
+    /// IPv6 with a fragment header of the whole, from a stage that made it of IPv4: it may leave in fragments
+    /// ([`packet::fragment::Fragmenter6`]).
+    pub(crate) const MAY_FRAGMENT: u16 = 1 << 4;
     /// The argument's lowest bit.
     pub(crate) const ARGUMENT_SHIFT: u32 = 8;
 }

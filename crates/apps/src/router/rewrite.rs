@@ -468,7 +468,7 @@ impl Rewrite {
         link: &Link,
         cx: &mut Context<'_, Fib>,
     ) -> Verdict {
-        if !is_within(packet, transit.l3() + usize::from(link.mtu))
+        if !is_within(packet, transit.l3() + usize::from(transit.len_max(link)))
             && let Err(verdict) = self.fit(packet, transit, link, cx)
         {
             return verdict;

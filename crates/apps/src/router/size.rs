@@ -6,20 +6,36 @@
 //!
 //! A packet of several segments ([`chunk::Offload`]) fits if each of them does.
 //!
-//! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none. Others cause
-//! fragmentation needed (RFC 1191) or packet too big (RFC 8201).
+//! IPv4 packets without DF leave in fragments (RFC 791 §3.2), in order and all or none, and so do IPv6 packets that were such
+//! ones (RFC 7915 §4). Others cause fragmentation needed (RFC 1191) or packet too big (RFC 8201).
 
 use chunk::{Packet, Verdict};
 use engine::Context;
 use lookup::fib::Fib;
 use packet::checksum::ipv4_decrement_ttl;
-use packet::fragment::Fragmenter;
+use packet::fragment::{Fragmenter, Fragmenter6};
+use packet::ipv6::decrement_hop_limit;
 use packet::offload::{Checksums, cut, fill_checksum, wire_len};
 
+use super::columns::flags;
 use super::errors::Problem;
 use super::frames::Link;
 use super::reasons;
 use super::rewrite::{Rewrite, Transit};
+
+/// Longest packet from IPv4 to IPv6 that is not fragmented, bytes, if it may be (RFC 7915 §4): what each link of IPv6 takes.
+const FROM_V4_MAX: u16 = 1280;
+
+impl Transit {
+    /// The longest IP packet that leaves whole by a link.
+    pub(super) fn len_max(&self, link: &Link) -> u16 {
+        if self.may_fragment_v6() { link.mtu.min(FROM_V4_MAX) } else { link.mtu }
+    }
+
+    fn may_fragment_v6(&self) -> bool {
+        self.flags & (flags::IPV6 | flags::MAY_FRAGMENT) == flags::IPV6 | flags::MAY_FRAGMENT
+    }
+}
 
 /// Whether a frame, or each segment of it, has at most `len` bytes.
 #[inline(always)]
@@ -38,15 +54,16 @@ impl Rewrite {
         cx: &mut Context<'_, Fib>,
     ) -> Result<(), Verdict> {
         let len = transit.ip_len(packet);
-        if len <= usize::from(link.mtu) {
+        if len <= usize::from(transit.len_max(link)) {
             // What lies behind the IP packet does not count. The packet is whole: `decode` looked.
             packet.truncate(cx.pool, transit.l3() + len);
             return Ok(());
         }
         const DONT_FRAGMENT: u8 = 0x40;
-        let may_fragment = transit.is_v4()
-            && cx.tables.options().fragment
-            && transit.ip(packet).get(6).is_some_and(|byte| byte & DONT_FRAGMENT == 0);
+        let may_fragment = transit.may_fragment_v6()
+            || transit.is_v4()
+                && cx.tables.options().fragment
+                && transit.ip(packet).get(6).is_some_and(|byte| byte & DONT_FRAGMENT == 0);
         if !may_fragment {
             self.report(packet, transit, Problem::TooBig(link.mtu), cx);
             return Err(Verdict::drop(if transit.is_v4() {
@@ -101,14 +118,20 @@ impl Rewrite {
             packet.offload = chunk::Offload::NONE;
         }
         gather(packet, l3, transit.ip_len(packet), &mut self.linear);
-        ipv4_decrement_ttl(&mut self.linear);
-        let Some(fragments) = Fragmenter::new(&self.linear, link.mtu) else {
+        let (four, six) = if transit.is_v4() {
+            ipv4_decrement_ttl(&mut self.linear);
+            (Fragmenter::new(&self.linear, link.mtu), None)
+        } else {
+            decrement_hop_limit(&mut self.linear);
+            (None, Fragmenter6::new(&self.linear, transit.len_max(link)))
+        };
+        if four.is_none() && six.is_none() {
             // Only an MTU with no room behind the header is left as a cause.
             self.report(packet, transit, Problem::TooBig(link.mtu), cx);
             return Verdict::drop(reasons::FRAGMENTATION_NEEDED);
-        };
+        }
         let first = self.made.len();
-        for fragment in fragments {
+        for fragment in four.into_iter().flatten().chain(six.into_iter().flatten()) {
             let (link_header, ip_header) = (link.header(), fragment.header());
             let payload = self.linear.get(fragment.payload.clone()).unwrap_or_default();
             let mut len = 0;

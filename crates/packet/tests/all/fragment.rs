@@ -1,6 +1,6 @@
 //! Fragments, put together again, are the original; and each is a packet in its own right.
 
-use packet::fragment::Fragmenter;
+use packet::fragment::{Fragmenter, Fragmenter6};
 use packet::ipv4::{Ipv4Header, Ipv4View};
 use packet::{IpProtocol, decode};
 use proptest::prelude::*;
@@ -112,4 +112,62 @@ fn refused() {
     assert!(Fragmenter::new(&[0x65; 40], 576).is_none(), "not IPv4");
     original[2..4].copy_from_slice(&[0, 19]);
     assert!(Fragmenter::new(&original, 576).is_none(), "total length below the header's");
+}
+
+/// An IPv6 packet with a fragment header of the whole, and `len` bytes behind it.
+fn atomic(len: usize, identification: u32) -> Vec<u8> {
+    let mut packet = vec![0x60, 0x12, 0x34, 0x56];
+    packet.extend(((8 + len) as u16).to_be_bytes());
+    packet.extend([44, 64]);
+    packet.extend((0..32).map(|byte| byte as u8));
+    packet.extend([17, 0, 0, 0]);
+    packet.extend(identification.to_be_bytes());
+    packet.extend((0..len).map(|at| (at * 7) as u8));
+    packet
+}
+
+proptest! {
+    /// The pieces fit, and put together by their offsets they are the packet.
+    #[test]
+    fn pieces_of_ipv6_make_the_packet(len in 0usize..9000, mtu in 56u16..2000, identification: u32) {
+        let packet = atomic(len, identification);
+        let pieces: Vec<_> = Fragmenter6::new(&packet, mtu).unwrap().collect();
+        let (mut whole, mut is_last) = (Vec::new(), false);
+        for piece in &pieces {
+            let header = piece.header();
+            prop_assert!(piece.total_len() <= usize::from(mtu));
+            prop_assert_eq!(header.len(), 48);
+            let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+            prop_assert_eq!(payload_len, 8 + piece.payload.len());
+            let word = u16::from_be_bytes([header[42], header[43]]);
+            prop_assert_eq!(usize::from(word & 0xfff8), whole.len());
+            prop_assert!(!is_last);
+            is_last = word & 1 == 0;
+            prop_assert!(is_last || piece.payload.len() % 8 == 0 && !piece.payload.is_empty());
+            // All else is as it was.
+            let others = |bytes: &[u8]| [&bytes[..4], &bytes[6..42], &bytes[44..48]].concat();
+            prop_assert_eq!(others(header), others(&packet));
+            whole.extend_from_slice(&packet[piece.payload.clone()]);
+        }
+        prop_assert!(is_last);
+        prop_assert_eq!(&whole[..], &packet[48..]);
+        prop_assert_eq!(pieces.len() == 1, packet.len() <= usize::from(mtu));
+    }
+}
+
+#[test]
+fn packets_of_ipv6_without_a_fragment_header_of_the_whole_stay() {
+    let packet = atomic(3000, 5);
+    assert!(Fragmenter6::new(&packet, 1280).is_some());
+    assert!(Fragmenter6::new(&packet, 55).is_none(), "no room for 8 bytes");
+    assert!(Fragmenter6::new(&packet[..47], 1280).is_none(), "no headers");
+    let changed = |at: usize, byte: u8| {
+        let mut packet = packet.clone();
+        packet[at] = byte;
+        Fragmenter6::new(&packet, 1280).is_none()
+    };
+    assert!(changed(6, 17), "no fragment header");
+    assert!(changed(0, 0x45), "not IPv6");
+    assert!(changed(43, 1), "more fragments");
+    assert!(changed(42, 1), "a later fragment");
 }
