@@ -173,6 +173,15 @@ impl Twin {
             assert_eq!(table.seen(flow.slot), Some(flow.seen));
             assert_eq!(table.resolve(flow.handle), Some(flow.slot));
         }
+        let now = flows.iter().map(|(_, flow)| flow.seen).max().unwrap_or(1).wrapping_add(2);
+        for timeout in [1, 3, 40] {
+            let idle: Vec<Slot> = table.idle_from(Slot(1), 5, now, timeout).collect();
+            let old = |flow: &TwinFlow| is_idle(now, flow.seen, timeout);
+            let twin = flows.iter().map(|(_, flow)| flow);
+            let twin = twin.filter(|flow| (1..6).contains(&flow.slot.0) && old(flow));
+            assert_eq!(idle, twin.map(|flow| flow.slot).collect::<Vec<_>>());
+        }
+        assert!(flows.iter().all(|(_, flow)| flow.slot.index() < table.used()));
         for handle in &self.ended {
             assert_eq!(table.resolve(*handle), None);
         }
