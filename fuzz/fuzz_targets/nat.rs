@@ -56,6 +56,11 @@ fuzz_target!(|data: &[u8]| {
         let d = packet::decode(&frame, frame.len());
         let _ = RULES.frame_hash(&frame);
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+        if d.anomaly == Anomaly::None
+            && let Some((plain, _)) = Tuple::plain(frame.get(l3..).unwrap_or_default())
+        {
+            assert_eq!(Tuple::of(&d, frame.get(l4..).unwrap_or_default()), Some(plain));
+        }
         let Some(tuple) = Tuple::of(&d, frame.get(l4..).unwrap_or_default()) else {
             let mut out = [0; 1280];
             let ip = frame.get(l3..).unwrap_or_default();

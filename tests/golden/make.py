@@ -13,8 +13,9 @@ import struct
 logging.getLogger("scapy").setLevel(logging.ERROR)
 
 from scapy.all import (  # noqa: E402
-    ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, ICMPv6EchoRequest, ICMPv6TimeExceeded, IPOption_LSRR,
-    IPOption_NOP, IPOption_RR, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw,
+    ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS,
+    ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, ICMPv6TimeExceeded, IPOption_LSRR, IPOption_NOP, IPOption_RR, IPv6,
+    IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw,
 )
 from scapy.utils import checksum  # noqa: E402
 
@@ -1006,10 +1007,71 @@ def nat():
     yield "wan", 400, wan(UDP(sport=53, dport=5000) / b"late")[1]
 
 
+def nat64():
+    """(port, frame): IPv6 hosts and IPv4 servers: fragments, path MTU discovery, errors; outside addresses on the link."""
+    server, server64, pool, host = "198.51.100.9", "64:ff9b::c633:6409", "203.0.113.64", "2001:db8:1::7"
+    lan = lambda ip, to=server64, **f: ("lan", bytes(ether() / v6(to, src=host, **f) / ip))
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    wan = lambda ip, src=server, **f: ("wan", bytes(wan_ether() / v4(pool, src=src, **f) / ip))
+    bytes_of = lambda count: bytes(i & 255 for i in range(count))
+    # Who has outside addresses: two rules', the port's own, another one, and one that is in no prefix of the port.
+    for address in (pool, "203.0.113.65", "203.0.113.1", "203.0.113.66", "192.0.2.1"):
+        asks = ARP(op=1, hwsrc="02:00:00:00:02:fe", psrc="203.0.113.254", pdst=address)
+        yield "wan", bytes(Ether(src="02:00:00:00:02:fe", dst=BROADCAST) / asks)
+    probe = ARP(op=1, hwsrc="02:00:00:00:02:fd", psrc="0.0.0.0", pdst=pool)
+    yield "wan", bytes(Ether(src="02:00:00:00:02:fd", dst=BROADCAST) / probe)
+    # The same of IPv6: the second rule's prefix is part of the link's.
+    for target in ("2001:db8:1:0:64::c633:6409", "2001:db8:1::1", "2001:db8:1::99", "64:ff9b::c633:6409"):
+        last = socket.inet_pton(socket.AF_INET6, target)[13:]
+        group = "ff02::1:ff%02x:%02x%02x" % tuple(last)
+        asks = ICMPv6ND_NS(tgt=target) / ICMPv6NDOptSrcLLAddr(lladdr=HOST)
+        yield "lan", bytes(ether("33:33:ff:%02x:%02x:%02x" % tuple(last)) / v6(group, src=host, hlim=255) / asks)
+    # Sessions of UDP, TCP and ICMP, and their answers.
+    yield lan(UDP(sport=5000, dport=53) / b"query")
+    yield wan(UDP(sport=53, dport=5000) / b"answer")
+    yield wan(UDP(sport=53, dport=5000, chksum=0) / b"no checksum")
+    yield lan(TCP(sport=5001, dport=80, seq=1, flags="S"), tc=0xB8)
+    yield wan(TCP(sport=80, dport=5001, seq=1, ack=2, flags="SA"), tos=0xB8)
+    yield lan(ICMPv6EchoRequest(id=77, seq=1, data=bytes_of(16)))
+    yield wan(ICMP(type=0, id=77, seq=1) / bytes_of(16))
+    yield lan(UDP(sport=5000, dport=53) / b"another rule", to="2001:db8:1:0:64::c633:6409")
+    # As long as IPv6 takes whole, and longer; with DF, without, and in fragments, the last one first.
+    for size in (1232, 1233, 1400):
+        yield wan(UDP(sport=53, dport=5000) / bytes_of(size), id=size)
+    yield wan(UDP(sport=53, dport=5000) / bytes_of(1400), flags="DF")
+    yield wan(UDP(sport=53, dport=5000) / bytes_of(1472), flags="DF")
+    whole = bytes(UDP(sport=53, dport=5000) / bytes_of(3000))
+    pseudo = socket.inet_aton(server) + socket.inet_aton(pool) + struct.pack("!HH", 17, len(whole))
+    whole = whole[:6] + struct.pack("!H", checksum(pseudo + whole[:6] + b"\0\0" + whole[8:])) + whole[8:]
+    for at in (2960, 1480, 0):
+        more = {} if at == 2960 else {"flags": "MF"}
+        yield wan(Raw(whole[at : at + 1480]), proto=17, frag=at // 8, id=7, **more)
+    # Towards IPv4: what may be fragmented, and what may not; fragments.
+    for size in (1232, 1233, 1440):
+        yield lan(UDP(sport=5000, dport=53) / bytes_of(size))
+    yield lan(IPv6ExtHdrFragment(nh=17, id=0x12345678) / UDP(sport=5000, dport=53) / b"a fragment that is all")
+    # Errors about what was sent: of routers outside, with an MTU, with a small one, and from before RFC 1191.
+    sent = bytes(v4(server, src=pool, len=1488) / UDP(sport=5000, dport=53, len=1468) / bytes_of(40))
+    for mtu in (1400, 700, 0):
+        yield wan(ICMP(type=3, code=4, nexthopmtu=mtu) / Raw(sent), src="192.0.2.1")
+    yield wan(ICMP(type=3, code=3) / Raw(sent))
+    yield wan(ICMP(type=11) / Raw(sent), src="192.0.2.1")
+    # And of hosts inside: about a packet, and about its first fragment.
+    got = bytes(v6(host, src=server64, plen=1408) / UDP(sport=53, dport=5000, len=1408) / bytes_of(40))
+    cut = bytes(
+        v6(host, src=server64, plen=1240) / IPv6ExtHdrFragment(nh=17, m=1, id=1400)
+        / UDP(sport=53, dport=5000, len=1408) / bytes_of(40)
+    )
+    yield lan(ICMPv6PacketTooBig(mtu=1400) / Raw(got))
+    yield lan(ICMPv6PacketTooBig(mtu=1300) / Raw(cut))
+    yield lan(ICMPv6DestUnreach(code=4) / Raw(cut))
+    yield lan(ICMPv6TimeExceeded(code=1) / Raw(got))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat,
+    firewall_classbench, nat, nat64,
 ]
 
 

@@ -51,7 +51,7 @@ pub fn embed(prefix: &Prefix, address: u32) -> [u64; 2] {
 /// A new IP header for a packet whose upper layer stays where it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    bytes: [u8; V6_LEN],
+    bytes: [u8; V6_LEN + FRAGMENT_LEN],
     len: usize,
 }
 
@@ -61,8 +61,13 @@ impl Head {
         &self.bytes[..self.len]
     }
 
+    /// Whether the packet may leave in fragments: it is IPv6, with a fragment header of the whole.
+    pub fn may_fragment(&self) -> bool {
+        self.len == V6_LEN + FRAGMENT_LEN
+    }
+
     fn v4(of: &Fields, l4_len: usize, to: &Tuple) -> Option<Head> {
-        let mut bytes = [0; V6_LEN];
+        let mut bytes = [0; V6_LEN + FRAGMENT_LEN];
         let header = &mut bytes[..V4_LEN];
         (header[0], header[1]) = (0x45, of.traffic_class);
         let len = u16::try_from(V4_LEN + l4_len).ok()?;
@@ -77,21 +82,36 @@ impl Head {
         Some(Head { bytes, len: V4_LEN })
     }
 
-    fn v6(of: &Fields, l4_len: usize, to: &Tuple) -> Option<Head> {
-        let mut bytes = [0; V6_LEN];
+    /// `in_fragments`: with a fragment header of the whole, by which it may be cut.
+    fn v6(of: &Fields, l4_len: usize, to: &Tuple, in_fragments: bool) -> Option<Head> {
+        let mut bytes = [0; V6_LEN + FRAGMENT_LEN];
         (bytes[0], bytes[1]) = (0x60 | of.traffic_class >> 4, of.traffic_class << 4);
-        bytes[4..6].copy_from_slice(&u16::try_from(l4_len).ok()?.to_be_bytes());
+        let len = l4_len + if in_fragments { FRAGMENT_LEN } else { 0 };
+        bytes[4..6].copy_from_slice(&u16::try_from(len).ok()?.to_be_bytes());
         (bytes[6], bytes[7]) = (to.protocol, of.ttl);
         let words = [to.src.0[0], to.src.0[1], to.dst.0[0], to.dst.0[1]];
-        for (place, word) in bytes[8..].chunks_exact_mut(8).zip(words) {
+        for (place, word) in bytes[8..V6_LEN].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
-        Some(Head { bytes, len: V6_LEN })
+        if !in_fragments {
+            return Some(Head { bytes, len: V6_LEN });
+        }
+        bytes[6] = FRAGMENT;
+        bytes[V6_LEN] = to.protocol;
+        bytes[V6_LEN + 6..].copy_from_slice(&of.identification.to_be_bytes());
+        Some(Head { bytes, len: V6_LEN + FRAGMENT_LEN })
     }
 }
 
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
+
+/// The fragment header (RFC 8200 §4.5): its number and bytes.
+pub(crate) const FRAGMENT: u8 = 44;
+pub(crate) const FRAGMENT_LEN: usize = 8;
+
+/// Longest IPv6 packet that leaves whole if its IPv4 packet may be fragmented (RFC 7915 §4).
+const WHOLE_MAX: usize = 1280;
 
 /// What both families have in their headers.
 struct Fields {
@@ -120,6 +140,7 @@ pub fn to_v4(
         return None;
     }
     let old = Tuple::of(d, ip.get(l4..)?)?;
+    let identification = fragment_header(ip).unwrap_or(identification);
     upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
     let fields = Fields {
         traffic_class: d.traffic_class,
@@ -132,7 +153,15 @@ pub fn to_v4(
     Head::v4(&fields, len, to)
 }
 
-/// The same of an IPv4 packet, which becomes an IPv6 packet (RFC 7915 §4.1). A UDP checksum of 0 is computed where all of
+/// The identification in the fragment header right behind an IPv6 header, its low half as IPv4 has it (RFC 7915 §5.1.1).
+fn fragment_header(ip: &[u8]) -> Option<u16> {
+    let header = ip.first_chunk::<{ V6_LEN + FRAGMENT_LEN }>()?;
+    let is_there = header[0] >> 4 == 6 && header[6] == FRAGMENT;
+    is_there.then(|| u16::from_be_bytes([header[46], header[47]]))
+}
+
+/// The same of an IPv4 packet, which becomes an IPv6 packet (RFC 7915 §4.1). One without DF that would be longer than 1,280
+/// bytes gets a fragment header, by which it is to be cut. A UDP checksum of 0 is computed where all of
 /// the packet is there (RFC 7915 §4.5).
 pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
     let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
@@ -142,13 +171,11 @@ pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
     }
     let old = Tuple::of(d, ip.get(l4..)?)?;
     upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
-    let fields = Fields {
-        traffic_class: d.traffic_class,
-        ttl: d.ttl,
-        identification: 0,
-        dont_fragment: false,
-    };
-    Head::v6(&fields, len, to)
+    let identification = ip.get(4..6).map_or(0, |own| u16::from_be_bytes([own[0], own[1]]));
+    let fields =
+        Fields { traffic_class: d.traffic_class, ttl: d.ttl, identification, dont_fragment: false };
+    let in_fragments = !d.has(Decoded::DONT_FRAGMENT) && V6_LEN + len > WHOLE_MAX;
+    Head::v6(&fields, len, to, in_fragments)
 }
 
 /// The sum of the pseudo header that the checksum of a protocol includes; 0 for ICMP.
@@ -267,6 +294,14 @@ pub fn icmp_to_v4(kind: u8, code: u8, parameter: u32) -> Option<(u8, u8, u32)> {
     })
 }
 
+/// The likely MTU of a path, by the length of a packet that did not fit, where a router before RFC 1191 does not say it: the
+/// greatest plateau below (RFC 1191 §7.1, RFC 7915 §4.2).
+fn plateau(len: usize) -> u32 {
+    const PLATEAUS: [u32; 11] =
+        [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
+    PLATEAUS.into_iter().find(|plateau| (*plateau as usize) < len).unwrap_or(68)
+}
+
 /// Longest error that is made, bytes: 576 of IPv4 (RFC 1812 §4.3.2.3), 1280 of IPv6.
 const fn error_len_max(family: u8) -> usize {
     if family == 4 { 576 } else { 1280 }
@@ -287,9 +322,21 @@ pub fn error(
     let quoted = icmp.get(8..)?;
     let (old, quoted_l4) = Tuple::quoted(quoted)?;
     let parameter = u32::from_be_bytes(icmp.get(4..8)?.try_into().ok()?);
+    let field = |at: usize| usize::from(u16::from_be_bytes([quoted[at], quoted[at + 1]]));
+    // Extension headers of the quoted packet: none, or a fragment header.
+    let extensions = if old.family == 6 { quoted_l4 - V6_LEN } else { 0 };
     let (kind, code, parameter) = match sent.family {
-        6 => icmp_to_v6(icmp[0], icmp[1], parameter)?,
-        _ => icmp_to_v4(icmp[0], icmp[1], parameter)?,
+        6 => {
+            let is_silent = (icmp[0], icmp[1]) == (3, 4) && parameter & 0xffff == 0;
+            let mtu = if is_silent { plateau(field(2)) } else { parameter };
+            icmp_to_v6(icmp[0], icmp[1], mtu)?
+        }
+        _ => {
+            // What the fragment header takes is not there in IPv4 (RFC 7915 §5.2).
+            let is_mtu = icmp[0] == 2;
+            let less = if is_mtu { extensions as u32 } else { 0 };
+            icmp_to_v4(icmp[0], icmp[1], parameter.saturating_sub(less))?
+        }
     };
     let (own_len, protocol) = match sent.family {
         6 => (V6_LEN, IpProtocol::ICMPV6.0),
@@ -306,17 +353,16 @@ pub fn error(
         _ => Fields {
             traffic_class: quoted[0] << 4 | quoted[1] >> 4,
             ttl: quoted[7],
-            identification: 0,
-            dont_fragment: true,
+            identification: fragment_header(quoted).unwrap_or(0),
+            dont_fragment: extensions == 0,
         },
     };
-    let field = |at: usize| usize::from(u16::from_be_bytes([quoted[at], quoted[at + 1]]));
     let quoted_len = match old.family {
         4 => field(2).checked_sub(quoted_l4)?,
-        _ => field(4),
+        _ => field(4).checked_sub(extensions)?,
     };
     let head = match sent.family {
-        6 => Head::v6(&fields, quoted_len, sent)?,
+        6 => Head::v6(&fields, quoted_len, sent, false)?,
         _ => Head::v4(&fields, quoted_len, sent)?,
     };
     let max = error_len_max(sent.family).min(out.len());
@@ -332,7 +378,7 @@ pub fn error(
         dont_fragment: false,
     };
     let own = match sent.family {
-        6 => Head::v6(&own_fields, len - own_len, &to)?,
+        6 => Head::v6(&own_fields, len - own_len, &to, false)?,
         _ => Head::v4(&own_fields, len - own_len, &to)?,
     };
     let (header, message) = out.get_mut(..len)?.split_at_mut(own_len);

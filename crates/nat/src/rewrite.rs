@@ -97,6 +97,39 @@ pub fn set_end(ip: &mut [u8], l4: usize, protocol: u8, which: Which, end: crate:
     }
 }
 
+/// [`set_end`] for a plain packet, as [`Tuple::plain`] finds them, in a few instructions. `false`, and nothing was written,
+/// if it is none.
+#[inline]
+pub fn set_end_plain(ip: &mut [u8], which: Which, address: u32, port: u16) -> bool {
+    // Where the checksum of the upper layer is.
+    let at = match ip.first_chunk::<28>() {
+        Some(head) if (head[0] != 0x45) | ((head[6] & 0x3f) | head[7] != 0) => return false,
+        Some(head) if head[9] == IpProtocol::TCP.0 && ip.len() >= 40 => 36,
+        Some(head) if head[9] == IpProtocol::UDP.0 => 26,
+        _ => return false,
+    };
+    let Some(head) = ip.first_chunk_mut::<28>() else { return false };
+    let (address_at, port_at) = if which == Which::Source { (12, 20) } else { (16, 22) };
+    let word = |head: &[u8; 28], at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let old = [address_at, address_at + 2, port_at].map(|at| u32::from(!word(head, at)));
+    let [high, low] = [address >> 16, address & 0xffff];
+    let addresses = old[0] + old[1] + high + low;
+    let all = Change(addresses + old[2] + u32::from(port));
+    head[address_at..address_at + 4].copy_from_slice(&address.to_be_bytes());
+    head[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
+    let header = Change(addresses).apply(word(head, 10));
+    head[10..12].copy_from_slice(&header.to_be_bytes());
+    let Some(field) = ip.get_mut(at..at + 2) else { return true };
+    let checksum = u16::from_be_bytes([field[0], field[1]]);
+    let new = match (at, checksum, all.apply(checksum)) {
+        (26, 0, _) => 0,
+        (26, _, 0) => 0xffff,
+        (_, _, new) => new,
+    };
+    field.copy_from_slice(&new.to_be_bytes());
+    true
+}
+
 /// Writes both ends of an IP packet.
 pub fn set_ends(ip: &mut [u8], l4: usize, to: &Tuple) {
     set_end(ip, l4, to.protocol, Which::Source, to.src);
@@ -105,7 +138,7 @@ pub fn set_ends(ip: &mut [u8], l4: usize, to: &Tuple) {
 
 /// Writes both ends of the packet that an ICMP error quotes, and brings the checksum of the error up to date. `ip` begins
 /// with the header of the error's packet, its ICMP header with byte `l4`; the quoted upper layer begins with byte
-/// `quoted_l4` of the quoted packet (RFC 5508 REQ-4 and REQ-5).
+/// `quoted_l4` of the quoted packet (RFC 5508 REQ-4 and REQ-5). A quoted checksum that is cut in two stays.
 pub fn set_quoted(ip: &mut [u8], l4: usize, quoted_l4: usize, to: &Tuple) {
     let Some(icmp) = ip.get_mut(l4..) else { return };
     let Some(quoted) = icmp.get_mut(8..) else { return };

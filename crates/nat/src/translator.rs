@@ -115,6 +115,12 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// No session ends earlier.
+    fn shortest(&self) -> u32 {
+        let Self { tcp_established, tcp_transitory, udp, icmp, other } = *self;
+        tcp_established.min(tcp_transitory).min(udp).min(icmp).min(other)
+    }
+
     fn of(&self, protocol: u8, bits: u8) -> u32 {
         let is_closing = bits & (flags::FIN | flags::FIN_BACK) == flags::FIN | flags::FIN_BACK;
         match IpProtocol(protocol) {
@@ -291,14 +297,21 @@ impl Translator {
         self.sessions == 0
     }
 
-    /// Finds the entries of a batch of keys. A key of family 0 has none.
+    /// Finds the entries of a batch of keys, and starts loading what [`step`](Self::step) reads. A key of family 0 has none.
     pub fn find(&mut self, keys: &[FlowKey], now_s: u32, found: &mut [Found]) {
         let mut nobody = (|_: usize| None, |_: Slot, _: &FlowKey, _: &Hot| {});
         self.table.lookup(keys, now_s, &mut nobody, found);
+        // A packet becomes what the other entry of its session says.
+        for slot in found.iter().filter_map(|found| found.slot()) {
+            if let Some(hot) = self.table.get(slot) {
+                self.table.prefetch(Slot(hot.other));
+            }
+        }
     }
 
     /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: its TCP
     /// flags, 0 for other protocols.
+    #[inline]
     pub fn step(&mut self, slot: Slot, side: Side, tcp: u8) -> Option<(Tuple, Way)> {
         let hot = *self.table.get(slot)?;
         let from = side_of(hot.flags);
@@ -332,6 +345,7 @@ impl Translator {
     }
 
     /// The tuple of a session's entry, in the direction of the session.
+    #[inline]
     fn tuple(&self, slot: Slot) -> Option<Tuple> {
         let side = side_of(self.table.get(slot)?.flags);
         Some(Tuple::from_key(self.table.key(slot)?, side))
@@ -637,21 +651,23 @@ impl Translator {
         }
     }
 
-    /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached.
+    /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached. It reads the times of
+    /// entries, and the entries that may be idle.
     pub fn sweep(&mut self, entries: usize, now_s: u32) -> bool {
         self.idle.clear();
-        let mut last = None;
-        let all = self.table.iter_from(Slot(self.hand)).take(entries);
-        for flow in all {
-            last = Some(flow.slot.0);
-            let (slot, hot) = (flow.slot, *flow.hot);
+        let shortest = self.options.timeouts.shortest();
+        let mut next = (self.hand as usize).saturating_add(entries);
+        for slot in self.table.idle_from(Slot(self.hand), entries, now_s, shortest) {
+            let Some(hot) = self.table.get(slot).copied() else { continue };
             if hot.kind != Kind::Original {
                 continue;
             }
-            let timeout = self.options.timeouts.of(flow.key.protocol, hot.flags);
+            let protocol = self.table.key(slot).map_or(0, |key| key.protocol);
+            let timeout = self.options.timeouts.of(protocol, hot.flags);
             if self.idle_s(slot, hot, now_s) >= timeout {
                 self.idle.push(slot);
                 if self.idle.len() == IDLE {
+                    next = slot.index() + 1;
                     break;
                 }
             }
@@ -660,8 +676,9 @@ impl Translator {
             self.counts.expired += 1;
             self.end(slot);
         }
-        self.hand = last.map_or(0, |last| last + 1);
-        last.is_none()
+        let is_end = next >= self.table.used();
+        self.hand = if is_end { 0 } else { next as u32 };
+        is_end
     }
 
     /// Seconds since the last packet of a session either way. Time that runs back counts as none.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nat::deterministic::Blocks;
 use nat::nat64;
-use nat::rewrite::{set_ends, set_quoted};
+use nat::rewrite::{Which, set_end, set_end_plain, set_ends, set_quoted};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Refusal, Source, Timeouts, Way};
 use nat::tuple::{End, Tuple};
@@ -135,6 +135,54 @@ proptest! {
         is_same_frame(&bytes, &before)?;
     }
 
+    /// What is found without a record is what the record says, whatever was changed of a frame; and what is written
+    /// without one is what is written with one.
+    #[test]
+    fn plain_packets(
+        from in tuple(4), to in end(4), payload in prop::collection::vec(any::<u8>(), 0..60), is_source: bool,
+        no_checksum: bool, changes in prop::collection::vec((0usize..60, any::<u8>()), 0..3), cut in 0usize..80,
+    ) {
+        let mut bytes = frame(&from, &payload, true);
+        if no_checksum && from.protocol == 17 {
+            bytes[LINK + 26..LINK + 28].fill(0);
+        }
+        for (at, byte) in changes {
+            if let Some(place) = bytes.get_mut(LINK + at) {
+                *place = byte;
+            }
+        }
+        // The header's checksum is right, so that most frames are.
+        bytes[LINK + 10..LINK + 12].fill(0);
+        let sum = internet_checksum(&bytes[LINK..LINK + 20]);
+        bytes[LINK + 10..LINK + 12].copy_from_slice(&sum.to_be_bytes());
+        bytes.truncate(bytes.len().min(cut.max(40) + 34));
+        let d = packet::decode(&bytes, bytes.len());
+        let l4 = bytes.get(usize::from(d.l4_offset)..).unwrap_or_default();
+        let which = if is_source { Which::Source } else { Which::Destination };
+        let (mut one, mut two) = (bytes.clone(), bytes.clone());
+        let is_plain = set_end_plain(&mut one[LINK..], which, to.0[1] as u32, to.1);
+        if d.anomaly == packet::Anomaly::None && d.kind == packet::Kind::Ipv4 {
+            if let Some((found, tcp)) = Tuple::plain(&bytes[LINK..]) {
+                prop_assert_eq!(Some(found), Tuple::of(&d, l4));
+                prop_assert_eq!(tcp, if d.protocol == IpProtocol::TCP { bytes[LINK + 33] } else { 0 });
+                prop_assert!(is_plain);
+            } else {
+                // Nothing that is plain is missed, where all of the fixed header is there.
+                let has_ports = matches!(d.protocol, IpProtocol::TCP | IpProtocol::UDP);
+                let is_short = bytes.len() < LINK + if d.protocol == IpProtocol::TCP { 40 } else { 28 };
+                prop_assert!(!has_ports || is_short || d.ip_header_len > 20 || Tuple::of(&d, l4).is_none());
+            }
+        }
+        match is_plain {
+            true => {
+                let l4 = 20;
+                set_end(&mut two[LINK..], l4, bytes[LINK + 9], which, ([0, to.0[1] & 0xffff_ffff], to.1));
+                is_same_frame(&one, &two)?;
+            }
+            false => is_same_frame(&one, &bytes)?,
+        }
+    }
+
     /// A quoted packet becomes what it would be by itself, and the error's checksum is right.
     #[test]
     fn quoted_ends_are_written(
@@ -157,7 +205,12 @@ proptest! {
         };
         let mut bytes = error(&cut(frame(&from, &payload, true)));
         set_quoted(&mut bytes, 20, 20, &to);
-        let want = error(&cut(frame(&to, &payload, true)));
+        let mut want = cut(frame(&to, &payload, true));
+        // Of a checksum that is cut in two there is nothing to update.
+        if from.protocol == 6 && want.len() == 37 {
+            want[36] = frame(&from, &payload, true)[LINK + 36];
+        }
+        let want = error(&want);
         is_same_frame(&bytes, &want)?;
     }
 
@@ -185,6 +238,52 @@ proptest! {
         let mut back = bytes[..LINK].to_vec();
         back.extend(head.bytes());
         back.extend(&ip[20..]);
+        is_same_frame(&back, &bytes)?;
+    }
+
+    /// Packets of IPv4 that may be fragmented and would be longer than 1,280 bytes get a fragment header with their
+    /// identification, others none (RFC 7915 §4); back it is the packet again.
+    #[test]
+    fn long_packets_towards_ipv6(
+        six in tuple(6), four in tuple(4), len in 1100usize..1500, dont_fragment: bool, identification: u16,
+    ) {
+        let four = with_protocol(four, if six.protocol == 58 { 1 } else { six.protocol });
+        let mut bytes = frame(&four, &vec![7; len], true);
+        let ip = &mut bytes[LINK..];
+        ip[4..6].copy_from_slice(&identification.to_be_bytes());
+        ip[6] = if dont_fragment { 0x40 } else { 0 };
+        ip[10..12].fill(0);
+        let sum = internet_checksum(&ip[..20]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let d = packet::decode(&bytes, bytes.len());
+        prop_assume!(d.anomaly == packet::Anomaly::None);
+        let mut ip = bytes[LINK..].to_vec();
+        let head = nat64::to_v6(&d, &mut ip, &six).unwrap();
+        let is_long = ip.len() + 20 > 1280;
+        prop_assert_eq!(head.may_fragment(), is_long && !dont_fragment);
+        let whole = frame(&six, &vec![7; len], true);
+        let mut got = whole[..LINK].to_vec();
+        got.extend(head.bytes());
+        got.extend(&ip[20..]);
+        if !head.may_fragment() {
+            return is_same_frame(&got, &whole);
+        }
+        let header = &got[LINK + 40..LINK + 48];
+        prop_assert_eq!(header, [&[six.protocol, 0, 0, 0, 0, 0][..], &identification.to_be_bytes()].concat());
+        prop_assert_eq!(usize::from(u16::from_be_bytes([got[LINK + 4], got[LINK + 5]])), got.len() - LINK - 40);
+        prop_assert_eq!(got[LINK + 6], 44);
+        prop_assert_eq!(&got[LINK + 48..], &whole[LINK + 40..]);
+        // What an error quotes of it is found.
+        let quoted = Tuple::quoted(&got[LINK..LINK + 80]);
+        prop_assert_eq!(quoted.map(|own| own.1), Some(48));
+        prop_assert_eq!(quoted.map(|own| own.0), Some(six));
+        let d = packet::decode(&got, got.len());
+        prop_assert_eq!(d.anomaly, packet::Anomaly::None);
+        let mut ip = got[LINK..].to_vec();
+        let head = nat64::to_v4(&d, &mut ip, &four, 9, false).unwrap();
+        let mut back = bytes[..LINK].to_vec();
+        back.extend(head.bytes());
+        back.extend(&ip[48..]);
         is_same_frame(&back, &bytes)?;
     }
 
@@ -395,4 +494,50 @@ fn icmp_errors_of_the_rfc() {
     assert_eq!(nat64::icmp_to_v4(4, 0, 6), Some((12, 0, 9 << 24)));
     assert_eq!(nat64::icmp_to_v4(4, 1, 6), Some((3, 2, 0)));
     assert_eq!(nat64::icmp_to_v4(4, 2, 0), None);
+}
+
+/// MTUs in errors, as the headers differ: RFC 7915 §4.2 and §5.2. A router before RFC 1191 says none.
+#[test]
+fn mtus_of_errors() {
+    let six = Tuple {
+        src: ([0x2001_0db8_0000_0000, 1], 700),
+        dst: ([0x0064_ff9b_0000_0000, 0x0808_0808], 53),
+        protocol: 17,
+        family: 6,
+    };
+    let four = Tuple {
+        src: ([0, u64::from(OUTSIDE)], 700),
+        dst: ([0, 0x0808_0808], 53),
+        protocol: 17,
+        family: 4,
+    };
+    let mtu = |quoted: &[u8], to: &Tuple, mtu: u32| {
+        let outer = if to.family == 6 { four.reversed() } else { six.reversed() };
+        let kind: [u8; 2] = if to.family == 6 { [3, 4] } else { [2, 0] };
+        let outer = Tuple { protocol: if to.family == 6 { 1 } else { 58 }, ..outer };
+        let mut bytes = frame(&outer, quoted, true);
+        let l4 = if outer.family == 4 { LINK + 20 } else { LINK + 40 };
+        // Type and code instead of an echo; its identifier and number are the MTU's place.
+        bytes[l4..l4 + 2].copy_from_slice(&kind);
+        bytes[l4 + 4..l4 + 8].copy_from_slice(&mtu.to_be_bytes());
+        let d = packet::decode(&bytes, bytes.len());
+        let mut out = [0; 1280];
+        let len = nat64::error(&d, &bytes[LINK..], to, to.dst.0, &mut out).unwrap();
+        let l4 = if to.family == 4 { 20 } else { 40 };
+        let protocol = if to.family == 4 { 1 } else { 58 };
+        let sum =
+            partial_sum(&out[l4..len]) + pseudo(&Tuple { protocol, ..to.reversed() }, len - l4);
+        assert_eq!(finish(sum), 0, "the checksum of the error");
+        u32::from_be_bytes(out[l4 + 4..l4 + 8].try_into().unwrap())
+    };
+    let quoted4 = &frame(&four, &[0; 1472], true)[LINK..LINK + 60];
+    assert_eq!(mtu(quoted4, &six, 1400), 1420);
+    assert_eq!(mtu(quoted4, &six, 700), 1280, "as IPv6 has at least");
+    assert_eq!(mtu(quoted4, &six, 0), 1512, "of 1,500 bytes, the plateau below is 1,492");
+    let quoted6 = &frame(&six, &[0; 1452], true)[LINK..LINK + 80];
+    assert_eq!(mtu(quoted6, &four, 1400), 1380);
+    let mut in_fragments = quoted6.to_vec();
+    in_fragments[6] = 44;
+    in_fragments.splice(40..40, [17, 0, 0, 1, 0, 0, 0, 9]);
+    assert_eq!(mtu(&in_fragments, &four, 1400), 1372, "without the fragment header");
 }

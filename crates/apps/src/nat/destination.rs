@@ -19,7 +19,7 @@ use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Verdict};
 use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
-use nat::rewrite::{Which, set_end, set_quoted};
+use nat::rewrite::{Which, set_end, set_end_plain, set_quoted};
 use nat::rules::Rules;
 use nat::translator::{Refusal, Source, Way};
 use nat::tuple::{Tuple, is_error};
@@ -32,7 +32,7 @@ use super::ahead::Open;
 use super::columns::{DestinationColumns, DestinationView, HeadersColumns, HeadersView};
 use super::family::{replace, turn};
 use super::fragments::Fragments;
-use super::source::Wanted;
+use super::source::{Stopped, Wanted, reason};
 use super::{Current, Shared, lock, reasons};
 use crate::firewall::Headers;
 use crate::received;
@@ -55,13 +55,15 @@ pub struct Destination {
     fragments: Fragments,
     with_headers: bool,
     decoded: Box<[Decoded]>,
-    tuples: Vec<(u16, Tuple, Side)>,
+    /// Rows whose packets are looked up, and their keys.
+    asked: Vec<Asked>,
     errors: Vec<u16>,
     keys: Vec<FlowKey>,
     found: Vec<Found>,
     sweep_s: u32,
     is_sweeping: bool,
     now_ns: u64,
+    stopped: Stopped,
     /// Of the last packet that became IPv4.
     identification: u16,
     /// A packet that is made.
@@ -70,10 +72,33 @@ pub struct Destination {
     open: Option<Open>,
 }
 
+/// A row whose packet is looked up.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    row: u16,
+    /// The end of the key that sent it.
+    side: Side,
+    /// Its TCP flags, or 0.
+    tcp: u8,
+    /// It is plain ([`Tuple::plain`]), and was not decoded.
+    is_plain: bool,
+}
+
+/// A packet whose key was looked up, and what is known around it.
+struct Looked<'a> {
+    tuple: Tuple,
+    /// What its session says.
+    step: Option<(Tuple, Way)>,
+    rules: &'a Rules,
+    fib: &'a Fib,
+    now_s: u32,
+}
+
 /// The columns that the stage writes.
 struct Out<'a> {
     verdict: &'a mut [u32],
     flags: &'a mut [u16],
+    l3: &'a mut [u8],
     interface: &'a mut [u16],
     dst4: &'a mut [u32],
     src4: &'a mut [u32],
@@ -85,14 +110,15 @@ struct Out<'a> {
 
 impl<'a> From<DestinationView<'a>> for Out<'a> {
     fn from(view: DestinationView<'a>) -> Self {
-        let DestinationView { verdict, flags, interface, dst4, src4, dst6, src6, nat, .. } = view;
-        Self { verdict, flags, interface, dst4, src4, dst6, src6, nat, headers: None }
+        let DestinationView { verdict, flags, l3, interface, dst4, src4, dst6, src6, nat, .. } =
+            view;
+        Self { verdict, flags, l3, interface, dst4, src4, dst6, src6, nat, headers: None }
     }
 }
 
 impl<'a> From<HeadersView<'a>> for Out<'a> {
     fn from(view: HeadersView<'a>) -> Self {
-        let HeadersView { verdict, flags, interface, dst4, src4, dst6, src6, nat, .. } = view;
+        let HeadersView { verdict, flags, l3, interface, dst4, src4, dst6, src6, nat, .. } = view;
         let headers = Headers {
             family: view.filter_family,
             head0: view.filter_head0,
@@ -101,7 +127,7 @@ impl<'a> From<HeadersView<'a>> for Out<'a> {
             l3: view.filter_l3,
         };
         let headers = Some(headers);
-        Self { verdict, flags, interface, dst4, src4, dst6, src6, nat, headers }
+        Self { verdict, flags, l3, interface, dst4, src4, dst6, src6, nat, headers }
     }
 }
 
@@ -134,13 +160,14 @@ impl Destination {
             fragments: Fragments::new(seed),
             with_headers,
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
-            tuples: Vec::with_capacity(max),
+            asked: Vec::with_capacity(max),
             errors: Vec::with_capacity(max),
             keys: Vec::with_capacity(max),
             found: Vec::with_capacity(max),
             sweep_s: 0,
             is_sweeping: false,
             now_ns: 0,
+            stopped: Stopped::default(),
             identification: seed as u16,
             made: vec![0; 1280].into_boxed_slice(),
             open: None,
@@ -152,6 +179,14 @@ impl Destination {
     pub(super) fn counting(mut self, open: Option<Open>) -> Self {
         self.open = open;
         self
+    }
+
+    /// The packet of a row is looked up with the next batch.
+    #[inline]
+    fn ask(&mut self, row: usize, tuple: &Tuple, tcp: u8, is_plain: bool) {
+        let (key, side) = tuple.key();
+        self.keys.push(key);
+        self.asked.push(Asked { row: row as u16, side, tcp, is_plain });
     }
 
     /// Ends idle sessions, a piece at a time.
@@ -173,86 +208,133 @@ impl Destination {
         }
     }
 
-    /// Translates the packets of the rows in `tuples`, which came in the same second.
+    /// Translates the packets of the rows in `asked`, which came in the same second.
     fn translate(&mut self, out: &mut Out<'_>, packets: &mut [Packet], now_s: u32, fib: &Fib) {
-        self.keys.clear();
-        self.keys.extend(self.tuples.iter_mut().map(|(_, tuple, from)| {
-            let (key, side) = tuple.key();
-            *from = side;
-            key
-        }));
+        if self.asked.is_empty() {
+            return;
+        }
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
-        let mut translator = lock(&self.translator);
+        let translator = self.translator.clone();
+        let mut translator = lock(&translator);
         translator.find(&self.keys, now_s, &mut self.found);
         let rules = translator.rules().clone();
-        for (&(row, ref tuple, side), found) in self.tuples.iter().zip(&self.found) {
-            let row = usize::from(row);
-            let (packet, d) = (&mut packets[row], &mut self.decoded[row]);
-            let tcp = tcp_flags(packet, d, tuple);
-            let step = found.slot().and_then(|slot| translator.step(slot, side, tcp));
-            let other = match step {
-                Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
-                None if tuple.family == 6 => begin64(&mut translator, &rules, tuple, now_s),
-                _ => None,
-            };
-            if let Some(to) = other {
-                self.identification = self.identification.wrapping_add(1);
-                let turned = to.map_err(super::source::reason).and_then(|to| {
-                    // Longer than what the link brings: it was put together here.
-                    let mtu = fib.interface(out.interface[row]).map_or(u16::MAX, |own| own.mtu);
-                    let is_long = d.ip_total_len > u32::from(mtu);
-                    let is_done = turn(packet, d, &to, self.identification, is_long);
-                    is_done.then_some(()).ok_or(reasons::NAT_UNTRANSLATABLE)
-                });
-                match turned {
-                    Ok(()) => out.changed(row, packet, d),
-                    Err(reason) => out.verdict[row] = Verdict::drop(reason).0,
+        for at in 0..self.asked.len() {
+            let (asked, key) = (self.asked[at], self.keys[at]);
+            let row = usize::from(asked.row);
+            let found = self.found[at].slot();
+            let step = found.and_then(|slot| translator.step(slot, asked.side, asked.tcp));
+            if let Some((to, _)) = step
+                && asked.is_plain
+                && to.family == 4
+                && out.headers.is_none()
+            {
+                let there = asked.side.other().index();
+                let end = (to.dst.0[1] as u32, to.dst.1);
+                if to.dst != (key.addresses[there], key.ports[there]) {
+                    let l3 = usize::from(out.l3[row]);
+                    let ip = packets[row].data_mut().get_mut(l3..).unwrap_or_default();
+                    set_end_plain(ip, Which::Destination, end.0, end.1);
+                    out.dst4[row] = end.0;
+                }
+                let here = asked.side.index();
+                if to.src != (key.addresses[here], key.ports[here]) {
+                    out.nat[row] = Wanted::Source((to.src.0[1] as u32, to.src.1)).encode();
                 }
                 continue;
             }
-            if tuple.family == 6 {
-                continue;
+            let tuple = Tuple::from_key(&key, asked.side);
+            if asked.is_plain {
+                received::decode_into(&packets[row], &mut self.decoded[row]);
             }
-            let wanted = match step {
-                Some((to, way)) => {
-                    let is_moved = to.dst.0 != tuple.dst.0
-                        || (to.dst.1 != tuple.dst.1 && (way == Way::Back || !is_icmp(tuple)));
-                    if is_moved {
-                        set(packet, d, tuple.protocol, Which::Destination, to.dst);
-                        out.changed(row, packet, d);
-                    }
-                    match to.src != tuple.src {
-                        true => Wanted::Source((to.src.0[1] as u32, to.src.1)),
-                        false => Wanted::Nothing,
-                    }
-                }
-                None => {
-                    let dst = (tuple.dst.0[1] as u32, tuple.dst.1);
-                    let to = rules.destination(tuple.protocol, dst.0, dst.1);
-                    let to = to.or_else(|| {
-                        let (rule, end) = translator.inward(tuple)?;
-                        Some((rule, end.0[1] as u32, end.1))
-                    });
-                    match to {
-                        Some((rule, address, port)) => {
-                            let end = ([0, address.into()], port);
-                            set(packet, d, tuple.protocol, Which::Destination, end);
-                            out.changed(row, packet, d);
-                            Wanted::NewTo(rule, dst)
-                        }
-                        None if rules.is_pool(dst.0) => {
-                            out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
-                            continue;
-                        }
-                        None => Wanted::New,
-                    }
-                }
-            };
-            out.nat[row] = wanted.encode();
+            let looked = Looked { tuple, step, rules: &rules, fib, now_s };
+            self.translate_row(out, row, &mut packets[row], &mut translator, &looked);
         }
         drop(translator);
-        self.tuples.clear();
+        self.asked.clear();
+        self.keys.clear();
+    }
+
+    /// Translates a packet with its record, whatever it is.
+    fn translate_row(
+        &mut self,
+        out: &mut Out<'_>,
+        row: usize,
+        packet: &mut Packet,
+        translator: &mut Translator,
+        looked: &Looked<'_>,
+    ) {
+        let Looked { ref tuple, step, rules, fib, now_s } = *looked;
+        let d = &mut self.decoded[row];
+        let other = match step {
+            Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
+            None if tuple.family == 6 => begin64(translator, rules, tuple, now_s),
+            _ => None,
+        };
+        if let Some(to) = other {
+            self.identification = self.identification.wrapping_add(1);
+            let stopped = &mut self.stopped;
+            let to = to.map_err(|refusal| {
+                stopped.note(refusal, now_s);
+                reason(refusal)
+            });
+            let turned = to.and_then(|to| {
+                // Longer than what the link brings: it was put together here.
+                let mtu = fib.interface(out.interface[row]).map_or(u16::MAX, |own| own.mtu);
+                let is_long = d.ip_total_len > u32::from(mtu);
+                let head = turn(packet, d, &to, self.identification, is_long);
+                head.ok_or(reasons::NAT_UNTRANSLATABLE)
+            });
+            match turned {
+                Ok(head) => {
+                    out.changed(row, packet, d);
+                    if head.may_fragment() {
+                        out.flags[row] |= flags::MAY_FRAGMENT;
+                    }
+                }
+                Err(reason) => out.verdict[row] = Verdict::drop(reason).0,
+            }
+            return;
+        }
+        if tuple.family == 6 {
+            return;
+        }
+        let wanted = match step {
+            Some((to, way)) => {
+                let is_moved = to.dst.0 != tuple.dst.0
+                    || (to.dst.1 != tuple.dst.1 && (way == Way::Back || !is_icmp(tuple)));
+                if is_moved {
+                    set(packet, d, tuple.protocol, Which::Destination, to.dst);
+                    out.changed(row, packet, d);
+                }
+                match to.src != tuple.src {
+                    true => Wanted::Source((to.src.0[1] as u32, to.src.1)),
+                    false => Wanted::Nothing,
+                }
+            }
+            None => {
+                let dst = (tuple.dst.0[1] as u32, tuple.dst.1);
+                let to = rules.destination(tuple.protocol, dst.0, dst.1);
+                let to = to.or_else(|| {
+                    let (rule, end) = translator.inward(tuple)?;
+                    Some((rule, end.0[1] as u32, end.1))
+                });
+                match to {
+                    Some((rule, address, port)) => {
+                        let end = ([0, address.into()], port);
+                        set(packet, d, tuple.protocol, Which::Destination, end);
+                        out.changed(row, packet, d);
+                        Wanted::NewTo(rule, dst)
+                    }
+                    None if rules.is_pool(dst.0) => {
+                        out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
+                        return;
+                    }
+                    None => Wanted::New,
+                }
+            }
+        };
+        out.nat[row] = wanted.encode();
     }
 
     /// Translates an ICMP error with the packet that it quotes.
@@ -390,21 +472,30 @@ impl Stage<Tables> for Destination {
             open.fetch_add(1, Ordering::Release);
         }
         self.errors.clear();
-        self.tuples.clear();
-        let mut second = 0;
+        self.asked.clear();
+        self.keys.clear();
+        let families = if has_v6 { flags::IPV4 | flags::IPV6 } else { flags::IPV4 };
+        let (mut second, mut second_of) = (0, 0);
         for row in 0..packets.len() {
-            let families = if has_v6 { flags::IPV4 | flags::IPV6 } else { flags::IPV4 };
             if !Verdict(out.verdict[row]).is_next() || out.flags[row] & families == 0 {
                 continue;
             }
             let arrival_ns = cx.arrival_ns(&packets[row]);
-            if seconds(arrival_ns) != second {
+            if arrival_ns != second_of && seconds(arrival_ns) != second {
                 self.translate(&mut out, packets, second, fib);
                 second = seconds(arrival_ns);
                 self.now_ns = self.now_ns.max(arrival_ns);
                 self.sweep(self.now_ns, cx.is_live());
             }
+            second_of = arrival_ns;
             let packet = &mut packets[row];
+            if out.flags[row] == flags::IPV4 {
+                let ip = packet.data().get(usize::from(out.l3[row])..).unwrap_or_default();
+                if let Some((tuple, tcp)) = Tuple::plain(ip) {
+                    self.ask(row, &tuple, tcp, true);
+                    continue;
+                }
+            }
             let d = &mut self.decoded[row];
             received::decode_into(packet, d);
             if d.has(Decoded::FRAGMENT) && d.kind == Kind::Ipv6 && !rules.is_nat64(d.dst) {
@@ -420,7 +511,10 @@ impl Stage<Tables> for Destination {
             }
             let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
             match Tuple::of(d, l4) {
-                Some(tuple) => self.tuples.push((row as u16, tuple, Side::A)),
+                Some(tuple) => {
+                    let tcp = tcp_flags(packet, d, &tuple);
+                    self.ask(row, &tuple, tcp, false);
+                }
                 None if matches!(d.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6)
                     && l4.first().is_some_and(|kind| is_error(d.protocol.0, *kind)) =>
                 {

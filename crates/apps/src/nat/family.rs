@@ -1,15 +1,15 @@
 //! Packets of the other family: the IP header is replaced in place.
 
 use chunk::{Packet, Pool};
-use nat::nat64;
+use nat::nat64::{self, Head};
 use nat::tuple::Tuple;
 use packet::{Decoded, EtherType};
 
-/// Bytes of a link header and an IPv6 header.
-const HEADERS: usize = 22 + 40;
+/// Bytes of a link header, an IPv6 header and a fragment header.
+const HEADERS: usize = 22 + 48;
 
-/// Turns a packet with the record `d` into one of the other family with the ends `to`; `false`, and it must not go on,
-/// where the other family does not have what it is. `identification`: of an IPv4 packet that may be fragmented.
+/// Turns a packet with the record `d` into one of the other family with the ends `to`; `None`, and it must not go on,
+/// where the other family does not have what it is. Otherwise its new header. `identification`: of an IPv4 packet that may be fragmented.
 /// `was_fragmented`: it came in fragments.
 pub(super) fn turn(
     packet: &mut Packet,
@@ -17,20 +17,20 @@ pub(super) fn turn(
     to: &Tuple,
     identification: u16,
     was_fragmented: bool,
-) -> bool {
+) -> Option<Head> {
     let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
     let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
     let head = match to.family {
         4 => nat64::to_v4(d, ip, to, identification, was_fragmented),
         _ => nat64::to_v6(d, ip, to),
     };
-    let Some(head) = head.filter(|_| (14..=22).contains(&l3)) else { return false };
+    let head = head.filter(|_| (14..=22).contains(&l3))?;
     let mut bytes = [0; HEADERS];
     let len = l3 + head.bytes().len();
     bytes[..l3].copy_from_slice(&packet.data()[..l3]);
     bytes[l3 - 2..l3].copy_from_slice(&ethertype(to.family).0.to_be_bytes());
     bytes[l3..len].copy_from_slice(head.bytes());
-    replace_front(packet, l4, &bytes[..len])
+    replace_front(packet, l4, &bytes[..len]).then_some(head)
 }
 
 /// Replaces a packet by an IP packet of the other family behind its link header of `l3` bytes. `false`: there is no cell.

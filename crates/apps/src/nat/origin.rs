@@ -28,6 +28,6 @@ impl Origin for Restored {
         }
         // As much of the packet as there is; its length is that of the whole.
         let d = packet::decode(packet.data(), usize::MAX);
-        turn(packet, &d, &sent, 0, false)
+        turn(packet, &d, &sent, 0, false).is_some()
     }
 }

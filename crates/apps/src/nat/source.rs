@@ -17,7 +17,7 @@ use controlplane::Tables;
 use engine::{Context, Phases, Stage};
 use lookup::fib::Fib;
 use nat::Translator;
-use nat::rewrite::{Which, set_end};
+use nat::rewrite::{Which, set_end, set_end_plain};
 use nat::translator::{Refusal, Source};
 use nat::tuple::Tuple;
 
@@ -53,7 +53,7 @@ pub struct SourceStage {
 
 /// Packets that were not translated, for the log.
 #[derive(Default)]
-struct Stopped {
+pub(super) struct Stopped {
     said_s: u32,
     ports: bool,
 }
@@ -134,7 +134,7 @@ pub(super) const fn reason(refusal: Refusal) -> DropReason {
 
 impl Stopped {
     /// Says that something is exhausted, once in a while.
-    fn note(&mut self, refusal: Refusal, now_s: u32) {
+    pub(super) fn note(&mut self, refusal: Refusal, now_s: u32) {
         if self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
             return;
         }
@@ -188,6 +188,11 @@ impl Stage<Tables> for SourceStage {
             let to = match Wanted::decode(view.nat[row]) {
                 Wanted::Nothing => continue,
                 Wanted::Source((address, port)) => {
+                    let l3 = usize::from(view.l3[row]);
+                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                    if set_end_plain(ip, Which::Source, address, port) {
+                        continue;
+                    }
                     let d = received::decode(packet);
                     let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
                     let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
