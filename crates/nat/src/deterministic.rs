@@ -74,6 +74,14 @@ impl Blocks {
         Some((self.outside.0 + at, first as u16..=last as u16))
     }
 
+    /// The subscribers who share an outside address, in the order of their ports.
+    pub fn subscribers(&self, outside: u32) -> impl Iterator<Item = u32> {
+        let at = outside.checked_sub(self.outside.0).filter(|at| *at < self.outside.1);
+        let (first, count) = self.inside;
+        let step = self.outside.1.max(1) as usize;
+        at.into_iter().flat_map(move |at| (at..count).step_by(step)).map(move |own| first + own)
+    }
+
     /// The subscriber who has a port of an outside address.
     pub fn subscriber(&self, outside: u32, port: u16) -> Option<u32> {
         let at = outside.checked_sub(self.outside.0).filter(|at| *at < self.outside.1)?;
@@ -115,6 +123,10 @@ mod tests {
             };
             let host = base + at % (1 << log);
             let (address, ports) = blocks.of(host).unwrap();
+            prop_assert!(blocks.subscribers(address).any(|own| own == host));
+            let each = blocks.subscribers(address).map(|own| blocks.of(own).unwrap());
+            let ports_of: Vec<_> = each.map(|own| (own.0, *own.1.start())).collect();
+            prop_assert!(ports_of.iter().all(|own| own.0 == address) && ports_of.is_sorted());
             for port in [*ports.start(), *ports.end()] {
                 prop_assert_eq!(blocks.subscriber(address, port), Some(host));
             }

@@ -284,6 +284,37 @@ impl Rules {
         self.all.iter().any(has) && !self.own.has(&[], address)
     }
 
+    /// Whether a rule has an address on the link of an interface, for the outside alone: addresses of interfaces are not
+    /// meant.
+    pub fn is_outside(&self, interface: u16, address: u32) -> bool {
+        let has = |rule: &&Rule| match &rule.action {
+            Action::Source(to) | Action::Nat64 { to, .. } => to.contains(&address),
+            Action::Deterministic { blocks, .. } => blocks.has(address),
+            Action::Static { outside, .. } => outside.has(4, [0, address.into()]),
+            Action::Destination { at, .. } => at.contains(&address),
+            Action::Masquerade => false,
+        };
+        let is_here = |rule: &Rule| rule.outside.is_empty() || rule.outside.contains(&interface);
+        self.all.iter().filter(has).any(is_here) && !self.own.has(&[], address)
+    }
+
+    /// Addresses of [`Rules::is_outside`], those of each rule in order.
+    pub fn outside(&self, interface: u16) -> impl Iterator<Item = u32> {
+        let of = |rule: &Rule| -> Box<dyn Iterator<Item = u32>> {
+            match &rule.action {
+                Action::Static { outside, .. } => {
+                    let first = outside.address[1] as u32;
+                    Box::new(first..=first.saturating_add(outside.count() - 1))
+                }
+                Action::Destination { at, .. } => Box::new(at.clone().into_iter()),
+                Action::Masquerade => Box::new(std::iter::empty()),
+                _ => Box::new(rule.pool().into_iter()),
+            }
+        };
+        let all = self.all.iter().flat_map(of);
+        all.filter(move |address| self.is_outside(interface, *address))
+    }
+
     /// The rule that translates a packet from IPv6 to IPv4, and the IPv4 destination.
     pub fn nat64(&self, tuple: &Tuple) -> Option<(u16, u32)> {
         self.all.iter().find_map(|rule| match &rule.action {

@@ -1,33 +1,35 @@
 //! The part of the control plane: makes the translators of workers, reads them, and gives them new rules.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use chunk::Packet;
 use control::api::ErrorKind;
 use control::api::table::thousands;
-use control::config::Config;
+use control::config::{Config, NatRule};
 use control::metrics::Metrics;
 use controlplane::memory::{self, Need};
 use controlplane::{
-    Ahead, Built, Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables,
-    WorkerSetup,
+    Ahead, Built, Call, ControlPart, Environment, Outcome, Refusal, Rows, Save, Section, Setup,
+    Tables, WorkerSetup,
 };
 use engine::Stage;
 use lookup::fib::Interface;
-use nat::rules::Own;
+use nat::rules::{Action, Own};
 use nat::translator::{Counts, Options, PoolUse, Session};
 use nat::{Rules, Translator};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ahead::Burst;
-use super::commands::ShowNat;
+use super::commands::{NatAdd, NatDel, ShowNat, ShowSubscribers};
 use super::destination::{Destination, seconds};
 use super::origin::Restored;
-use super::rows::{NatRow, PoolRow, address};
+use super::proxy::{Outside, announcements};
+use super::rows::{NatRow, PoolRow, RuleRow, SubscriberRow, address};
 use super::source::SourceStage;
-use super::{Current, SOURCE_STAGE, STAGE, Shared, lock};
-use crate::router::Origin;
+use super::{Current, SOURCE_STAGE, STAGE, Shared, lock, rule_list};
+use crate::router::{Origin, Proxy};
 
 /// Entries that control reads under the lock of a worker before it lets the worker go on.
 const PIECE: usize = 4096;
@@ -40,8 +42,14 @@ struct NatControl {
     /// By pipeline and worker.
     translators: Vec<(String, usize, Shared)>,
     burst: Burst,
+    /// The rules in use, as the configuration or `ctl` says them.
+    listed: Vec<NatRule>,
     /// The rules of a configuration that is being applied.
     next: Option<Arc<Rules>>,
+    /// Outside addresses that the router answers for, if it does.
+    proxy: Option<Arc<dyn Proxy>>,
+    /// Links on which outside addresses are to be announced, by interface.
+    silent: Vec<bool>,
     /// The time of the latest packet over captures is not known here: idle times are then 0.
     is_live: bool,
 }
@@ -58,7 +66,7 @@ pub(super) fn start(
         own.set(number, first(&setup.record(number)));
     }
     let workers = if setup.is_live { config.system.workers.max(1) } else { 1 };
-    let rules = super::rules::rules(config, setup.interfaces, workers, &own, &[])?;
+    let rules = super::rules::rules(&config.nat, setup.interfaces, workers, &own, &[])?;
     let options = super::rules::options(config, if setup.is_live { random() } else { 0 });
     let count = workers * config.in_use().flat_map(|own| own.named(STAGE)).count();
     let bytes = (count * Translator::memory_bytes(&options, &rules)) as u64;
@@ -66,10 +74,16 @@ pub(super) fn start(
         Need { bytes, reserved_bytes: 0 },
         "address translation (`sessions` and outside addresses)",
     )?;
+    let current = Arc::new(RwLock::new(Arc::new(rules)));
+    let proxy = config.translation.proxy_arp;
+    let proxy = proxy.then(|| Arc::new(Outside(current.clone())) as Arc<dyn Proxy>);
     Ok(Box::new(NatControl {
         options,
         own,
-        current: Arc::new(RwLock::new(Arc::new(rules))),
+        current,
+        proxy,
+        listed: config.nat.clone(),
+        silent: vec![true; setup.interfaces.count()],
         workers,
         translators: Vec::new(),
         burst: Burst::default(),
@@ -191,6 +205,82 @@ impl NatControl {
         all.iter().map(|own| PoolRow::of(own, Self::place(&rules, own.rule))).collect()
     }
 
+    /// Gives all workers other rules; what there is to say about it.
+    fn use_rules(&mut self, rules: Arc<Rules>) -> String {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = rules.clone();
+        self.silent.fill(true);
+        let sets = self.translators.iter().map(|(.., own)| lock(own).set_rules(rules.clone()));
+        match sets.sum::<usize>() {
+            0 => String::new(),
+            1 => "1 session of address translation ended\n".to_owned(),
+            ended => format!("{} sessions of address translation ended\n", thousands(ended as u64)),
+        }
+    }
+
+    /// Where the rule of a number is.
+    fn place_of(&self, number: usize) -> Result<usize, Refusal> {
+        let count = self.listed.len();
+        let at = number.checked_sub(1).filter(|at| *at < count);
+        at.ok_or_else(|| {
+            let message = format!("there is no rule {number}: expected 1 to {count}");
+            Refusal::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    fn rule_rows(&self) -> Vec<RuleRow> {
+        let rules = self.rules();
+        let mut sessions = vec![0; self.listed.len()];
+        for (.., translator) in &self.translators {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = lock(translator).visit(from, PIECE, 0, &mut |session| {
+                    let place = Self::place(&rules, session.rule).checked_sub(1);
+                    if let Some(own) = place.and_then(|at| sessions.get_mut(at)) {
+                        *own += 1;
+                    }
+                });
+            }
+        }
+        let all = self.listed.iter().zip(sessions).enumerate();
+        let row = |(at, (rule, sessions)): (usize, (&NatRule, u64))| RuleRow {
+            number: at + 1,
+            rule: rule.to_string(),
+            sessions,
+        };
+        all.map(row).collect()
+    }
+
+    /// Says on links that outside addresses are here, where that was not said yet.
+    fn announce(&mut self, env: &mut Environment<'_>) {
+        if self.proxy.is_none() || !self.is_live {
+            return;
+        }
+        let rules = self.rules();
+        for number in 0..self.silent.len() {
+            let record = env.records.get(number).filter(|record| record.up);
+            let Some(record) = record.filter(|_| self.silent[number]) else { continue };
+            self.silent[number] = false;
+            for frame in announcements(&rules, number as u16, record) {
+                env.send(number as u16, &frame);
+            }
+        }
+    }
+
+    fn subscribers(&self, wanted: &ShowSubscribers) -> Vec<SubscriberRow> {
+        let address = wanted.address.to_bits();
+        let mut rows = Vec::new();
+        for (at, rule) in self.rules().all.iter().enumerate() {
+            let Action::Deterministic { blocks, .. } = &rule.action else { continue };
+            let own = wanted.port.is_none().then_some(address);
+            let sharing = blocks.subscribers(address).filter(|own| {
+                wanted.port.is_none_or(|port| blocks.subscriber(address, port) == Some(*own))
+            });
+            let all = own.into_iter().chain(sharing);
+            rows.extend(all.filter_map(|own| SubscriberRow::of(blocks, own, at + 1)));
+        }
+        rows
+    }
+
     fn translator(&mut self, worker: &WorkerSetup<'_>) -> Option<Shared> {
         let own = |(pipeline, number, _): &&(String, usize, Shared)| {
             *pipeline == worker.pipeline.name && *number == worker.worker
@@ -228,9 +318,20 @@ impl ControlPart for NatControl {
         }
     }
 
+    fn offer(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        self.proxy.as_ref().map(|proxy| Box::new(proxy.clone()) as Box<dyn Any + Send + Sync>)
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        self.announce(env);
+    }
+
     fn interface(&mut self, number: u16, env: &mut Environment<'_>) {
         let record = env.records.get(usize::from(number));
         self.own.set(number, record.and_then(first));
+        let count = env.records.len().max(usize::from(number) + 1);
+        self.silent.resize(count, true);
+        self.silent[usize::from(number)] = true;
     }
 
     fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
@@ -239,6 +340,11 @@ impl ControlPart for NatControl {
                 let wanted: ShowNat = call.read()?;
                 let now_s = if self.is_live { seconds(env.now_ns) } else { 0 };
                 Ok(Rows::of("nat", call.as_text, self.sessions(&wanted, now_s)))
+            }
+            "nat-rules" => Ok(Rows::of("nat-rules", call.as_text, self.rule_rows())),
+            "nat-subscribers" => {
+                let wanted: ShowSubscribers = call.read()?;
+                Ok(Rows::of("nat-subscribers", call.as_text, self.subscribers(&wanted)))
             }
             "nat-pools" => Ok(Rows::of("nat-pools", call.as_text, self.pools())),
             name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
@@ -252,8 +358,13 @@ impl ControlPart for NatControl {
         env: &mut Environment<'_>,
     ) -> Result<(), String> {
         let before = self.rules();
-        let new =
-            super::rules::rules(env.config, env.interfaces, self.workers, &self.own, &before.all)?;
+        let new = super::rules::rules(
+            &env.config.nat,
+            env.interfaces,
+            self.workers,
+            &self.own,
+            &before.all,
+        )?;
         self.next = (new.all != before.all).then(|| Arc::new(new));
         Ok(())
     }
@@ -262,14 +373,61 @@ impl ControlPart for NatControl {
         self.next = None;
     }
 
-    fn commit(&mut self, _old: &Config, _started: &Config, _env: &mut Environment<'_>) -> String {
-        let Some(rules) = self.next.take() else { return String::new() };
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = rules.clone();
-        let sets = self.translators.iter().map(|(.., own)| lock(own).set_rules(rules.clone()));
-        match sets.sum::<usize>() {
+    fn commit(&mut self, old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
+        let before = std::mem::replace(&mut self.listed, env.config.nat.clone());
+        let of_ctl = |own: &&NatRule| !old.nat.contains(own) && !self.listed.contains(own);
+        let gone = match before.iter().filter(of_ctl).count() {
             0 => String::new(),
-            ended => format!("{} sessions of address translation ended\n", thousands(ended as u64)),
+            1 => "removed 1 rule of `ctl nat`\n".to_owned(),
+            count => format!("removed {count} rules of `ctl nat`\n"),
+        };
+        match self.next.take() {
+            Some(rules) => gone + &self.use_rules(rules),
+            None => gone,
         }
+    }
+
+    fn save(&self, _env: &Environment<'_>) -> Option<Save> {
+        let now = self.listed.clone();
+        Some(Box::new(move |config, draft| {
+            if config.nat != now {
+                rule_list::save(&now, &config.nat, draft);
+            }
+            Vec::new()
+        }))
+    }
+
+    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        let listed = match call.name {
+            "nat_add" => {
+                let new: NatAdd = call.read()?;
+                let at = match new.before {
+                    Some(number) => self.place_of(number)?,
+                    None => self.listed.len(),
+                };
+                let ports = env.interfaces.numbers().map(|own| env.interfaces.name(own).to_owned());
+                let ports: Vec<String> = ports.collect();
+                let listed = rule_list::added(&self.listed, at, new.keys(), &ports);
+                listed.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?
+            }
+            "nat_del" => {
+                let NatDel { rule } = call.read()?;
+                let at = self.place_of(rule)?;
+                let mut listed = self.listed.clone();
+                listed.remove(at);
+                listed
+            }
+            name => {
+                return Err(Refusal::new(ErrorKind::Internal, format!("no request `{name}`")));
+            }
+        };
+        let (before, interfaces) = (self.rules(), env.interfaces);
+        let rules = super::rules::rules(&listed, interfaces, self.workers, &self.own, &before.all);
+        let rules = rules.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+        self.listed = listed;
+        let said = self.use_rules(Arc::new(rules));
+        self.announce(env);
+        Ok(Outcome::Done(said))
     }
 
     fn learns_ahead(&self) -> bool {

@@ -12,7 +12,8 @@
 //! - [`destination`] finds the session of each packet, writes its destination, and puts fragments together.
 //! - [`source`](mod@source) writes sources, and begins sessions.
 //! - [`origin`] gives `rewrite` packets as their senders sent them, for ICMP errors.
-//! - [`rules`] makes the rules of the configuration ready for use.
+//! - `proxy` answers on links for outside addresses that no interface has.
+//! - [`rules`] makes the rules of the configuration ready for use; `rule_list` adds those of `ctl`.
 //!
 //! Workers: an inside host belongs to the worker of its address, and outside ports are divided among workers, so that
 //! answers come to the worker of their host ([`nat::rules`]). Fragments come to the worker of their addresses; once a
@@ -32,8 +33,10 @@ pub mod destination;
 mod family;
 mod fragments;
 pub mod origin;
+mod proxy;
 pub mod reasons;
 pub mod rows;
+mod rule_list;
 pub mod rules;
 pub mod source;
 
@@ -54,7 +57,9 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     reasons: REASONS,
+    requests: commands::REQUESTS,
     tables: commands::TABLES,
+    groups: commands::GROUPS,
     absent: "this instance translates no addresses: add [[nat]] to the configuration and restart",
     start: control_part::start,
     ..Descriptor::NONE

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use control::api::table::{Row, thousands, time};
+use nat::deterministic::Blocks;
 use nat::translator::{PoolUse, Session};
 use nat::tuple::{End, Tuple};
 use serde::{Deserialize, Serialize};
@@ -111,5 +112,60 @@ impl Row for PoolRow {
 
     fn cells(&self) -> Vec<String> {
         vec![self.rule.to_string(), self.address.to_string(), thousands(self.used)]
+    }
+}
+
+/// A subscriber of a deterministic rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberRow {
+    /// Place of the rule in the configuration, from 1.
+    pub rule: usize,
+    /// Inside address.
+    pub subscriber: IpAddr,
+    /// Outside address.
+    pub address: IpAddr,
+    /// Its ports and identifiers, from here
+    pub first_port: u16,
+    /// to here.
+    pub last_port: u16,
+}
+
+impl SubscriberRow {
+    /// The row of an inside address; `None` if it is no subscriber.
+    pub(super) fn of(blocks: &Blocks, subscriber: u32, rule: usize) -> Option<Self> {
+        let (outside, ports) = blocks.of(subscriber)?;
+        let [subscriber, address] = [subscriber, outside].map(|own| address(4, [0, own.into()]));
+        let (first_port, last_port) = ports.into_inner();
+        Some(Self { rule, subscriber, address, first_port, last_port })
+    }
+}
+
+impl Row for SubscriberRow {
+    const COLUMNS: &'static [&'static str] = &[">rule", "subscriber", "address", ">ports"];
+    const EMPTY: &'static str = "no subscriber";
+
+    fn cells(&self) -> Vec<String> {
+        let ports = format!("{}-{}", self.first_port, self.last_port);
+        vec![self.rule.to_string(), self.subscriber.to_string(), self.address.to_string(), ports]
+    }
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleRow {
+    /// Its place, from 1.
+    pub number: usize,
+    /// What it says, in the words of the configuration.
+    pub rule: String,
+    /// Its sessions now.
+    pub sessions: u64,
+}
+
+impl Row for RuleRow {
+    const COLUMNS: &'static [&'static str] = &[">number", "rule", ">sessions"];
+    const EMPTY: &'static str = "no rules";
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.number.to_string(), self.rule.clone(), thousands(self.sessions)]
     }
 }

@@ -32,16 +32,16 @@ pub(super) fn options(config: &Config, seed: u64) -> Options {
     }
 }
 
-/// The rules of a configuration. Those that `before` has keep their numbers.
+/// The rules of a configuration, or of `ctl`. Those that `before` has keep their numbers.
 pub(super) fn rules(
-    config: &Config,
+    listed: &[NatRule],
     interfaces: &Interfaces,
     workers: usize,
     own: &Arc<Own>,
     before: &[Rule],
 ) -> Result<Rules, String> {
-    let mut all: Vec<Rule> = Vec::with_capacity(config.nat.len());
-    for rule in &config.nat {
+    let mut all: Vec<Rule> = Vec::with_capacity(listed.len());
+    for rule in listed {
         let new = of(rule, interfaces)?;
         let is_same = |old: &&Rule| Rule { number: 0, ..(*old).clone() } == new;
         let taken = |number: u16| all.iter().any(|own| own.number == number);

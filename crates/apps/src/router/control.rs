@@ -8,6 +8,7 @@
 //! way the neighbour resolver hears what was seen.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Weak;
 
 use chunk::Packet;
 use engine::Context;
@@ -51,6 +52,11 @@ pub(super) fn halves(address: Ipv6Addr) -> [u64; 2] {
     [(bits >> 64) as u64, bits as u64]
 }
 
+/// Whether a neighbour on the link of an interface is known to have an address.
+fn is_neighbour(fib: &Fib, index: u16, address: IpAddr) -> bool {
+    fib.neighbour(index, address).is_some_and(|(adjacency, _)| adjacency.resolved != 0)
+}
+
 fn host_if(interface: &Interface) -> Outcome {
     if interface.twin { Outcome::Host } else { Outcome::Drop(chunk::reasons::HOST_ABSENT) }
 }
@@ -66,7 +72,7 @@ impl Decode {
         cx: &Context<'_, Fib>,
     ) -> Outcome {
         if d.kind == Kind::Arp && d.anomaly == Anomaly::None {
-            return self.arp(packet, d, index, interface, cx.now_ns);
+            return self.arp(packet, d, index, interface, cx);
         }
         if d.anomaly == Anomaly::NonIp && interface.twin {
             return Outcome::Host;
@@ -76,9 +82,33 @@ impl Decode {
         }
         match d.kind {
             Kind::Ipv4 => judge4(packet, d, interface),
-            Kind::Ipv6 => self.judge6(packet, d, index, interface, cx.now_ns),
+            Kind::Ipv6 => self.judge6(packet, d, index, interface, cx),
             Kind::Arp | Kind::Other => Outcome::Drop(packet::reasons::ETHERTYPE_UNKNOWN),
         }
+    }
+
+    /// Whether the router answers for an IPv4 address on a link that is none of its own, nor a neighbour's.
+    fn proxies4(&self, index: u16, interface: &Interface, address: u32, fib: &Fib) -> bool {
+        let Some(proxy) = self.proxy.as_ref().and_then(Weak::upgrade) else { return false };
+        let is_near =
+            |&(own, len): &(u32, u8)| len < 32 && (own ^ address) >> (32 - len.max(1)) == 0;
+        interface.addresses4.iter().any(is_near)
+            && !is_subnet_broadcast(interface, address)
+            && proxy.has4(index, address)
+            && !is_neighbour(fib, index, IpAddr::V4(Ipv4Addr::from_bits(address)))
+    }
+
+    /// The same of IPv6.
+    fn proxies6(&self, index: u16, interface: &Interface, address: [u64; 2], fib: &Fib) -> bool {
+        let Some(proxy) = self.proxy.as_ref().and_then(Weak::upgrade) else { return false };
+        let bits = |of: [u64; 2]| u128::from(of[0]) << 64 | u128::from(of[1]);
+        let is_near = |&(own, len): &([u64; 2], u8)| {
+            len < 128 && (bits(own) ^ bits(address)) >> (128 - len.max(1)) == 0
+        };
+        !is_link_local(address[0])
+            && interface.addresses6.iter().any(is_near)
+            && proxy.has6(index, address)
+            && !is_neighbour(fib, index, IpAddr::V6(ipv6(address)))
     }
 
     /// RFC 826, RFC 5227.
@@ -88,7 +118,7 @@ impl Decode {
         d: &Decoded,
         index: u16,
         interface: &Interface,
-        now_ns: u64,
+        cx: &Context<'_, Fib>,
     ) -> Outcome {
         let arp = packet.data().get(usize::from(d.l3_offset)..).and_then(ArpView::new_checked);
         let Some(arp) = arp else { return Outcome::Drop(packet::reasons::ARP_MALFORMED) };
@@ -99,7 +129,10 @@ impl Decode {
         let is_reply = arp.operation() == ArpOperation::Reply;
         // A probe has no sender address yet; an address of our own would be a conflict, which is
         // the kernel's to defend.
-        let is_ours = owns4(interface, arp.target_ip().to_bits());
+        let target = arp.target_ip().to_bits();
+        let is_request = arp.operation() == ArpOperation::Request;
+        let is_proxied = is_request && self.proxies4(index, interface, target, cx.tables);
+        let is_ours = is_proxied || owns4(interface, target);
         if !sender.is_unspecified() && !owns4(interface, sender.to_bits()) {
             let event = NeighbourEvent::Seen {
                 interface: index,
@@ -109,15 +142,17 @@ impl Decode {
                 overrides: true,
                 asks_us: is_ours && !is_reply,
             };
-            self.events.seen(packet.port, event, now_ns);
+            self.events.seen(packet.port, event, cx.now_ns);
         }
-        if interface.twin {
+        if is_proxied {
+            Outcome::Answer(Answer::Arp)
+        } else if interface.twin {
             Outcome::Host
         } else if is_reply {
             Outcome::Drop(reasons::CONSUMED)
         } else if !is_ours {
             Outcome::Drop(reasons::NOT_MINE)
-        } else if arp.operation() == ArpOperation::Request {
+        } else if is_request {
             Outcome::Answer(Answer::Arp)
         } else {
             Outcome::Drop(reasons::CONSUMED)
@@ -130,7 +165,7 @@ impl Decode {
         d: &Decoded,
         index: u16,
         interface: &Interface,
-        now_ns: u64,
+        cx: &Context<'_, Fib>,
     ) -> Outcome {
         if is_mapped_v4(d.src) {
             return Outcome::Drop(packet::reasons::IP_MARTIAN_SOURCE);
@@ -153,7 +188,7 @@ impl Decode {
         // From this link itself: a router in between would have lowered the hop limit.
         let is_nd = matches!(d.icmp_type_code(), Some((133..=137, _))) && d.ttl == HOP_LIMIT;
         if is_nd && (to_link || own) {
-            return self.neighbour_discovery(packet, d, index, interface, now_ns);
+            return self.neighbour_discovery(packet, d, index, interface, cx);
         }
         if to_link && interface.twin {
             Outcome::Host
@@ -177,7 +212,7 @@ impl Decode {
         d: &Decoded,
         index: u16,
         interface: &Interface,
-        now_ns: u64,
+        cx: &Context<'_, Fib>,
     ) -> Outcome {
         const MALFORMED: Outcome = Outcome::Drop(packet::reasons::ND_MALFORMED);
         let (src, dst) = (ipv6(d.src), ipv6(d.dst));
@@ -201,7 +236,9 @@ impl Decode {
         };
         match message {
             NdView::NeighbourSolicitation(view) => {
-                let is_ours = owns6(interface, halves(view.target()));
+                let target = halves(view.target());
+                let is_proxied = self.proxies6(index, interface, target, cx.tables);
+                let is_ours = is_proxied || owns6(interface, target);
                 let mac = view.source_mac().filter(|mac| mac.is_unicast());
                 if let (Some(mac), false) = (mac, src.is_unspecified()) {
                     let event = NeighbourEvent::Seen {
@@ -212,9 +249,11 @@ impl Decode {
                         overrides: true,
                         asks_us: is_ours,
                     };
-                    self.events.seen(packet.port, event, now_ns);
+                    self.events.seen(packet.port, event, cx.now_ns);
                 }
-                if interface.twin {
+                if is_proxied {
+                    Outcome::Answer(Answer::Neighbour)
+                } else if interface.twin {
                     Outcome::Host
                 } else if is_ours {
                     Outcome::Answer(Answer::Neighbour)
@@ -234,7 +273,7 @@ impl Decode {
                         overrides: view.is_override(),
                         asks_us: false,
                     };
-                    self.events.seen(packet.port, event, now_ns);
+                    self.events.seen(packet.port, event, cx.now_ns);
                 }
                 if interface.twin { Outcome::Host } else { Outcome::Drop(reasons::CONSUMED) }
             }

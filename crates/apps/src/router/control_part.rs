@@ -7,8 +7,8 @@
 
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Weak};
 
 use control::api::ErrorKind;
 use control::config::{Config, Neighbour, NextHop, Pipeline};
@@ -30,7 +30,9 @@ use serde_json::{Map, Value};
 
 use super::commands::{RouteDel, RouteGet, RouteSet, RoutesShown};
 use super::rows::{RouteRow, RouterTotals};
-use super::{ErrorGate, PipelineOptions, RouterCounters, RouterPart, capacity, routes, save};
+use super::{
+    ErrorGate, PipelineOptions, Proxy, RouterCounters, RouterPart, capacity, routes, save,
+};
 use crate::neighbours::Shown;
 use crate::ports::PortNames;
 
@@ -53,6 +55,8 @@ pub struct RouterControl {
     told: String,
     /// Routes of the kernel for which there was no room.
     held_back: usize,
+    /// Addresses of another application that the router answers for.
+    proxy: Option<Weak<dyn Proxy>>,
 }
 
 /// The resolver's times and bounds, of the configuration.
@@ -99,6 +103,7 @@ impl RouterControl {
             before: None,
             told: String::new(),
             held_back: 0,
+            proxy: None,
         };
         if setup.is_live {
             for number in setup.interfaces.numbers() {
@@ -363,9 +368,16 @@ impl ControlPart for RouterControl {
             first_region: self.part.regions().start,
             names: PortNames::of(worker.interfaces),
             origin: worker.shared.get(),
+            proxy: self.proxy.clone(),
         };
         let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))
+    }
+
+    fn attach(&mut self, offered: &(dyn std::any::Any + Send + Sync)) {
+        if let Some(proxy) = offered.downcast_ref::<Arc<dyn Proxy>>() {
+            self.proxy = Some(Arc::downgrade(proxy));
+        }
     }
 
     fn sources(&mut self) -> Vec<Source> {

@@ -16,14 +16,13 @@
 //! The first line of a frame comes from memory, which takes longer than all the work on it: it is
 //! asked for `AHEAD` packets ahead.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
-use super::PipelineOptions;
 use super::columns::{
     Answer, DecodeColumns, DecodeView, RouterColumns, RouterView, flags, is_live,
 };
@@ -31,6 +30,7 @@ use super::counters::RouterCounters;
 use super::events::Events;
 use super::frames;
 use super::reasons;
+use super::{PipelineOptions, Proxy};
 use crate::firewall::Headers;
 use crate::ports::PortNames;
 use crate::received;
@@ -49,6 +49,7 @@ pub struct Decode {
     pub(super) events: Events,
     counters: Arc<RouterCounters>,
     names: PortNames,
+    pub(super) proxy: Option<Weak<dyn Proxy>>,
 }
 
 /// What the cold half found.
@@ -68,7 +69,8 @@ impl Decode {
     pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
         let events = Events::new(options.events.clone(), options.counters.clone());
         let counters = options.counters.clone();
-        Self { with_source, with_headers: false, events, counters, names: options.names.clone() }
+        let (names, proxy) = (options.names.clone(), options.proxy.clone());
+        Self { with_source, with_headers: false, events, counters, names, proxy }
     }
 
     /// It also fills the [header columns](crate::firewall::HeaderColumns), which a later stage reads.

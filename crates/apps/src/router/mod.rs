@@ -54,8 +54,8 @@ mod save;
 mod size;
 mod versions;
 
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Weak};
 
 use ::control::config::{Application, FRAMES, Settings, StageKind};
 use controlplane::Descriptor;
@@ -189,6 +189,20 @@ pub struct PipelineOptions {
     pub names: PortNames,
     /// What packets were when their senders sent them, where a stage before `rewrite` changes their ends.
     pub origin: Option<Arc<dyn Origin>>,
+    /// Addresses that `decode` answers for beside its own, as long as the application is there whose they are.
+    pub proxy: Option<Weak<dyn Proxy>>,
+}
+
+/// Addresses that no interface has and that the router answers for all the same, where they are in a connected prefix of the
+/// interface: proxy ARP (RFC 1027) and its like of neighbour discovery (RFC 4861 §7.2.8).
+///
+/// The part of another application [offers](controlplane::ControlPart::offer) an `Arc` of it.
+pub trait Proxy: std::fmt::Debug + Send + Sync {
+    /// Whether an IPv4 address is one of them on the link of an interface.
+    fn has4(&self, interface: u16, address: u32) -> bool;
+
+    /// Whether an IPv6 address is one.
+    fn has6(&self, interface: u16, address: [u64; 2]) -> bool;
 }
 
 /// Takes back what a stage did to the ends of a packet, so that an ICMP error is about the packet that its sender sent.

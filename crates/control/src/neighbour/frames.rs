@@ -27,6 +27,17 @@ pub(super) fn question(
     Some(frame)
 }
 
+/// Says on `interface` that `address` is here: a gratuitous ARP request (RFC 5227 §3), by which neighbours forget whoever had
+/// it before.
+pub fn announcement(interface: &Interface, address: Ipv4Addr) -> Option<Vec<u8>> {
+    let mut frame = vec![0; FRAME_MAX];
+    let at = header(interface, MacAddr::BROADCAST, EtherType::ARP).emit(&mut frame)?;
+    let own = ArpPacket::request(MacAddr(interface.mac), address, address);
+    let len = own.emit(&mut frame[at..])?;
+    frame.truncate(at + len);
+    Some(frame)
+}
+
 fn arp_request(
     interface: &Interface,
     target: Ipv4Addr,

@@ -36,6 +36,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use frames::announcement;
 pub use resolver::{
     NeighbourChange, NeighbourCounters, NeighbourView, Output, Permanent, Resolver, Settings,
 };

@@ -9,7 +9,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::config::kinds::{
-    Kind, address, duration, integer, list, name_of, number_or_parsed, parsed, prefix, words,
+    Kind, address, boolean, duration, integer, list, name_of, number_or_parsed, parsed, prefix,
+    words,
 };
 
 const LONGEST: Duration = Duration::from_hours(24 * 7);
@@ -26,6 +27,10 @@ crate::section! {
         /// Who may send to an inside host by its outside address and port. `remote`: the address and port that the host has
         /// sent to. `anybody`: everyone, as long as the host uses the port.
         restart filter: NatFilter = NatFilter::Remote, words();
+        /// Answer ARP requests for outside addresses of `[[nat]]` that no port has and that are in a prefix of the port (proxy
+        /// ARP), and neighbour solicitations for addresses of `prefix` of `nat64`. New addresses are announced by
+        /// gratuitous ARP.
+        restart proxy_arp: bool = true, boolean();
         /// Idle time after which an established TCP connection is forgotten. RFC 5382: not below 2h4m.
         restart tcp_established: Duration = Duration::from_secs(7440), duration(SHORTEST..=LONGEST);
         /// Idle time of a TCP connection that is opening or closing. RFC 5382: not below 4m.
