@@ -13,7 +13,7 @@ use engine::{
     WorkerSpec,
 };
 use io::memory::Replay;
-use io::{QueueStats, RxQueue};
+use io::{QueueStats, RxQueue, TxQueue};
 use lookup::fib::{Fib, RouteTables};
 use lookup::versions::{Reader, versions};
 
@@ -242,10 +242,29 @@ fn start_arriving(
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = frames.iter().map(Vec::as_slice);
     let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
-    let tx = (0..PORTS)
-        .map(|_| TxSlot::Own(Box::new(replay.recycle(4096)), Arc::<QueueCounters>::default()))
-        .collect();
+    let tx = (0..PORTS).map(|_| Box::new(replay.recycle(4096)) as Box<dyn TxQueue>).collect();
     drop(pool);
+    let rx = if arrival.queues == 1 {
+        vec![Box::new(replay) as Box<dyn RxQueue>]
+    } else {
+        let replay = Arc::new(Mutex::new(replay));
+        let share =
+            || Share { replay: replay.clone(), burst: arrival.burst, stats: QueueStats::default() };
+        (0..arrival.queues).map(|_| Box::new(share()) as Box<dyn RxQueue>).collect()
+    };
+    start_over(stages, reader, depot, cpu, rx, tx)
+}
+
+/// One worker between these queues: all receive queues are of port 0, transmit queues of the ports from 0 on.
+pub(crate) fn start_over<T: Send + Sync + 'static>(
+    stages: Vec<Box<dyn Stage<T>>>,
+    reader: &Reader<T>,
+    depot: Arc<chunk::Depot>,
+    cpu: Option<usize>,
+    rx: Vec<Box<dyn RxQueue>>,
+    tx: Vec<Box<dyn TxQueue>>,
+) -> Result<Engine<Newest<T>>, String> {
+    let chunks = if rx.len() == 1 { 2 } else { 8 };
     let slot = |queue: Box<dyn RxQueue>| RxSlot {
         entry: engine::Entry::default(),
         port: 0,
@@ -254,14 +273,7 @@ fn start_arriving(
         spread: None,
         counters: Arc::default(),
     };
-    let rx = if arrival.queues == 1 {
-        vec![slot(Box::new(replay))]
-    } else {
-        let replay = Arc::new(Mutex::new(replay));
-        let share =
-            || Share { replay: replay.clone(), burst: arrival.burst, stats: QueueStats::default() };
-        (0..arrival.queues).map(|_| slot(Box::new(share()))).collect()
-    };
+    let own = |queue: Box<dyn TxQueue>| TxSlot::Own(queue, Arc::<QueueCounters>::default());
     let spec = EngineSpec {
         before: None,
         hooks: Arc::default(),
@@ -270,8 +282,8 @@ fn start_arriving(
             cpu,
             versions: Newest(reader.clone()),
             pipelines: vec![engine::PipelineSpec::new("", stages)],
-            rx,
-            tx,
+            rx: rx.into_iter().map(slot).collect(),
+            tx: tx.into_iter().map(own).collect(),
             host: Vec::new(),
             on_drop: None,
             device: None,
@@ -279,7 +291,7 @@ fn start_arriving(
         }],
         depot,
         chunk_packets: 256,
-        chunks: if arrival.queues == 1 { 2 } else { 8 },
+        chunks,
         devices: Vec::new(),
         max_delay: None,
         packet_time: false,

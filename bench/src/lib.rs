@@ -25,6 +25,7 @@ pub mod lookup_job;
 mod lpm;
 mod names;
 mod namespace;
+mod nat;
 mod ndn;
 mod ndn_loop;
 mod on_device;
@@ -45,6 +46,7 @@ mod update;
 mod veth;
 
 pub use self::classify::{ClassifyArgs, Size as ClassifySize};
+pub use nat::NatArgs;
 pub use on_device::check_backend;
 pub use paper::{Figure, PaperArgs};
 pub use report::{Curve, Machine, Report, Row};
@@ -160,6 +162,8 @@ pub enum What {
     },
     /// Figures and tables of the papers, on this machine
     Paper(PaperArgs),
+    /// Address translation from memory to memory on one core, compared with the router without; new sessions
+    Nat(NatArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -315,6 +319,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Streams(options) => streams::run(args, options)?,
             What::Captures { connections } => captures::run(args, *connections)?,
             What::Paper(options) => paper::run(args, options)?,
+            What::Nat(options) => nat::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

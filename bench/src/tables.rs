@@ -92,7 +92,9 @@ pub(crate) fn fib_by_port(routes: &RoutesFile, port: usize) -> Result<(FibBuilde
     fib_of(&routes, RouteTables::default(), move |_| port)
 }
 
-fn fib_of(
+/// The same with each route by the port that `choose` says, given their number: first the IPv4 routes in their order, then
+/// those of IPv6.
+pub(crate) fn fib_of(
     routes: &RoutesFile,
     tables: RouteTables,
     mut choose: impl FnMut(usize) -> usize,
