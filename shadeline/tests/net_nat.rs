@@ -269,3 +269,289 @@ fn an_ipv6_host_reaches_ipv4_hosts() {
         server.wait(SOON);
     }
 }
+
+/// Whether a host has the MAC address of the router for an address, without asking for it.
+fn knows(host: &Netns, address: &str, mac: &str) -> bool {
+    host.ip("neigh show dev eth0").lines().any(|line| {
+        line.split_whitespace().next() == Some(address) && line.to_lowercase().contains(mac)
+    })
+}
+
+#[test]
+fn neighbours_find_outside_addresses_on_their_link() {
+    let rules = "[[nat]]\nkind = \"source\"\noutside = [\"right\"]\nto = \"10.0.2.64/30\"\n\
+                 [[nat]]\nkind = \"nat64\"\nprefix = \"fd00:1:0:0:64::/96\"\nto = \"10.0.2.72\"\n";
+    let Some(live) = Live::start("natarp", "af_packet", rules) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    hide(&live.net);
+    let mac = testkit::netns::mac::ROUTER_RIGHT;
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    let found = (64..68).filter(|host| knows(right, &format!("10.0.2.{host}"), mac)).count();
+    assert_eq!(found, 1, "{}", right.ip("neigh"));
+    // IPv6: the prefix is part of that of the link.
+    left.ip("-6 route del default");
+    assert!(wait_until(SOON, || ping(left, "fd00:1::64:0:a00:202", 1) == 1));
+    let left_mac = testkit::netns::mac::ROUTER_LEFT;
+    assert!(knows(left, "fd00:1::64:0:a00:202", left_mac), "{}", left.ip("-6 neigh"));
+
+    // New addresses are announced: nobody has asked for this one.
+    right.sysctl("net.ipv4.conf.eth0.arp_accept", "1");
+    assert!(!knows(right, "10.0.2.77", mac));
+    let more = format!(
+        "[[nat]]\nkind = \"static\"\noutside = [\"right\"]\nsource = [\"10.0.1.2/32\"]\nto = \"10.0.2.77/32\"\n{rules}"
+    );
+    live.scratch.write("router.toml", &config(&live.scratch, "af_packet", &more));
+    live.ctl("reload");
+    assert!(wait_until(SOON, || knows(right, "10.0.2.77", mac)), "{}", right.ip("neigh"));
+    assert_eq!(ping(right, "10.0.2.77", 1), 1);
+    // What no rule has is nobody's.
+    assert_eq!(ping(right, "10.0.2.78", 1), 0);
+}
+
+#[test]
+fn without_proxy_arp_outside_addresses_need_a_route() {
+    let rules = "[translation]\nproxy_arp = false\n[[nat]]\nkind = \"static\"\noutside = [\"right\"]\n\
+                 source = [\"10.0.1.2/32\"]\nto = \"10.0.2.77/32\"\n";
+    let Some(live) = Live::start("natnoarp", "af_packet", rules) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    assert!(wait_until(SOON, || ping(left, "10.0.2.1", 1) == 1));
+    assert_eq!(ping(right, "10.0.2.77", 1), 0);
+    right.ip("route add 10.0.2.77/32 via 10.0.2.1");
+    assert!(wait_until(SOON, || ping(right, "10.0.2.77", 1) == 1));
+}
+
+/// Sends a datagram from each of so many ports of the left host; prints how many came back.
+const MANY_PORTS: &str = "import socket, sys\n\
+    back = 0\n\
+    for port in range(int(sys.argv[1])):\n\
+    \x20 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.3)\n\
+    \x20 s.bind(('10.0.1.2', 41000 + port)); s.sendto(b'x', ('10.0.2.2', 7300))\n\
+    \x20 try: back += s.recv(9) == b'x'\n\
+    \x20 except TimeoutError: pass\n\
+    print('back', back)\n";
+
+const ECHO: &str = "import socket\n\
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('10.0.2.2', 7300)); print('ready', flush=True)\n\
+    while True: data, peer = s.recvfrom(2000); s.sendto(data, peer)\n";
+
+#[test]
+fn ports_run_out_and_that_is_counted_and_said_once() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let rules = "[[nat]]\nkind = \"masquerade\"\noutside = [\"right\"]\nports = \"5000-5007\"\n";
+    let Some(mut live) = Live::start("natfull", "af_packet", rules) else { return };
+    hide(&live.net);
+    assert!(wait_until(SOON, || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    let echo = live.scratch.write("echo.py", ECHO).display().to_string();
+    let many = live.scratch.write("many.py", MANY_PORTS).display().to_string();
+    let mut serving = live.net.right.spawn(&format!("python3 {echo}"));
+    serving.wait_for("ready", SOON);
+    let said = live.net.left.run(&format!("python3 {many} 14"));
+    assert!(said.contains("back 8"), "{said}");
+    let drops = live.drops();
+    let dropped = drops.iter().find(|own| own.0 == "nat_ports_exhausted").map(|own| own.1);
+    assert_eq!(dropped, Some(6), "{drops:?}");
+    let shown = live.ctl("show nat --port 7300");
+    let ports = (5000..5008).filter(|port| shown.contains(&format!("10.0.2.1:{port}"))).count();
+    assert_eq!(ports, 8, "{shown}");
+    serving.stop(testkit::process::Stop::Kill, SOON);
+    let output = live.stop();
+    let lines = output.lines().filter(|line| line.contains("no free port")).count();
+    assert_eq!(lines, 1, "{output}");
+}
+
+#[test]
+fn who_had_a_port_is_computed() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let rules = "[[nat]]\nkind = \"deterministic\"\noutside = [\"right\"]\nsource = [\"10.0.1.0/24\"]\n\
+                 to = \"10.0.2.64/30\"\n";
+    let Some(live) = Live::start("natdet", "af_packet", rules) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    hide(&live.net);
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    left.address("eth0", "10.0.1.67/24");
+    let server = live.scratch.write("server.py", SERVER).display().to_string();
+    let client = "import socket, sys\n\
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.bind((sys.argv[1], 0))\n\
+        s.sendto(b'x', ('10.0.2.2', 7400)); print(s.recv(99).decode())\n";
+    let client = live.scratch.write("client.py", client).display().to_string();
+    // Of 256 subscribers, 64 share an address: 1,008 ports each.
+    for (host, address, ports) in
+        [("10.0.1.2", "10.0.2.66", 1024..2032), ("10.0.1.67", "10.0.2.67", 17_152..18_160)]
+    {
+        let mut serving = right.spawn(&format!("python3 {server} udp 7400 1"));
+        serving.wait_for("ready", SOON);
+        let said = left.run(&format!("python3 {client} {host}"));
+        serving.wait(SOON);
+        let mut words = said.split_whitespace();
+        assert_eq!(words.next(), Some(address), "{said}");
+        let port: u16 = words.next().and_then(|port| port.parse().ok()).expect("a port");
+        assert!(ports.contains(&port), "{said}");
+        let who = live.ctl(&format!("show nat-subscribers {address} --port {port}"));
+        let range = format!("{}-{}", ports.start, ports.end - 1);
+        assert!(who.contains(&format!("{host} ")) && who.contains(&range), "{who}");
+        assert_eq!(who.lines().filter(|line| line.contains("10.0.1.")).count(), 1, "{who}");
+        let block = live.ctl(&format!("show nat-subscribers {host}"));
+        assert!(block.contains(address) && block.contains(&range), "{block}");
+    }
+    let all = live.ctl("show nat-subscribers 10.0.2.66");
+    assert_eq!(all.lines().filter(|line| line.contains("10.0.1.")).count(), 64, "{all}");
+    assert!(live.ctl("show nat-subscribers 10.9.9.9").contains("no subscriber"));
+}
+
+/// Sends one datagram from port 40,500 to two servers, then says from where others come.
+const OPEN: &str = "import socket\n\
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('10.0.1.2', 40500))\n\
+    for port in (7500, 7501): s.sendto(b'x', ('10.0.2.2', port))\n\
+    print('open', flush=True); s.settimeout(3)\n\
+    try: print('from', *s.recvfrom(99)[1], flush=True)\n\
+    except TimeoutError: print('nothing', flush=True)\n";
+
+/// Waits for datagrams at two ports, prints their senders, and answers from a third one.
+const STRANGER: &str = "import socket\n\
+    socks = []\n\
+    for port in (7500, 7501, 7502):\n\
+    \x20 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('10.0.2.2', port)); socks.append(s)\n\
+    print('ready', flush=True)\n\
+    peers = [s.recvfrom(99)[1] for s in socks[:2]]\n\
+    print('same' if peers[0] == peers[1] else 'other', *peers[0], flush=True)\n\
+    socks[2].sendto(b'hello', peers[0])\n";
+
+#[test]
+fn strangers_reach_a_host_only_where_everybody_may() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    for (filter, expected) in [("remote", "nothing"), ("anybody", "from 10.0.2.2 7502")] {
+        let rules = format!("[translation]\nfilter = \"{filter}\"\n{RULES}");
+        let Some(live) = Live::start("natopen", "af_packet", &rules) else { return };
+        let (left, right) = (&live.net.left, &live.net.right);
+        hide(&live.net);
+        assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+        let stranger = live.scratch.write("stranger.py", STRANGER).display().to_string();
+        let open = live.scratch.write("open.py", OPEN).display().to_string();
+        let mut serving = right.spawn(&format!("python3 {stranger}"));
+        serving.wait_for("ready", SOON);
+        let mut host = left.spawn(&format!("python3 {open}"));
+        host.wait_for("open", SOON);
+        // One outside port for both remote ends.
+        serving.wait_for("same 10.0.2.1 40500", SOON);
+        host.wait_for(expected, SOON);
+        assert!(host.wait(SOON).0.success());
+        serving.wait(SOON);
+    }
+}
+
+/// Datagrams to whoever asks: one without DF, and one with it, which does not fit the other side.
+const LONG: &str = "import socket\n\
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('10.0.2.2', 7600)); print('ready', flush=True)\n\
+    data, peer = s.recvfrom(99); s.connect(peer)\n\
+    s.setsockopt(socket.IPPROTO_IP, 10, 0); s.send(b'a' * 1300); s.send(b'b' * 4000)\n\
+    s.recv(99)\n\
+    s.setsockopt(socket.IPPROTO_IP, 10, 2); s.send(b'c' * 1400)\n\
+    import time\n\
+    for _ in range(50):\n\
+    \x20 mtu = s.getsockopt(socket.IPPROTO_IP, 14)\n\
+    \x20 if mtu < 1500: break\n\
+    \x20 time.sleep(0.1)\n\
+    print('mtu', mtu, flush=True)\n\
+    for _ in range(2):\n\
+    \x20 try: s.send(b'd' * (mtu - 28)); break\n\
+    \x20 except OSError: pass # what became of the one before\n";
+
+#[test]
+fn long_packets_reach_ipv6_hosts_in_fragments_or_their_senders_hear_of_it() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let rules = "[[nat]]\nkind = \"nat64\"\nto = \"10.0.2.72\"\n";
+    let Some(live) = Live::with_mtu("natlong", "af_packet", rules, 1400, 1500) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    left.ip("-4 address flush dev eth0");
+    const SERVER64: &str = "64:ff9b::a00:202";
+    assert!(wait_until(SOON, || ping(left, SERVER64, 1) == 1));
+    let long = live.scratch.write("long.py", LONG).display().to_string();
+    let client = "import socket\n\
+        s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.settimeout(8)\n\
+        s.connect(('64:ff9b::a00:202', 7600)); s.send(b'x')\n\
+        for _ in range(2): data = s.recv(9000); print(data[:1], len(data), flush=True)\n\
+        s.send(b'y'); data = s.recv(9000); print(data[:1], len(data), flush=True)\n";
+    let client = live.scratch.write("client.py", client).display().to_string();
+    let reassembled = || {
+        let text = left.run("cat /proc/net/snmp6");
+        let line = text.lines().find(|line| line.starts_with("Ip6ReasmOKs")).expect("the counter");
+        line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("a number")
+    };
+    let before = reassembled();
+    let mut serving = right.spawn(&format!("python3 {long}"));
+    serving.wait_for("ready", SOON);
+    let said = left.run(&format!("python3 {client}"));
+    // The MTU of the left link, less the 20 bytes that IPv6 needs more.
+    serving.wait_for("mtu 1380", SOON);
+    serving.wait(SOON);
+    assert_eq!(said.lines().collect::<Vec<_>>(), ["b'a' 1300", "b'b' 4000", "b'd' 1352"], "{said}");
+    assert_eq!(reassembled() - before, 2, "those that may be fragmented");
+}
+
+#[test]
+fn rules_of_ctl_translate_and_are_saved() {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let rules = "# All hosts\n[[nat]]\nkind = \"masquerade\"\noutside = [\"right\"]\n";
+    let Some(live) = Live::start("natctl", "af_packet", rules) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    hide(&live.net);
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    live.ctl("nat add kind destination outside right protocol udp port 5353 to 10.0.1.2:53");
+    let server = live.scratch.write("server.py", SERVER).display().to_string();
+    let client = live.scratch.write("client.py", CLIENT).display().to_string();
+    let ask = || {
+        let mut serving = left.spawn(&format!("python3 {server} udp 53 1"));
+        serving.wait_for("ready", SOON);
+        let said = right.run(&format!("python3 {client} udp 10.0.2.1 5353 40700 5"));
+        serving.wait(SOON);
+        assert!(said.starts_with("10.0.2.2 40700 5"), "{said}");
+    };
+    ask();
+    let shown = live.ctl("nat show");
+    assert!(
+        shown.contains("destination outside right protocol udp port 5353 to 10.0.1.2:53"),
+        "{shown}"
+    );
+    // Mistakes are those of the file.
+    for (words, expected) in [
+        (
+            "add kind destination outside right protocol udp port 5353 to 10.0.1.9",
+            "an earlier rule forwards",
+        ),
+        ("add kind masquerade outside nowhere", "nowhere"),
+        ("add kind static to 192.0.2.1", "source"),
+        ("del 3", "there is no rule 3"),
+    ] {
+        let (is_done, said) = live.try_ctl(&format!("nat {words}"));
+        assert!(!is_done && said.contains(expected), "{words}: {said}");
+    }
+    let said = live.ctl("diff");
+    assert!(said.contains("+kind = \"destination\"") && said.contains("+port = 5353"), "{said}");
+    live.ctl("save");
+    let file = std::fs::read_to_string(live.scratch.join("router.toml")).expect("the file");
+    assert!(file.contains("# All hosts") && file.contains("10.0.1.2:53"), "{file}");
+    assert!(!live.ctl("diff").contains('+'), "{}", live.ctl("diff"));
+    // The session has stayed.
+    assert!(live.ctl("show nat --port 5353").contains("40700"));
+    let said = live.ctl("nat del 2");
+    assert!(said.contains("1 session of address translation ended"), "{said}");
+    assert_eq!(live.ctl("nat show").matches("outside right").count(), 1);
+    // A rule in front, and the file's own again.
+    live.ctl("nat add kind source outside right source 10.0.1.0/24 to 10.0.2.90 before 1");
+    assert!(wait_until(SOON, || {
+        ping(left, "10.0.2.2", 1) == 1 && live.ctl("show nat").contains("10.0.2.90")
+    }));
+    let said = live.ctl("reload");
+    assert!(said.contains("removed 1 rule of `ctl nat`"), "{said}");
+    ask();
+}
