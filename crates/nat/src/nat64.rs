@@ -73,7 +73,7 @@ impl Head {
         let len = u16::try_from(V4_LEN + l4_len).ok()?;
         header[2..4].copy_from_slice(&len.to_be_bytes());
         header[4..6].copy_from_slice(&of.identification.to_be_bytes());
-        header[6] = if of.dont_fragment { 0x40 } else { 0 };
+        header[6] = u8::from(of.dont_fragment) << 6 | u8::from(of.more_fragments) << 5;
         (header[8], header[9]) = (of.ttl, to.protocol);
         header[12..16].copy_from_slice(&(to.src.0[1] as u32).to_be_bytes());
         header[16..20].copy_from_slice(&(to.dst.0[1] as u32).to_be_bytes());
@@ -119,6 +119,8 @@ struct Fields {
     ttl: u8,
     identification: u16,
     dont_fragment: bool,
+    /// Of a first fragment that an ICMP error quotes; IPv4 alone.
+    more_fragments: bool,
 }
 
 /// Longest IPv4 packet that may be fragmented behind the translator (RFC 7915 §5.1).
@@ -149,6 +151,7 @@ pub fn to_v4(
         dont_fragment: V4_LEN + len > MAY_FRAGMENT
             && !was_fragmented
             && !d.has(Decoded::FRAGMENT_HEADER),
+        more_fragments: false,
     };
     Head::v4(&fields, len, to)
 }
@@ -172,8 +175,13 @@ pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
     let old = Tuple::of(d, ip.get(l4..)?)?;
     upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
     let identification = ip.get(4..6).map_or(0, |own| u16::from_be_bytes([own[0], own[1]]));
-    let fields =
-        Fields { traffic_class: d.traffic_class, ttl: d.ttl, identification, dont_fragment: false };
+    let fields = Fields {
+        traffic_class: d.traffic_class,
+        ttl: d.ttl,
+        identification,
+        dont_fragment: false,
+        more_fragments: false,
+    };
     let in_fragments = !d.has(Decoded::DONT_FRAGMENT) && V6_LEN + len > WHOLE_MAX;
     Head::v6(&fields, len, to, in_fragments)
 }
@@ -349,12 +357,14 @@ pub fn error(
             ttl: quoted[8],
             identification: 0,
             dont_fragment: false,
+            more_fragments: false,
         },
         _ => Fields {
             traffic_class: quoted[0] << 4 | quoted[1] >> 4,
             ttl: quoted[7],
             identification: fragment_header(quoted).unwrap_or(0),
             dont_fragment: extensions == 0,
+            more_fragments: extensions > 0 && quoted[V6_LEN + 3] & 1 != 0,
         },
     };
     let quoted_len = match old.family {
@@ -376,6 +386,7 @@ pub fn error(
         ttl: d.ttl,
         identification: 0,
         dont_fragment: false,
+        more_fragments: false,
     };
     let own = match sent.family {
         6 => Head::v6(&own_fields, len - own_len, &to, false)?,
