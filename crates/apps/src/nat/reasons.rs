@@ -10,12 +10,12 @@ chunk::drop_reasons! {
         "Raise `sessions` in `[translation]`, or find who opens so many (`ctl show nat`).";
     NAT_HOST_LIMIT = 2, "nat_host_limit", "the inside host has as many bindings as it may",
         "Find out what the host does (`ctl show nat --address`), or raise `bindings_per_host` in `[translation]`.";
-    NAT_CONFLICT = 3, "nat_conflict", "another session has the same ends behind the translator",
+    NAT_CONFLICT = 3, "nat_conflict", "the translated addresses and ports belong to another session",
         "Normal for a few. Otherwise two rules lead to the same inside address and port.";
-    NAT_NO_SESSION = 4, "nat_no_session", "an outside address that no session uses so",
+    NAT_NO_SESSION = 4, "nat_no_session", "no session for this outside address and port",
         "Normal for scans, and for answers that come too late.";
     NAT_UNTRANSLATABLE = 5, "nat_untranslatable", "the packet cannot be translated",
-        "Malformed or truncated packets, and extension headers and protocols that one family of IP lacks.";
-    NAT_FRAGMENT = 6, "nat_fragment", "a fragment whose datagram did not become whole",
-        "Fragments were lost, malformed or overlapped, or came too late.";
+        "Find the sender (`ctl capture drops -w drops.pcapng`): some headers exist in one IP version only.";
+    NAT_FRAGMENT = 6, "nat_fragment", "the datagram could not be reassembled",
+        "Look for loss on the path. Malformed, overlapping and late fragments count here too.";
 }
