@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use control::config::{Config, EngineBackend, Offload, System};
 use controlplane::{Tables, TablesImages};
+use device::accelerator::{Packing, Scheduling};
 use device::driver::Driver;
 use device::{Backend, Cost, DeviceError, FaultPlan, accelerator, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
@@ -117,7 +118,12 @@ fn open_one(
             let Some(driver) = driver(backend)? else { return Ok(None) };
             tracing::info!("device: {}", driver.info().name);
             let patience = engine.device_timeout;
-            let options = accelerator::Options { patience, ..accelerator::Options::default() };
+            let options = accelerator::Options {
+                patience,
+                packing: Packing::Measured,
+                scheduling: Scheduling::Measured,
+                ..accelerator::Options::default()
+            };
             let tables = Box::new(images());
             DeviceKind::Driver { driver, tables, options }
         }

@@ -67,7 +67,9 @@ use crate::tables::{Images, TableSource};
 use crate::{Device, DeviceError};
 use build::{build, warm_up};
 use columns::{Places, Runs, Way};
-pub use job::{Offload, Options, Packing, PayloadUse, SegmentProgram, Traffic};
+pub use job::{
+    Offload, Options, Packing, PayloadUse, PayloadWay, Scheduling, SegmentProgram, Traffic,
+};
 pub use landing::Landing;
 use launch::{Launch, view_of};
 use limits::Watch;
@@ -110,6 +112,8 @@ struct Built {
     payload: Option<(PayloadUse, [usize; 2])>,
     reach: Reach,
     areas: Areas,
+    /// The areas of orders by which kernels take a job's rows.
+    schedules: Vec<usize>,
     /// Some step has a time limit.
     has_limits: bool,
     states: Vec<State>,
@@ -402,7 +406,7 @@ impl<J: Offload> Accelerator<J> {
             let Some(built) = built else { continue };
             let mut head = vec![0; header_bytes + built.areas.list_bytes()];
             self.layout.write_header(0, 0, 0, &mut head);
-            built.areas.write(&mut head, header_bytes, 0, arena_bytes(&self.layout));
+            built.areas.write(&mut head, header_bytes, 0, (arena_bytes(&self.layout), &[]));
             let others = built.instead.iter().zip(&built.steps);
             let others = others.filter_map(|(kernel, (_, step))| Some(((*kernel)?, step)));
             let all = built.steps.iter().map(|(kernel, step)| (*kernel, step)).chain(others);
@@ -510,6 +514,7 @@ impl<J: Offload> Accelerator<J> {
             run,
             rows,
             places,
+            is_scheduled: job.is_scheduled(),
         };
         launch.write_head(version);
         let payload = launch.send_payload(job)?;
@@ -662,9 +667,36 @@ impl<J: Offload> Device<J> for Accelerator<J> {
         if is_reached { PayloadWork::Find } else { PayloadWork::Pack }
     }
 
+    fn payload_ways(&self, segment: usize) -> &'static [PayloadWay] {
+        let built = self.segments.get(segment).and_then(Option::as_ref);
+        let Some(built) = built.filter(|_| self.options.packing == Packing::Measured) else {
+            return &[];
+        };
+        let is_reached = view_of(self.options.packing, built, self.cells.as_ref()).is_reached();
+        match built.reach {
+            Reach::InPlace if is_reached => {
+                &[PayloadWay::InPlace, PayloadWay::Gathered, PayloadWay::Packed]
+            }
+            Reach::Gather if is_reached => &[PayloadWay::Gathered, PayloadWay::Packed],
+            _ => &[],
+        }
+    }
+
+    fn scheduling(&self, segment: usize) -> Scheduling {
+        let built = self.segments.get(segment).and_then(Option::as_ref);
+        match built.is_some_and(|built| !built.schedules.is_empty()) {
+            true => self.options.scheduling,
+            false => Scheduling::Never,
+        }
+    }
+
     fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
         let mut all = 0..self.segments.len();
-        if all.all(|segment| self.payload_work(segment) != PayloadWork::Pack) {
+        let packs = |segment| {
+            self.payload_work(segment) == PayloadWork::Pack
+                || !self.payload_ways(segment).is_empty()
+        };
+        if !all.any(packs) {
             return Vec::new();
         }
         let bytes = (self.layout.capacity() * chunk::CELL_BYTES).min(BLOCK_BYTES);

@@ -33,7 +33,7 @@ pub use simulated::{Cost, FaultPlan, SimulatedDevice};
 
 use std::time::Duration;
 
-use accelerator::{PayloadBlock, PayloadWork, Traffic};
+use accelerator::{PayloadBlock, PayloadWay, PayloadWork, Scheduling, Traffic};
 
 /// A job, as a device sees it.
 pub trait Shadeable: Send + 'static {
@@ -171,6 +171,20 @@ pub trait Device<J: Shadeable>: Send {
         let _ = segment;
         PayloadWork::None
     }
+    /// The ways by which payload of a segment may come to it, if whoever launches jobs is to measure which one costs
+    /// least ([`Offload::payload_way`](accelerator::Offload::payload_way)); none where there is no choice. For a job that is
+    /// to be packed, workers pack; for others they do what [`Device::payload_work`] says. Asked once, before the first
+    /// job.
+    fn payload_ways(&self, segment: usize) -> &'static [PayloadWay] {
+        let _ = segment;
+        &[]
+    }
+    /// Which jobs of a segment are to have their rows sorted
+    /// ([`Offload::is_scheduled`](accelerator::Offload::is_scheduled)).
+    fn scheduling(&self, segment: usize) -> Scheduling {
+        let _ = segment;
+        Scheduling::Never
+    }
     /// Memory in which workers pack payload, one block for each of so many arenas; none where no segment needs any. Asked
     /// for once, before the first job.
     fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
@@ -213,6 +227,12 @@ impl<J: Shadeable, D: Device<J> + ?Sized> Device<J> for Box<D> {
     }
     fn payload_work(&self, segment: usize) -> PayloadWork {
         (**self).payload_work(segment)
+    }
+    fn payload_ways(&self, segment: usize) -> &'static [PayloadWay] {
+        (**self).payload_ways(segment)
+    }
+    fn scheduling(&self, segment: usize) -> Scheduling {
+        (**self).scheduling(segment)
     }
     fn payload_blocks(&mut self, number: usize) -> Vec<PayloadBlock> {
         (**self).payload_blocks(number)

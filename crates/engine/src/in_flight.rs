@@ -10,7 +10,7 @@ use std::time::Instant;
 use chunk::{Chunk, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
-use device::accelerator::{Landing, Offload, PayloadPart};
+use device::accelerator::{Landing, Offload, PayloadPart, PayloadWay};
 
 use crate::balance::Side;
 use crate::stage::{Shade, Versions};
@@ -47,8 +47,10 @@ pub(crate) struct InFlight<V: Versions> {
     /// What came down for its job, of which its rows' part begins at `first_row`: its worker takes that.
     pub(crate) landing: Option<Arc<Landing>>,
     pub(crate) first_row: usize,
-    /// What its worker found of its packets' bytes, for the device.
+    /// What its worker found of its packets' bytes, for the device, and the nanoseconds that this took, where that is
+    /// measured.
     pub(crate) payload: PayloadPart,
+    pub(crate) payload_ns: u64,
     /// It is the first of its shard since that moved to the device: the state goes along.
     pub(crate) moves_state: bool,
     /// Its packets that wait for the others.
@@ -97,6 +99,7 @@ impl<V: Versions> InFlight<V> {
             landing: None,
             first_row: 0,
             payload: PayloadPart::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            payload_ns: 0,
             moves_state: false,
             rest: Rest::default(),
             resumes: None,
@@ -166,6 +169,15 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+/// What was chosen for a job by the costs of those before it. Nothing that it gives depends on that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// Who brings its payload; `None` where there is no choice.
+    pub(crate) payload: Option<PayloadWay>,
+    /// Whether its rows are sorted for the kernels.
+    pub(crate) is_scheduled: bool,
+}
+
 /// Chunks of several workers, in one arena, of one version of the tables, to be shaded by one launch.
 pub(crate) struct Job<V: Versions> {
     /// Its place in the order of the jobs with state, in which these come back.
@@ -174,6 +186,8 @@ pub(crate) struct Job<V: Versions> {
     pub(crate) segment: usize,
     /// When it was launched.
     pub(crate) launched: Instant,
+    /// How it is done, where that was chosen.
+    pub(crate) chosen: Chosen,
     pub(crate) flights: Vec<Box<InFlight<V>>>,
     pub(crate) crew: Arc<Crew<V::Tables>>,
     /// What came down, until the workers have taken their parts of it.
@@ -295,6 +309,14 @@ impl<V: Versions> Offload for Job<V> {
             self.flights.iter_mut().for_each(|flight| part(&mut flight.payload));
         }
         is_known
+    }
+
+    fn payload_way(&self) -> Option<PayloadWay> {
+        self.chosen.payload
+    }
+
+    fn is_scheduled(&self) -> bool {
+        self.chosen.is_scheduled
     }
 
     fn landed(&mut self, landing: &Arc<Landing>) {

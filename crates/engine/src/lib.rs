@@ -26,6 +26,7 @@ mod hooks;
 mod in_flight;
 mod master;
 mod merge;
+mod payload;
 mod plan;
 mod quiet;
 mod reserve;
@@ -35,6 +36,7 @@ mod slot_set;
 mod stage;
 mod twins;
 mod view;
+mod ways;
 mod worker;
 
 pub use balance::{Auto, DeviceCost, Policy, Side};
@@ -54,8 +56,8 @@ pub use hooks::{
 pub use merge::{Gate, InOrder, MARK_DEFERRED, UnderWay};
 pub use reserve::Reserve;
 pub use segment::{
-    KernelForm, KernelStep, OutputForm, Parameter, Parameters, Scratch, Segment, SortKey,
-    device_programs, segments,
+    KernelForm, KernelStep, OutputForm, Parameter, Parameters, ScheduleForm, Scratch, Segment,
+    SortKey, device_programs, segments,
 };
 pub use slot_set::SlotSet;
 pub use stage::{Context, Phases, Shade, Spread, Stage, Versions};

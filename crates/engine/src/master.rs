@@ -25,16 +25,18 @@ use std::time::{Duration, Instant};
 
 use chunk::{Arena, Chunk, Layout, Region, Rows};
 use crossbeam_queue::ArrayQueue;
-use device::accelerator::{PayloadBlock, PayloadWork, Traffic};
+use device::accelerator::{PayloadWay, Scheduling, Traffic};
 use device::{Device, DeviceError};
 
 use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
-use crate::in_flight::{InFlight, Job, Outcome, Returns};
+use crate::in_flight::{Chosen, InFlight, Job, Outcome, Returns};
+use crate::payload::PayloadNeeds;
 use crate::ring::Wakeup;
 use crate::segment::Segment;
 use crate::stage::Versions;
 use crate::twins::Crew;
+use crate::ways::Ways;
 
 /// Failed jobs after which a device is used no more.
 const FAILURES_MAX: u32 = 64;
@@ -64,14 +66,6 @@ pub(crate) struct MasterLink<V: Versions> {
     /// By segment: whether its kernels are used no more, while those of others are.
     is_disabled: Vec<AtomicBool>,
     pub(crate) stop: AtomicBool,
-}
-
-/// What a device needs workers to do about payload.
-struct PayloadNeeds {
-    /// By segment.
-    work: Vec<PayloadWork>,
-    /// By arena, where frames are packed: memory for those of its chunks.
-    blocks: Vec<PayloadBlock>,
 }
 
 /// Counters of a master.
@@ -172,20 +166,14 @@ impl<V: Versions> MasterLink<V> {
     /// Finds the frames of a chunk that has its rows in an arena, and packs them, if the device needs that. `region`:
     /// all cells.
     pub(crate) fn find_payload(&self, flight: &mut InFlight<V>, region: &'static Region) {
-        let Some(PayloadNeeds { work, blocks }) = self.payload.get() else { return };
+        let Some(needs) = self.payload.get() else { return };
+        let segment = flight.segment;
         let Chunk { rows, packets, attached, .. } = &mut flight.chunk;
-        match work[flight.segment] {
-            PayloadWork::None => {}
-            PayloadWork::Find => flight.payload.find(rows, (packets, attached), Some(region)),
-            PayloadWork::Pack => {
-                flight.payload.find(rows, (packets, attached), None);
-                // The master packs what finds no room.
-                let arena = self.arenas.iter().position(|arena| arena.holds(rows));
-                if let Some(block) = arena.and_then(|arena| blocks.get(arena)) {
-                    flight.payload.pack((packets, attached), block);
-                }
-            }
-        }
+        let arena = || self.arenas.iter().position(|arena| arena.holds(rows));
+        let arena = if needs.is_by_arena(segment) { arena() } else { None };
+        let begin = needs.has_choice(segment).then(Instant::now);
+        needs.look((segment, arena), &mut flight.payload, rows, (packets, attached), region);
+        flight.payload_ns = begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64);
     }
 
     /// Whether the device's copy of a shard is out of step. Set by the master; cleared by the shard's worker when
@@ -216,6 +204,9 @@ pub(crate) struct Master<V: Versions, D> {
     early: Vec<(u64, Job<V>, Outcome)>,
     /// By worker and segment with state: chunks that are at the device.
     flying: Vec<u32>,
+    /// By segment: who brings payload, and whether rows are sorted, each where that is chosen by costs.
+    payload_ways: Vec<Option<Ways>>,
+    scheduling: Vec<(Scheduling, Option<Ways>)>,
     segments: Arc<[Segment]>,
     /// Why the device is used no more.
     lost: Option<DeviceError>,
@@ -233,10 +224,17 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         segments: Arc<[Segment]>,
         report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
     ) -> Self {
-        link.payload.get_or_init(|| PayloadNeeds {
-            work: (0..segments.len()).map(|segment| device.payload_work(segment)).collect(),
-            blocks: device.payload_blocks(link.arenas.len()),
+        let needs = link
+            .payload
+            .get_or_init(|| PayloadNeeds::of(&mut device, link.arenas.len(), segments.len()));
+        let ways = |segment| needs.ways(segment).len();
+        let choice = |segment| needs.has_choice(segment).then(|| Ways::new(ways(segment)));
+        let payload_ways = (0..segments.len()).map(choice).collect();
+        let scheduling = (0..segments.len()).map(|segment| match device.scheduling(segment) {
+            Scheduling::Measured => (Scheduling::Measured, Some(Ways::new(2))),
+            other => (other, None),
         });
+        let scheduling = scheduling.collect();
         let workers = link.returns.len();
         let chunks = link.submissions.capacity();
         let waiting = link.arenas.iter().map(|_| Vec::with_capacity(chunks)).collect();
@@ -258,6 +256,8 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             next_back: 0,
             early: Vec::with_capacity(early),
             flying,
+            payload_ways,
+            scheduling,
             segments,
             lost: None,
             reported: HashSet::new(),
@@ -346,10 +346,14 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         if open == NO_ARENA && next.is_none() {
             return false;
         }
-        let needs = self.link.payload.get();
-        if let Some(block) = next.and_then(|next| needs?.blocks.get(next)) {
-            // Nobody holds any of it: chunks give their part back before the arena's rows.
-            block.reuse();
+        if let (Some(next), Some(needs)) = (next, self.link.payload.get()) {
+            needs.reopen(next);
+            // What it will hold is not known yet: most likely the like of what the last ones did.
+            for (segment, ways) in self.payload_ways.iter_mut().enumerate() {
+                if let Some(ways) = ways {
+                    needs.choose(next, segment, ways.choose_ahead());
+                }
+            }
         }
         self.link.open.store(next.unwrap_or(NO_ARENA), Ordering::Release);
         if open != NO_ARENA {
@@ -430,7 +434,9 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             });
             let (launched, landing, crew) = (Instant::now(), None, self.crew.clone());
             let (is_spoilt, panic) = (AtomicBool::new(false), Mutex::default());
-            let job = Job { number, segment, launched, flights, crew, landing, is_spoilt, panic };
+            let chosen = self.choose(arena, segment, &flights);
+            let job =
+                Job { number, segment, launched, chosen, flights, crew, landing, is_spoilt, panic };
             let counters = &self.link.counters;
             counters.jobs.fetch_add(1, Ordering::Relaxed);
             let packets: usize = job.flights.iter().map(|flight| flight.count).sum();
@@ -450,6 +456,39 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             let in_flight = self.device.in_flight() as u64;
             self.link.counters.in_flight.store(in_flight, Ordering::Relaxed);
             self.link.counters.in_flight_max.fetch_max(in_flight, Ordering::Relaxed);
+        }
+    }
+
+    /// How a job of these chunks is to be done.
+    fn choose(&mut self, arena: usize, segment: usize, flights: &[Box<InFlight<V>>]) -> Chosen {
+        let needs = self.link.payload.get();
+        let payload = needs.and_then(|needs| needs.chosen(arena, segment));
+        let (scheduling, ways) = &mut self.scheduling[segment];
+        let is_scheduled = match (scheduling, ways) {
+            (Scheduling::Measured, Some(ways)) => {
+                let (rows, bytes) = sizes_of(flights);
+                ways.choose(rows, bytes) == 1
+            }
+            (scheduling, _) => *scheduling == Scheduling::Always,
+        };
+        Chosen { payload, is_scheduled }
+    }
+
+    /// Notes what a job has cost that has ended well, for the choices of the next ones.
+    fn learn(&mut self, job: &Job<V>, busy_ns: u64) {
+        let (rows, bytes) = sizes_of(&job.flights);
+        if let Some(ways) = &mut self.scheduling[job.segment].1 {
+            ways.ended(job.chosen.is_scheduled.into(), rows, bytes, busy_ns);
+        }
+        let known = self.link.payload.get().map(|needs| needs.ways(job.segment));
+        let is_it = |way: &PayloadWay| Some(*way) == job.chosen.payload;
+        if let (Some(ways), Some(number)) = (
+            &mut self.payload_ways[job.segment],
+            known.and_then(|known| known.iter().position(is_it)),
+        ) {
+            // Workers' time is part of what a way costs.
+            let workers_ns: u64 = job.flights.iter().map(|flight| flight.payload_ns).sum();
+            ways.ended(number, rows, bytes, busy_ns + workers_ns);
         }
     }
 
@@ -501,6 +540,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
                 let begin = self.last_end.max(job.launched);
                 let busy_ns = now.duration_since(begin).as_nanos() as u64;
                 self.link.cost[job.segment].job_ended(device::Shadeable::rows(&job), busy_ns);
+                self.learn(&job, busy_ns);
                 self.last_end = now;
                 self.give_back(job, Outcome::Done);
             }
@@ -578,11 +618,19 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     }
 }
 
+/// Rows of chunks, and bytes of their payload.
+fn sizes_of<V: Versions>(flights: &[Box<InFlight<V>>]) -> (usize, usize) {
+    flights.iter().fold((0, 0), |(rows, bytes), flight| {
+        let known = if flight.payload.is_known() { flight.payload.bytes() } else { 0 };
+        (rows + flight.chunk.rows.len(), bytes + known)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use chunk::Chunk;
-    use device::accelerator::{Landing, Offload};
+    use device::accelerator::{Landing, Offload, PayloadBlock, PayloadWork};
 
     struct Nothing;
 

@@ -51,6 +51,8 @@ pub struct KernelForm {
     pub scratch: Option<Scratch>,
     /// By which columns [`KernelStep::Sort`] sorts the rows, the first one first.
     pub sort: Vec<SortKey>,
+    /// By what the rows of a job are sorted where that makes the kernels quicker (GASPP §5.3): see [`ScheduleForm`].
+    pub schedule: Option<ScheduleForm>,
     /// Records that kernels write for rows, and that [`Shade::records`](crate::Shade::records) gets.
     pub output: Option<OutputForm>,
     /// Records by slot that stay from job to job: `STATE_RECORD(arena, state, row, slot)` is where the record of a
@@ -85,6 +87,9 @@ pub enum KernelStep {
     /// Sorts the rows by [`KernelForm::sort`]. Behind it `SORTED(arena)[i]` is the i-th row: all rows, settled ones
     /// too, rows of equal columns in their order.
     Sort,
+    /// Sorts the rows by [`KernelForm::schedule`], in jobs for which that is chosen. Behind it `SCHEDULED(arena, i)` is the
+    /// row of item `i`: each row of the job once, in some order.
+    Schedule,
     /// Finds where the records of each row start. Before it a kernel counts: `OUTPUT_COUNT(arena, row, words)`, once
     /// for each row that has any. Behind it one writes: `OUTPUT_WORD(arena, row, i, value)`, for each of those words.
     /// Rows are numbered from 0.
@@ -114,6 +119,19 @@ pub struct SortKey {
     /// The column, of at most eight bytes.
     pub column: ColumnId,
     /// Its lowest bits, which are looked at. All columns of a sort have 64 at most. Four bits cost three launches.
+    pub bits: u32,
+}
+
+/// How the rows of a job are sorted so that items beside one another do alike work: of one protocol and context, of about one
+/// length. What kernels do must not depend on the order of the rows.
+///
+/// Whether a job is sorted is chosen by what that has cost and gained in jobs like it. Rows stay where they are, so packets
+/// leave in the order in which they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleForm {
+    /// The key of a row is what this function of the text says: `FN ulong OWN(NAME)(GLOBAL uchar *arena, uint row)`.
+    pub key: Cow<'static, str>,
+    /// The key's lowest bits, which are looked at; at most 64. Four bits cost three launches.
     pub bits: u32,
 }
 
@@ -357,10 +375,15 @@ KERNEL(see_contexts)
                 format!("state_slots((state), {number}u, COL_SHARD(arena)[(row)])"),
             );
         }
+        let schedule = form.schedule.as_ref().map(|schedule| {
+            let area = order_area(made);
+            made.schedules.push(area);
+            let row = format!("job_scheduled((arena), {area}u, (i))");
+            define("SCHEDULED", "(arena, i)", row);
+            (area, schedule)
+        });
         let sort = (!form.sort.is_empty()).then(|| {
-            let (fixed, per_row) = OrderPlan::AREA_BYTES;
-            let area = made.areas.len();
-            made.areas.push(Area { fixed, per_row, max: 0 });
+            let area = order_area(made);
             define(
                 "SORTED",
                 "(arena)",
@@ -372,8 +395,9 @@ KERNEL(see_contexts)
         let same = |(text, parameters, _): &&(Cow<'_, str>, Vec<_>, usize)| {
             *text == form.text && *parameters == form.parameters
         };
+        let has_order = sort.is_some() || schedule.is_some();
         let is_bare =
-            form.scratch.is_none() && form.state.is_none() && output.is_none() && sort.is_none();
+            form.scratch.is_none() && form.state.is_none() && output.is_none() && !has_order;
         let known = self.known.iter().find(same).filter(|_| is_bare).map(|(.., number)| *number);
         let number = known.unwrap_or(shade);
         let is_own = |kernel: &str| form.text.contains(&format!("KERNEL({kernel})"));
@@ -434,6 +458,14 @@ KERNEL(see_contexts)
                 (KernelStep::Sort, _, Some(area)) => {
                     steps.extend(self.sort(shade, area, &form.sort));
                 }
+                (KernelStep::Schedule, ..) => {
+                    let Some((area, ScheduleForm { key, bits })) = schedule else { continue };
+                    let kernel = format!("schedule_keys_of_{shade}");
+                    let mask = u64::MAX >> (64 - bits.clamp(&1, &64));
+                    let key = format!("{}(arena, row) & {mask:#x}ul", own_name(key));
+                    let sort = self.order(kernel, area, &key, (*bits).min(64));
+                    steps.extend(sort.into_iter().map(|step| Step { schedules: true, ..step }));
+                }
                 // Without what it works on it does nothing.
                 (KernelStep::ScanOutput | KernelStep::Sort, ..) => {}
             }
@@ -460,7 +492,11 @@ KERNEL(see_contexts)
             let _ = write!(key, " | ((ulong)COL_{name}(arena)[row] & {mask:#x}ul) << {bits}u");
             bits += used;
         }
-        let kernel = format!("order_keys_of_{shade}");
+        self.order(format!("order_keys_of_{shade}"), area, &key, bits)
+    }
+
+    /// The launches of a sort by a key of so many bits; the first one is a kernel of this name, which puts the keys.
+    fn order(&mut self, kernel: String, area: usize, key: &str, bits: u32) -> Vec<Step> {
         let _ = write!(
             self.text,
             "
@@ -485,6 +521,13 @@ KERNEL({kernel})
         }));
         steps
     }
+}
+
+/// Adds the area of a sort, and says its number.
+fn order_area(made: &mut SegmentProgram) -> usize {
+    let (fixed, per_row) = OrderPlan::AREA_BYTES;
+    made.areas.push(Area { fixed, per_row, max: 0 });
+    made.areas.len() - 1
 }
 
 /// What the newest segment still takes.
@@ -568,317 +611,4 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use chunk::Rows;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::stage::Shade;
-
-    /// A stage of some kind, and a shade of the same kind.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Kind {
-        /// Only a pre-shade.
-        Pre,
-        /// Only a post-shade.
-        Post,
-        /// A shade without kernels.
-        Shade,
-        /// A shade with kernels.
-        Kernels,
-        /// The same, with state.
-        State,
-        /// With kernels, and the last of its segment.
-        Last,
-    }
-
-    impl Stage<()> for Kind {
-        fn name(&self) -> &'static str {
-            "kind"
-        }
-        fn phases(&self) -> Phases {
-            if *self == Kind::Pre { Phases::PRE } else { Phases::BOTH }
-        }
-        fn ends_segment(&self) -> bool {
-            *self == Kind::Last
-        }
-        fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
-            match self {
-                Kind::Pre | Kind::Post => None,
-                _ => Some(Arc::new(*self)),
-            }
-        }
-    }
-
-    impl Shade<()> for Kind {
-        fn shade(&self, _: &mut Rows, (): &()) {}
-        fn kernels(&self) -> Option<KernelForm> {
-            let form = StateForm { record_bytes: 4, slots_per_step: 16 };
-            let state = (*self == Kind::State).then_some(form);
-            (*self != Kind::Shade).then(|| KernelForm { state, ..KernelForm::default() })
-        }
-    }
-
-    /// A stage with kernels of its own text.
-    #[derive(Clone)]
-    struct Own(KernelForm);
-
-    impl Stage<()> for Own {
-        fn name(&self) -> &'static str {
-            "own"
-        }
-        fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
-            Some(Arc::new(self.clone()))
-        }
-    }
-
-    impl Shade<()> for Own {
-        fn shade(&self, _: &mut Rows, (): &()) {}
-        fn kernels(&self) -> Option<KernelForm> {
-            Some(self.0.clone())
-        }
-    }
-
-    fn own(parameter: u32) -> KernelForm {
-        KernelForm {
-            text: "KERNEL(work)\n{\n}\n".into(),
-            file: "a \"file\".k".into(),
-            parameters: vec![("SIZE".into(), Parameter::U32(parameter))],
-            steps: vec![Step::rows("work", 64).into(), Step::rows("route", 256).into()],
-            files: &[&files::EMPTY],
-            ..KernelForm::default()
-        }
-    }
-
-    fn program(forms: Vec<KernelForm>) -> SegmentProgram {
-        let stages: Vec<Box<dyn Stage<()>>> =
-            forms.into_iter().map(|form| Box::new(Own(form)) as Box<_>).collect();
-        let whole = Segment { first: 0, end: stages.len(), on_device: true, has_state: false };
-        segment_program(&stages, whole, &[], 1).expect("kernels")
-    }
-
-    #[test]
-    fn instances_have_names_and_numbers_of_their_own_unless_they_are_the_same() {
-        let made = program(vec![own(1), own(2), own(1)]);
-        let names: Vec<_> = made.steps.iter().map(|step| &*step.kernel).collect();
-        assert_eq!(
-            names,
-            ["work_of_0", "route", "work_of_1", "route", "work_of_0", "route"],
-            "kernels of files keep their names"
-        );
-        let source = &made.program.source;
-        let first = "#define STAGE_NUMBER 0\n#define SIZE 0x1u\n#define work work_of_0\n#line 1 \"a _file_.k\"\n";
-        assert!(source.contains(first), "{source}");
-        for (part, times) in [
-            ("KERNEL(work)", 2),
-            ("#undef SIZE\n", 2),
-            ("#undef work\n", 2),
-            ("#define SIZE 0x2u", 1),
-        ] {
-            assert_eq!(source.matches(part).count(), times, "{part}");
-        }
-        assert!(made.steps.iter().all(|step| step.stage == "own" && step.limit.is_none()));
-        assert!(
-            made.steps.iter().all(|step| !step.has_payload),
-            "they do not say that they use it"
-        );
-    }
-
-    #[test]
-    fn memory_is_each_instances_own() {
-        let column = chunk::ColumnId::CONTEXT;
-        let form = KernelForm {
-            scratch: Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: true }),
-            output: Some(OutputForm { words_per_row: 2, words_per_job: 100 }),
-            sort: vec![SortKey { column, bits: 5 }],
-            steps: vec![KernelStep::Sort, KernelStep::ScanOutput],
-            ..own(1)
-        };
-        let made = {
-            let stages: Vec<Box<dyn Stage<()>>> =
-                vec![Box::new(Own(form.clone())), Box::new(Own(form))];
-            let whole = Segment { first: 0, end: 2, on_device: true, has_state: false };
-            let columns = <kernels::ScheduleColumns as chunk::Columns>::COLUMNS;
-            segment_program(&stages, whole, columns, 1).expect("kernels")
-        };
-        assert_eq!(made.areas.len(), 8);
-        let outputs: Vec<_> =
-            made.outputs.iter().map(|output| (output.area, output.shade)).collect();
-        assert_eq!(outputs, [(1, 0), (5, 1)]);
-        let names: Vec<_> = made.steps.iter().map(|step| (&*step.kernel, step.job)).collect();
-        let half = names.len() / 2;
-        assert_eq!(
-            names[..3],
-            [("clear_area", Some(0)), ("clear_area", Some(1)), ("order_keys_of_0", Some(3 << 16))]
-        );
-        assert_eq!(names[half - 1], ("output_scan", Some(1)));
-        assert_eq!(names[half], ("clear_area", Some(4)));
-        assert_eq!(names.iter().filter(|(kernel, _)| *kernel == "order_count").count(), 4);
-        assert!(made.program.source.contains("((ulong)COL_CONTEXT(arena)[row] & 0x1ful) << 0u"));
-        assert!(made.reads.contains(&column), "what is sorted by goes up");
-    }
-
-    #[test]
-    fn rows_of_other_contexts_are_hidden_around_a_stages_kernels() {
-        let of = |contexts| KernelForm { contexts, ..own(1) };
-        let made = program(vec![own(1), of(2), of(2), of(4), own(1), of(1)]);
-        let seen: Vec<_> = made
-            .steps
-            .iter()
-            .filter(|step| step.kernel != "route")
-            .map(|step| (&*step.kernel, step.job))
-            .collect();
-        let see = |contexts| ("see_contexts", Some(contexts));
-        let work = ("work_of_0", None);
-        let wanted = [work, see(2), work, work, see(4), work, see(0), work, see(1), work, see(0)];
-        assert_eq!(seen, wanted);
-        assert_eq!(made.program.source.matches("KERNEL(see_contexts)").count(), 1);
-        assert!(!program(vec![own(1)]).program.source.contains("see_contexts"));
-    }
-
-    #[test]
-    fn each_instance_finds_its_own_state() {
-        let state = |record_bytes| {
-            let state = Some(StateForm { record_bytes, slots_per_step: 64 });
-            KernelForm { state, ..own(1) }
-        };
-        let made = program(vec![state(8), own(1), state(8), own(1)]);
-        let kept: Vec<_> =
-            made.states.iter().map(|state| (state.shade, state.form.step_bytes())).collect();
-        assert_eq!(kept, [(0, 512), (2, 512)]);
-        for number in 0..2 {
-            let record = format!(
-                "#define STATE_RECORD(arena, state, row, slot) state_record((state), {number}u, \
-                 COL_SHARD(arena)[(row)], (slot), 64u, 8u)\n"
-            );
-            assert_eq!(made.program.source.matches(&record).count(), 1, "{number}");
-        }
-        assert_eq!(made.program.source.matches("#undef STATE_SLOTS\n").count(), 2);
-        assert!(made.reads.contains(&Shard::SHARD), "it goes up");
-        assert!(!program(vec![own(1)]).reads.contains(&Shard::SHARD));
-    }
-
-    /// A stage with a time limit shares no segment with another one's kernels.
-    #[test]
-    fn a_time_limit_sets_a_stage_apart() {
-        let limited = KernelForm { time_limit: Some(Duration::from_millis(1)), ..own(1) };
-        let stages: Vec<Box<dyn Stage<()>>> = vec![
-            Box::new(Kind::Pre),
-            Box::new(Own(own(1))),
-            Box::new(Own(limited.clone())),
-            Box::new(Own(own(1))),
-            Box::new(Own(own(1))),
-        ];
-        let cut: Vec<_> = segments(&stages).iter().map(|s| (s.first, s.end, s.on_device)).collect();
-        assert_eq!(cut, [(0, 2, true), (2, 3, true), (3, 5, true)]);
-        let made = program(vec![limited]);
-        assert!(made.steps.iter().all(|step| step.limit == Some(Duration::from_millis(1))));
-    }
-
-    fn cut(kinds: &[Kind]) -> Vec<(usize, usize, bool)> {
-        let stages: Vec<Box<dyn Stage<()>>> =
-            kinds.iter().map(|kind| Box::new(*kind) as Box<_>).collect();
-        segments(&stages).iter().map(|s| (s.first, s.end, s.on_device)).collect()
-    }
-
-    #[test]
-    fn a_shade_without_kernels_leaves_its_neighbours_their_device() {
-        use Kind::{Kernels, Post, Shade};
-        assert_eq!(
-            cut(&[Kernels, Shade, Kernels, Kernels, Post]),
-            [(0, 1, true), (1, 2, false), (2, 4, true), (4, 5, false)]
-        );
-    }
-
-    #[test]
-    fn stages_that_only_pre_shade_join_the_segment_behind_them() {
-        use Kind::{Kernels, Last, Post, Pre, Shade};
-        assert_eq!(cut(&[Pre, Last, Kernels, Post]), [(0, 2, true), (2, 3, true), (3, 4, false)]);
-        assert_eq!(cut(&[Pre, Pre, Kernels, Kernels]), [(0, 4, true)]);
-        assert_eq!(cut(&[Pre, Post, Kernels]), [(0, 2, false), (2, 3, true)]);
-        assert_eq!(cut(&[Pre, Shade, Kernels]), [(0, 2, false), (2, 3, true)]);
-        // Behind a shade they see what it did.
-        assert_eq!(cut(&[Kernels, Pre, Kernels]), [(0, 1, true), (1, 3, true)]);
-        assert_eq!(cut(&[Kernels, Pre]), [(0, 1, true), (1, 2, false)]);
-    }
-
-    proptest! {
-        /// Segments cover the stages in order; no pre-shade runs before a shade or a post-shade that it stood
-        /// behind, but for that of a stage with kernels; a device segment has kernels in each stage with a shade.
-        #[test]
-        fn a_cut_keeps_the_order_of_what_depends_on_it(kinds in prop::collection::vec(0u8..6, 0..12)) {
-            let kinds: Vec<Kind> = kinds
-                .into_iter()
-                .map(|kind| match kind {
-                    0 => Kind::Pre,
-                    1 => Kind::Post,
-                    2 => Kind::Shade,
-                    3 => Kind::Kernels,
-                    4 => Kind::State,
-                    _ => Kind::Last,
-                })
-                .collect();
-            let cut = cut(&kinds);
-            let ends: Vec<usize> = cut.iter().map(|(_, end, _)| *end).collect();
-            let firsts: Vec<usize> = cut.iter().map(|(first, ..)| *first).collect();
-            prop_assert_eq!(&firsts[..], &[&[0][..], &ends].concat()[..ends.len()]);
-            prop_assert_eq!(ends.last().copied().unwrap_or(0), kinds.len());
-            for (first, end, on_device) in cut {
-                let stages = &kinds[first..end];
-                let bare = stages.iter().take_while(|kind| **kind == Kind::Pre).count();
-                let rest = &stages[bare..];
-                let has_kernels = |kind: &Kind| matches!(kind, Kind::Kernels | Kind::State | Kind::Last);
-                if on_device {
-                    prop_assert!(!rest.is_empty() && rest.iter().all(has_kernels));
-                    prop_assert!(!rest[..rest.len() - 1].contains(&Kind::Last));
-                } else {
-                    prop_assert!(rest.len() <= 1 && !rest.iter().any(has_kernels));
-                }
-            }
-        }
-    }
-
-    chunk::columns! { struct Three / ThreeView { pub a: u32, pub b: u32, pub c: u32, } }
-
-    struct Test(&'static [ColumnId], &'static [ColumnId]);
-
-    impl Shade<()> for Test {
-        fn shade(&self, _: &mut Rows, (): &()) {}
-        fn kernels(&self) -> Option<KernelForm> {
-            Some(KernelForm::default())
-        }
-    }
-
-    impl Stage<()> for Test {
-        fn name(&self) -> &'static str {
-            "test"
-        }
-        fn reads(&self) -> ColumnSet {
-            ColumnSet::of(self.0)
-        }
-        fn writes(&self) -> ColumnSet {
-            ColumnSet::of(self.1)
-        }
-        fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
-            Some(Arc::new(Test(self.0, self.1)))
-        }
-    }
-
-    /// The engine restores verdict and context alone before a job is done again.
-    #[test]
-    fn what_a_segment_reads_no_later_stage_of_it_writes() {
-        const CONTEXT: ColumnId = ColumnId::CONTEXT;
-        let stages: [Test; 5] = [
-            Test(&[Three::A, CONTEXT], &[Three::B, CONTEXT]),
-            Test(&[Three::B, CONTEXT], &[Three::C, CONTEXT]),
-            Test(&[], &[Three::A]),
-            Test(&[Three::A], &[Three::B]),
-            Test(&[Three::C], &[Three::A]),
-        ];
-        let stages = stages.map(|stage| Box::new(stage) as Box<dyn Stage<()>>);
-        let cut: Vec<_> = segments(&stages).iter().map(|s| s.first..s.end).collect();
-        assert_eq!(cut, [0..2, 2..4, 4..5]);
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use chunk::{ColumnSet, Declaration, HugePages, Packet, Pool, Region, Rows};
-use device::accelerator::{Options, Packing, Records};
+use device::accelerator::{Options, Packing, Records, Scheduling};
 use engine::{
     DeviceKind, DeviceSpec, Engine, EngineSpec, KernelForm, Policy, RxSlot, Shade, Stage, TxSlot,
     WorkerSpec,
@@ -91,12 +91,16 @@ fn jobs_allocate_nothing() {
     if !testkit::require_opencl() {
         return;
     }
-    for packing in [Packing::Auto, Packing::Packed] {
-        run(packing);
+    for (packing, scheduling) in [
+        (Packing::Auto, Scheduling::Never),
+        (Packing::Packed, Scheduling::Always),
+        (Packing::Measured, Scheduling::Measured),
+    ] {
+        run(packing, scheduling);
     }
 }
 
-fn run(packing: Packing) {
+fn run(packing: Packing, scheduling: Scheduling) {
     let (_, depot) = Region::new(16_384, HugePages::Off).unwrap();
     let words = Arc::new(AtomicU64::new(0));
     let worker = || {
@@ -122,7 +126,8 @@ fn run(packing: Packing) {
     };
     let (api, number) = device_of_tests();
     let driver = device::probe::open(api, number).unwrap();
-    let options = Options { packing, patience: Duration::from_secs(60), ..Options::default() };
+    let patience = Duration::from_secs(60);
+    let options = Options { packing, scheduling, patience, ..Options::default() };
     let kind = DeviceKind::Driver { driver, tables: Box::new(NumberImage), options };
     let devices = vec![DeviceSpec { kind, slots: 3, rows: 1024, policy: Policy::Device }];
     let engine = Engine::start(EngineSpec {
@@ -155,7 +160,9 @@ fn run(packing: Packing) {
     assert_eq!(master.failed, 0);
     assert!(words.load(Ordering::Relaxed) > words_before, "records came");
     assert!(master.jobs >= 30 && master.packets > 5000, "{master:?}");
-    assert_eq!(master.traffic.payload_gathered > 0, packing == Packing::Auto);
+    assert_eq!(master.traffic.payload_gathered > 0, packing != Packing::Packed);
+    assert_eq!(master.traffic.payload_packed > 0, packing != Packing::Auto);
+    assert_eq!(master.traffic.scheduled > 0, scheduling != Scheduling::Never);
     // A list may grow late, once. What was allocated for each job or packet would be seen in every round.
     let quiet = counts.iter().filter(|count| **count == 0).count();
     assert!(quiet >= 5, "{packing:?}: {counts:?}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chunk::{Chunk, ColumnSet, Declaration, Packet, Rows};
-use device::accelerator::{Options, Packing};
+use device::accelerator::{Options, Packing, Scheduling, Traffic};
 use device::faulty::Faults;
 use engine::{Context, KernelForm, MasterView, Policy, Segment, Shade, Stage, Step};
 use teststages::harness::{Backing, Bed, Case, NumberImage, Random, Setup, Subject, numbered};
@@ -23,7 +23,10 @@ struct Run {
 }
 
 /// Launches of setting up: each kernel of the segment once, over no rows, and the one that gathers cells.
-const KERNELS: u64 = 4;
+const KERNELS: u64 = 4 + SORT;
+
+/// Of these, and of a job whose rows are sorted, those of the sort for [`Xor`].
+const SORT: u64 = 7;
 
 fn run(input: Vec<Vec<u8>>, setup: Option<Setup>) -> Run {
     let count = Count::new();
@@ -130,6 +133,72 @@ fn payload_that_is_only_read_stays_where_it_is() {
     let traffic = device.master.expect("a master").traffic;
     assert!(traffic.jobs > 0 && traffic.payload_in_place == traffic.jobs, "{traffic:?}");
     assert_eq!((traffic.payload_up_bytes, traffic.payload_down_bytes), (0, 0));
+}
+
+/// Rows that are sorted before the kernels, those that are not, and both in turn, while it is measured: the same packets in
+/// the same order.
+#[test]
+fn rows_are_sorted_for_kernels_where_that_is_chosen() {
+    if !is_ready() {
+        return;
+    }
+    let input = input(20_000);
+    let cpu = run(input.clone(), None);
+    for scheduling in [Scheduling::Never, Scheduling::Always, Scheduling::Measured] {
+        let setup = Setup::default();
+        let options = Options { scheduling, ..setup.options };
+        let device = run(input.clone(), Some(Setup { options, ..setup }));
+        assert!(device.frames == cpu.frames, "{scheduling:?}: other packets, or another order");
+        assert_eq!(device.counts, cpu.counts, "{scheduling:?}");
+        let master = device.master.expect("a master");
+        assert_eq!((master.packets, master.failed), (20_000, 0), "{scheduling:?}");
+        let traffic = master.traffic;
+        assert_eq!(traffic.launches, 3 * traffic.jobs + SORT * traffic.scheduled);
+        match scheduling {
+            Scheduling::Never => assert_eq!(traffic.scheduled, 0),
+            Scheduling::Always => assert_eq!(traffic.scheduled, traffic.jobs),
+            Scheduling::Measured => {
+                assert!((1..traffic.jobs).contains(&traffic.scheduled), "{traffic:?}");
+            }
+        }
+    }
+}
+
+/// Payload that takes each way in turn, while it is measured: the same packets in the same order.
+#[test]
+fn payload_takes_the_way_that_is_chosen() {
+    if !is_ready() {
+        return;
+    }
+    let setup = Setup::default();
+    let options = Options { packing: Packing::Measured, ..setup.options };
+    let setup = Setup { options, ..setup };
+    let changed = input(20_000);
+    let cpu = run(changed.clone(), None);
+    let device = run(changed, Some(setup.clone()));
+    assert!(device.frames == cpu.frames, "other packets, or another order");
+    assert_eq!(device.counts, cpu.counts);
+    let traffic = device.master.expect("a master").traffic;
+    let Traffic { jobs, payload_gathered, payload_packed, payload_in_place, .. } = traffic;
+    assert!(payload_gathered > 0 && payload_packed > 0, "{traffic:?}");
+    assert_eq!((payload_gathered + payload_packed, payload_in_place), (jobs, 0), "{traffic:?}");
+    // One kernel that only reads may find the frames where they are. State has all chunks go to the device.
+    let read: Vec<_> = input(20_000).into_iter().filter(|frame| frame.len() < 1500).collect();
+    let counted = |setup| {
+        let count = Count::new();
+        let counts = count.counts.clone();
+        let stages: Vec<Box<dyn Stage<u64>>> =
+            vec![Box::new(Sum), Box::new(count), Box::new(Deliver)];
+        run_stages(read.clone(), setup, stages, counts)
+    };
+    let (cpu, device) = (counted(None), counted(Some(setup)));
+    assert!(device.frames == cpu.frames, "other packets, or another order");
+    assert_eq!(device.counts, cpu.counts);
+    let traffic = device.master.expect("a master").traffic;
+    let Traffic { jobs, payload_gathered, payload_packed, payload_in_place, .. } = traffic;
+    let ways = [payload_gathered, payload_packed, payload_in_place];
+    assert!(ways.iter().all(|way| *way > 0), "{traffic:?}");
+    assert_eq!(ways.iter().sum::<u64>(), jobs);
 }
 
 #[test]

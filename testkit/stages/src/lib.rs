@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, Rows, Verdict};
 use device::accelerator::PayloadUse;
 use engine::{
-    Context, KernelForm, KernelStep, OutputForm, Parameter, Phases, Records, Scratch, Shade,
-    SortKey, Stage, StateForm, Step,
+    Context, KernelForm, KernelStep, OutputForm, Parameter, Phases, Records, ScheduleForm, Scratch,
+    Shade, SortKey, Stage, StateForm, Step,
 };
 
 chunk::columns! {
@@ -196,10 +196,21 @@ impl Shade<u64> for Xor {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
             text: "
+                FN ulong OWN(xor_key)(GLOBAL uchar *arena, uint row)
+                {
+                    return COL_PAYLOAD_LEN(arena)[row] >> 4u & 63u;
+                }
                 KERNEL(test_xor)
                 {
-                    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
-                    if (GLOBAL_ID < job_rows(arena) && IS_NEXT(COL_VERDICT(arena)[row])) {
+                    if (GLOBAL_ID >= job_rows(arena))
+                        return;
+                    const uint row = SCHEDULED(arena, GLOBAL_ID);
+                    const uint before = SCHEDULED(arena, GLOBAL_ID > 0u ? GLOBAL_ID - 1u : 0u);
+                    // In their order, or sorted with those of one key in their order; else the packet stays as it is.
+                    const ulong key_before = OWN(xor_key)(arena, before), own_key = OWN(xor_key)(arena, row);
+                    const uint fits = GLOBAL_ID == 0u || before + 1u == row || key_before < own_key
+                        || (key_before == own_key && before < row);
+                    if (fits && IS_NEXT(COL_VERDICT(arena)[row])) {
                         GLOBAL uchar *bytes = payload + COL_PAYLOAD_AT(arena)[row];
                         const uint len = COL_PAYLOAD_LEN(arena)[row];
                         const uchar key = (uchar)COL_KEY(arena)[row];
@@ -208,7 +219,8 @@ impl Shade<u64> for Xor {
                     }
                 }"
             .into(),
-            steps: vec![Step::rows("test_xor", 64).into()],
+            steps: vec![KernelStep::Schedule, Step::rows("test_xor", 64).into()],
+            schedule: Some(ScheduleForm { key: "xor_key".into(), bits: 6 }),
             is_trusted: true,
             payload: Some(PayloadUse { writes: true, ..PAYLOAD }),
             ..KernelForm::default()

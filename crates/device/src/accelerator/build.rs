@@ -49,7 +49,7 @@ pub(super) fn build(
         Ok((uses, [place(uses.at)?, place(uses.len)?]))
     });
     let payload = payload.transpose()?;
-    let SegmentProgram { states, shards, areas, outputs, .. } = segment;
+    let SegmentProgram { states, shards, areas, outputs, schedules, .. } = segment;
     let has_limits = segment.steps.iter().any(|step| step.limit.is_some());
     Ok(Built {
         steps: kernels.into_iter().zip(segment.steps).collect(),
@@ -58,6 +58,7 @@ pub(super) fn build(
         payload,
         reach,
         areas: Areas { all: areas, outputs },
+        schedules,
         has_limits,
         states,
         shards,

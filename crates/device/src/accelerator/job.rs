@@ -32,6 +32,15 @@ pub trait Offload: Shadeable {
         let _ = part;
         false
     }
+    /// Who brings its packets' bytes to the device; `None` for whoever can. It is a choice among
+    /// [`Device::payload_ways`](crate::Device::payload_ways): packets that cannot go that way go another one.
+    fn payload_way(&self) -> Option<PayloadWay> {
+        None
+    }
+    /// Whether its rows are sorted for the kernels of its segment: see [`SegmentProgram::schedules`].
+    fn is_scheduled(&self) -> bool {
+        false
+    }
     /// Names the shards of its segment's state that it works on, and of each whether it has just moved to the device:
     /// then all of it is sent.
     fn shards(&mut self, shard: &mut dyn FnMut(usize, bool)) {
@@ -97,6 +106,10 @@ pub struct SegmentProgram {
     pub is_trusted: bool,
     /// Memory beside the columns, which a job's kernels work in.
     pub areas: Vec<Area>,
+    /// The areas that hold an order in which kernels take the rows of a job: those of sorts, by the steps for which
+    /// [`Step::schedules`] is set. A job that is not scheduled ([`Offload::is_scheduled`]) is launched without these steps,
+    /// and its list of areas says that these have no bytes: then kernels take the rows as they came.
+    pub schedules: Vec<usize>,
     /// Records that come back in some of it.
     pub outputs: Vec<Output>,
     /// State that stays on the device from job to job. Jobs of a segment with state run in order, and when one fails, so
@@ -119,6 +132,8 @@ pub struct Options {
     pub overlap: bool,
     /// How payload travels.
     pub packing: Packing,
+    /// Which jobs have their rows sorted, of segments that can have it.
+    pub scheduling: Scheduling,
 }
 
 impl Default for Options {
@@ -129,6 +144,7 @@ impl Default for Options {
             warm_up: Duration::from_secs(120),
             overlap: true,
             packing: Packing::Auto,
+            scheduling: Scheduling::Never,
         }
     }
 }
@@ -142,6 +158,30 @@ pub enum Packing {
     InPlace,
     /// Packed, one frame behind the other, by the host.
     Packed,
+    /// Whichever way costs least, as whoever launches jobs has measured: [`Offload::payload_way`].
+    Measured,
+}
+
+/// Who brings the bytes of a job's packets to the device (GASPP §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadWay {
+    /// Nobody: the segment's only kernel reads the cells where they are.
+    InPlace,
+    /// The device, which fetches the frames from the cells.
+    Gathered,
+    /// The host, which packs them, one behind the other, and sends that.
+    Packed,
+}
+
+/// Which jobs have their rows sorted, so that neighbours on a device do alike work (GASPP §5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// None.
+    Never,
+    /// All.
+    Always,
+    /// Those of which that is expected to cost less, as whoever launches jobs has measured.
+    Measured,
 }
 
 /// Bytes and jobs so far.
@@ -159,6 +199,10 @@ pub struct Traffic {
     pub payload_in_place: u64,
     /// Jobs whose payload the device fetched from the cells, without a copy of the host's.
     pub payload_gathered: u64,
+    /// Jobs whose payload the host packed, all of it or some.
+    pub payload_packed: u64,
+    /// Jobs whose rows were sorted for their kernels.
+    pub scheduled: u64,
     /// Bytes of payload that came down.
     pub payload_down_bytes: u64,
     /// Bytes of state that moved to the device.

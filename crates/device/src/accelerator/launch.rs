@@ -38,6 +38,8 @@ pub(super) struct Launch<'a> {
     pub(super) run: Queue,
     pub(super) rows: usize,
     pub(super) places: Places,
+    /// Its rows are sorted for the kernels, where these take them so.
+    pub(super) is_scheduled: bool,
 }
 
 /// The payload of a job on the device.
@@ -56,7 +58,8 @@ impl Launch<'_> {
         let (header_bytes, head_bytes) = self.head_bytes();
         let head = &mut self.own.up.bytes_mut()[..head_bytes];
         self.places.write_header(self.layout, self.rows, version, head);
-        self.built.areas.write(head, header_bytes, self.rows, self.places.end);
+        let without = if self.is_scheduled { &[] } else { &self.built.schedules[..] };
+        self.built.areas.write(head, header_bytes, self.rows, (self.places.end, without));
     }
 
     /// Bytes of the header, and of that with the list of areas.
@@ -74,7 +77,7 @@ impl Launch<'_> {
         let mut sent = Payload { memory: self.nothing, bytes: 0, list: None };
         let Some((_, columns)) = self.built.payload else { return Ok(sent) };
         let memories = &mut self.own.payload;
-        let view = view_of(self.packing, self.built, self.cells);
+        let view = View { way: job.payload_way(), ..view_of(self.packing, self.built, self.cells) };
         let plan = payload::plan(self.driver, self.quiet, (memories, self.landing), job, view)?;
         sent.bytes = plan.bytes;
         sent.memory = match (&plan.source, self.cells) {
@@ -90,7 +93,10 @@ impl Launch<'_> {
                     self.traffic.payload_up_bytes += plan.bytes as u64;
                 }
             }
-            _ => self.send_packed(sent.memory, plan.bytes)?,
+            _ => {
+                self.traffic.payload_packed += 1;
+                self.send_packed(sent.memory, plan.bytes)?;
+            }
         }
         self.write_frames(columns);
         Ok(sent)
@@ -232,7 +238,10 @@ impl Launch<'_> {
         if *has_limits {
             self.own.watch.mark(self.driver, run)?;
         }
-        for (kernel, step) in steps {
+        for (number, (kernel, step)) in steps.iter().enumerate() {
+            if step.schedules && !self.is_scheduled {
+                continue;
+            }
             let shape = step.shape(self.rows, payload.bytes, at_once);
             let arguments = Arguments {
                 arena: self.own.arena,
@@ -242,11 +251,12 @@ impl Launch<'_> {
                 job: step.job.unwrap_or(job),
             };
             self.driver.launch(run, *kernel, shape, &arguments)?;
+            self.traffic.launches += 1;
             if *has_limits {
-                self.own.watch.mark(self.driver, run)?;
+                self.own.watch.mark_end(number, self.driver, run)?;
             }
         }
-        self.traffic.launches += steps.len() as u64;
+        self.traffic.scheduled += u64::from(self.is_scheduled && !self.built.schedules.is_empty());
         self.join(run, self.own.queue)
     }
 
@@ -339,5 +349,5 @@ impl Launch<'_> {
 /// How a segment's kernels may see payload.
 pub(super) fn view_of(packing: Packing, built: &Built, cells: Option<&Cells>) -> View {
     let region = cells.map(|cells| cells.region);
-    View { packing, reach: built.reach, region }
+    View { packing, reach: built.reach, region, way: None }
 }

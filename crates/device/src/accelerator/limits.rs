@@ -22,6 +22,8 @@ use crate::driver::{Driver, Event, Queue};
 pub(super) struct Watch {
     /// An event before the first kernel and one behind each.
     marks: Vec<Event>,
+    /// The numbers of these kernels among the segment's steps: a job may be launched without some.
+    kernels: Vec<usize>,
     /// How many were reached, and when the last of them was seen to be.
     reached: usize,
     since: Option<Instant>,
@@ -33,6 +35,7 @@ impl Watch {
     /// For a new job.
     pub(super) fn clear(&mut self) {
         self.marks.clear();
+        self.kernels.clear();
         (self.reached, self.since, self.too_slow) = (0, None, None);
     }
 
@@ -47,6 +50,20 @@ impl Watch {
     ) -> Result<(), DeviceError> {
         self.marks.push(driver.event(queue)?);
         Ok(())
+    }
+
+    /// Kernel `number` of the segment's ends here.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn mark_end(
+        &mut self,
+        number: usize,
+        driver: &mut dyn Driver,
+        queue: Queue,
+    ) -> Result<(), DeviceError> {
+        self.kernels.push(number);
+        self.mark(driver, queue)
     }
 
     /// Looks how far the kernels have come; the first that was found too slow by now.
@@ -66,8 +83,9 @@ impl Watch {
                 done?;
                 continue;
             }
-            // The mark before it is kernel 0's beginning.
-            let kernel = self.reached.checked_sub(1);
+            // The mark before all is the first kernel's beginning.
+            let launched = self.reached.checked_sub(1);
+            let kernel = launched.and_then(|launched| self.kernels.get(launched).copied());
             let ran = self.since.map_or(Duration::ZERO, |since| since.elapsed());
             if self.too_slow.is_none() && kernel.and_then(limit).is_some_and(|limit| ran > limit) {
                 self.too_slow = kernel;

@@ -246,7 +246,8 @@ impl PayloadPart {
         &self.pieces
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    /// Bytes of all frames, packed: those of rows that travel, each rounded up to 16.
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 

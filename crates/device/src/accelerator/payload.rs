@@ -30,7 +30,7 @@ use kernels::{Spec, files};
 use super::columns::Runs;
 use super::part::{Frame, PayloadPart, copy_attached, copy_frame};
 use super::staging::{Quiet, Staging};
-use super::{Landing, Offload, Packing, RUNS};
+use super::{Landing, Offload, Packing, PayloadWay, RUNS};
 use crate::DeviceError;
 use crate::driver::{Driver, Kernel, Memory, Program};
 
@@ -106,6 +106,8 @@ pub(super) struct View {
     pub(super) reach: Reach,
     /// The cells, as far as the device reaches them.
     pub(super) region: Option<&'static Region>,
+    /// What was chosen for the job.
+    pub(super) way: Option<PayloadWay>,
 }
 
 impl View {
@@ -113,7 +115,10 @@ impl View {
     pub(super) fn is_reached(&self) -> bool {
         match (self.packing, self.reach) {
             (Packing::Packed, _) | (_, Reach::None) | (Packing::InPlace, Reach::Gather) => false,
-            (Packing::InPlace, Reach::InPlace) | (Packing::Auto, _) => self.region.is_some(),
+            _ if self.way == Some(PayloadWay::Packed) => false,
+            (Packing::InPlace, Reach::InPlace) | (Packing::Auto | Packing::Measured, _) => {
+                self.region.is_some()
+            }
         }
     }
 }
@@ -175,7 +180,8 @@ pub(super) fn plan<J: Offload>(
         return Err(DeviceError::Memory("a job's payload is more than 4 GiB".into()));
     }
 
-    if is_reached && is_in_one_cell && view.reach == Reach::InPlace {
+    let may_stay = view.reach == Reach::InPlace && view.way != Some(PayloadWay::Gathered);
+    if is_reached && is_in_one_cell && may_stay {
         parts.visit(&mut |part| {
             let mut pieces = part.pieces().iter();
             landing.frames.extend(part.frames().iter().map(|frame| {
@@ -186,7 +192,7 @@ pub(super) fn plan<J: Offload>(
         return Ok(PayloadPlan { source: Source::InPlace, bytes: 0 });
     }
 
-    let is_gathered = is_reached && view.packing == Packing::Auto;
+    let is_gathered = is_reached && view.packing != Packing::InPlace;
     if is_gathered {
         let list_bytes = PIECE_BYTES * (pieces + 1);
         list_host.grow(driver, quiet, list_bytes, "the staging block of lists")?;

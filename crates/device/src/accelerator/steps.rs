@@ -66,6 +66,8 @@ pub struct Step {
     /// How long it may run. A kernel that is seen to run for longer, from the end of what comes before it in its
     /// queue, ends its segment's use of the device, or its own as a [`Part`]; the time until the device takes it up counts.
     pub limit: Option<Duration>,
+    /// It belongs to the sort of a job's rows: left out for a job that is not scheduled.
+    pub schedules: bool,
     /// The stage that it belongs to, for messages.
     pub stage: &'static str,
     /// A part of its stage without which the others go on: if its kernel is too slow, that alone is used no more.
@@ -84,7 +86,17 @@ pub struct Part {
 impl Step {
     fn new(kernel: impl Into<Cow<'static, str>>, items: u32, work: Work) -> Self {
         let (kernel, has_payload) = (kernel.into(), true);
-        Self { kernel, items, work, has_payload, job: None, limit: None, stage: "", part: None }
+        Self {
+            kernel,
+            items,
+            work,
+            has_payload,
+            job: None,
+            limit: None,
+            schedules: false,
+            stage: "",
+            part: None,
+        }
     }
 
     /// A kernel over the rows, in groups of `items`.
@@ -304,14 +316,23 @@ impl Areas {
         self.outputs.iter().copied().zip(places)
     }
 
-    /// Writes the list behind the header of `header_bytes`, and its place into the header.
-    pub(super) fn write(&self, head: &mut [u8], header_bytes: usize, rows: usize, start: usize) {
+    /// Writes the list behind the header of `header_bytes`, and its place into the header. The areas `without` are shown
+    /// with no bytes.
+    pub(super) fn write(
+        &self,
+        head: &mut [u8],
+        header_bytes: usize,
+        rows: usize,
+        (start, without): (usize, &[usize]),
+    ) {
         if self.all.is_empty() {
             return;
         }
         let (header, list) = head.split_at_mut(header_bytes);
         JobHeader::write_areas(header, header_bytes as u32);
-        for (to, (place, bytes)) in list.chunks_exact_mut(8).zip(self.places(rows, start)) {
+        let places = self.places(rows, start).enumerate();
+        for (to, (number, (place, bytes))) in list.chunks_exact_mut(8).zip(places) {
+            let bytes = if without.contains(&number) { 0 } else { bytes };
             to[..4].copy_from_slice(&(place as u32).to_ne_bytes());
             to[4..].copy_from_slice(&(bytes as u32).to_ne_bytes());
         }
@@ -344,6 +365,13 @@ mod tests {
         assert_eq!(places, [(1024, 8), (1088, 100), (1216, 84)]);
         assert_eq!(areas.bytes(20), 64 + 128 + 128);
         assert_eq!(areas.list_bytes(), 64);
+        let list = |without: &[usize]| {
+            let mut head = vec![0xee; 64 + areas.list_bytes()];
+            areas.write(&mut head, 64, 20, (1024, without));
+            (0..6).map(|i| word(&head[64..], i).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(list(&[]), [1024, 8, 1088, 100, 1216, 84]);
+        assert_eq!(list(&[1]), [1024, 8, 1088, 0, 1216, 84], "no bytes are shown");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chunk::{Arena, ColumnSet, Columns, HugePages, Layout, Packet, Pool, Region, Rows, Verdict};
 use device::accelerator::{
     Accelerator, Landing, Offload, Options, Output, PayloadBlock, PayloadPart, PayloadUse,
-    SegmentProgram, Step,
+    PayloadWay, SegmentProgram, Step,
 };
 use device::driver::{Driver, Program};
 use device::tables::NoTables;
@@ -175,7 +175,7 @@ impl Part {
 }
 
 /// A job of several parts that takes what came down along with it.
-pub(crate) struct PartsJob(pub(crate) Vec<Part>);
+pub(crate) struct PartsJob(pub(crate) Vec<Part>, pub(crate) Option<PayloadWay>);
 
 impl PartsJob {
     pub(crate) fn new(arena: &Arena, pool: &mut Pool, parts: &[Vec<(Vec<u8>, bool)>]) -> Self {
@@ -186,7 +186,7 @@ impl PartsJob {
             let payload = PayloadPart::with_capacity(rows.len());
             Part { first: at - rows.len(), landing: None, rows, packets, payload }
         };
-        Self(parts.iter().map(part).collect())
+        Self(parts.iter().map(part).collect(), None)
     }
 
     pub(crate) fn free(self, pool: &mut Pool) {
@@ -219,6 +219,9 @@ impl Offload for PartsJob {
         let is_known = self.0.iter().all(|own| own.payload.is_known());
         self.0.iter_mut().filter(|_| is_known).for_each(|own| part(&mut own.payload));
         is_known
+    }
+    fn payload_way(&self) -> Option<PayloadWay> {
+        self.1
     }
     fn landed(&mut self, landing: &Arc<Landing>) {
         self.0.iter_mut().for_each(|part| part.landing = Some(landing.clone()));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use chunk::{Arena, Columns, Pool, Region};
 use device::Device;
 use device::accelerator::{
-    Accelerator, Options, Packing, PayloadBlock, PayloadWork, SegmentProgram, Step, Traffic,
+    Accelerator, Options, Packing, PayloadBlock, PayloadWay, PayloadWork, SegmentProgram, Step,
+    Traffic,
 };
 use kernels::files::EMPTY;
 use proptest::prelude::*;
@@ -26,6 +27,8 @@ struct Bed {
     region: Option<&'static Region>,
     pool: Pool,
     work: PayloadWork,
+    /// The way that its jobs choose.
+    way: Option<PayloadWay>,
 }
 
 fn bed(kind: Kind, packing: Packing, has_region: bool) -> Option<Bed> {
@@ -41,7 +44,7 @@ fn bed(kind: Kind, packing: Packing, has_region: bool) -> Option<Bed> {
     let work = device.payload_work(0);
     let blocks = device.payload_blocks(1);
     let region = region.filter(|_| work == PayloadWork::Find);
-    Some(Bed { device, arenas, blocks, region, pool, work })
+    Some(Bed { device, arenas, blocks, region, pool, work, way: None })
 }
 
 impl Bed {
@@ -54,6 +57,7 @@ impl Bed {
             assert!(block.reuse());
         }
         let mut job = PartsJob::new(&self.arenas[0], &mut self.pool, parts);
+        job.1 = self.way;
         for number in order {
             job.0[*number].look(self.region, self.blocks.first());
         }
@@ -80,6 +84,7 @@ impl Bed {
             payload_up_bytes: after.payload_up_bytes - before.payload_up_bytes,
             payload_in_place: after.payload_in_place - before.payload_in_place,
             payload_gathered: after.payload_gathered - before.payload_gathered,
+            payload_packed: after.payload_packed - before.payload_packed,
             copies: after.copies - before.copies,
             ..after
         }
@@ -120,6 +125,42 @@ proptest! {
             prop_assert_eq!(traffic.payload_up_bytes, wanted);
             if bed.work == PayloadWork::Find && packing == Packing::Auto {
                 prop_assert_eq!(traffic.payload_in_place + traffic.payload_gathered, 1);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Each way that there is to choose from, whoever has packed what: the same bytes.
+    #[test]
+    fn each_way_shows_each_row_its_own_bytes(
+        jobs in prop::collection::vec(prop::collection::vec(any_part(), 1..4), 1..4),
+        (writes, is_trusted) in any::<(bool, bool)>(),
+        looked in prop_oneof![3 => Just(8usize), 1 => 0usize..4],
+    ) {
+        let kind = Kind { writes, is_trusted, limit: false };
+        let Some(mut bed) = bed(kind, Packing::Measured, true) else { return Ok(()) };
+        let ways = bed.device.payload_ways(0);
+        let stays = !writes && is_trusted;
+        prop_assert_eq!(ways.len(), if stays { 3 } else { 2 });
+        prop_assert_eq!((bed.work, bed.blocks.len()), (PayloadWork::Find, 1));
+        for parts in &jobs {
+            let order: Vec<_> = (0..parts.len().min(looked)).collect();
+            let live = parts.iter().flatten().filter(|(_, is_live)| *is_live);
+            let is_in_one_cell = live.clone().all(|(frame, _)| frame.len() < 1800);
+            for way in ways {
+                bed.way = Some(*way);
+                let traffic = bed.check(parts, writes, &order);
+                let went = [traffic.payload_in_place, traffic.payload_gathered, traffic.payload_packed];
+                match way {
+                    PayloadWay::Packed => prop_assert_eq!(went, [0, 0, 1]),
+                    PayloadWay::InPlace if is_in_one_cell => prop_assert_eq!(went, [1, 0, 0]),
+                    // Chains cannot be read in place.
+                    PayloadWay::InPlace => prop_assert_eq!(went[2], 0),
+                    PayloadWay::Gathered => prop_assert_eq!(went, [0, 1, 0]),
+                }
             }
         }
     }

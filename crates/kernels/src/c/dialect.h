@@ -10,7 +10,7 @@
 //
 // A stage's own text may use what its segment defines for it alone: its parameters, each by its name;
 // STAGE_NUMBER, which OWN appends to the name of a function, for a program may hold the text of several instances;
-// SCRATCH, SORTED, OUTPUT_COUNT and OUTPUT_WORD where it asked for such memory, STATE_RECORD and STATE_SLOTS where it
+// SCRATCH, SORTED, SCHEDULED, OUTPUT_COUNT and OUTPUT_WORD where it asked for such memory, STATE_RECORD and STATE_SLOTS where it
 // keeps state.
 
 #if !defined(__CUDACC__) // OpenCL C
@@ -124,6 +124,14 @@ FN GLOBAL uchar *job_area(GLOBAL uchar *arena, uint number)
 FN uint job_area_bytes(GLOBAL const uchar *arena, uint number)
 {
     return job_area_entry(arena, number)[1];
+}
+
+// The row of item `i` in the order that area `number` holds: the i-th one where the area is shown with no bytes, for
+// then the job's rows were not sorted.
+FN uint job_scheduled(GLOBAL const uchar *arena, uint number, uint i)
+{
+    GLOBAL const uint *entry = job_area_entry(arena, number);
+    return entry[1] == 0u ? JOB_FIRST(arena) + i : ((GLOBAL const uint *)(arena + entry[0]))[i];
 }
 
 // ---- records of any length, which a stage writes for rows and the host gets ----

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use device::accelerator::{Options, Packing};
+use device::accelerator::{Options, Packing, Scheduling};
 use device::driver::Api;
 use device::faulty::{Faults, Faulty};
 use device::tables::TableSource;
@@ -106,7 +106,16 @@ impl Setup {
         let faults = random_faults(random);
         let is_hanging = faults.hang.is_some() || faults.hang_call.is_some();
         let patience = if is_hanging { Duration::from_secs(1) } else { Duration::from_secs(60) };
-        let packing = random.pick(&[Packing::Auto, Packing::InPlace, Packing::Packed]);
+        let packing = random.pick(&[
+            Packing::Auto,
+            Packing::InPlace,
+            Packing::Packed,
+            Packing::Measured,
+            Packing::Measured,
+        ]);
+        let scheduling =
+            random.pick(&[Scheduling::Never, Scheduling::Always, Scheduling::Measured]);
+        let options = Options { patience, warm_up: patience, packing, ..Options::default() };
         Self {
             backing,
             devices: if backing == Backing::Cpu { 0 } else { random.between(1, 2) },
@@ -119,7 +128,7 @@ impl Setup {
             max_delay: random.one_in(3).then(|| micros(random.between(100, 5000))),
             faults,
             plan: random_plan(random),
-            options: Options { patience, warm_up: patience, packing, ..Options::default() },
+            options: Options { scheduling, ..options },
         }
     }
 
