@@ -9,11 +9,10 @@ chunk::columns! {
         pub module_at: u32,
         /// Its length in bytes.
         pub module_len: u32,
-        /// What the packet has: [`layers`].
+        /// What is known of the packet before it is decoded, which the device does: `STREAM`, `REPLY`, `MOVED` and
+        /// `FORGIVEN` of [`layers`].
         pub module_layers: u32,
-        /// Offsets in the frame, 16 bits each, from the lowest: IP header, upper layer, its payload, end of the IP packet.
-        pub module_head: u64,
-        /// Protocol, TTL (8 bits each), and the number of the port (16 bits).
+        /// The number of the port, and how many bytes of the frame are in its first cell (16 bits each).
         pub module_info: u32,
         /// Which modules see the packet, a bit each.
         pub module_sees: u32,
@@ -53,7 +52,7 @@ chunk::columns! {
 /// Words of a flow's record, for all modules together.
 pub const RECORD_WORDS: usize = 16;
 
-/// Bits of `module_layers`.
+/// Bits of `module_layers`, and of what the device decodes.
 pub mod layers {
     /// A frame.
     pub const ETH: u32 = 1;
@@ -71,6 +70,8 @@ pub mod layers {
     pub const REPLY: u32 = 64;
     /// A module has moved the frame's start or end: pieces are no more where they were in it.
     pub const MOVED: u32 = 128;
+    /// Its port ignores wrong checksums.
+    pub const FORGIVEN: u32 = 256;
 }
 
 /// What kernels read.
@@ -78,7 +79,6 @@ pub fn reads() -> ColumnSet {
     ColumnSet::of(&[
         ColumnId::CONTEXT,
         ModuleColumns::MODULE_LAYERS,
-        ModuleColumns::MODULE_HEAD,
         ModuleColumns::MODULE_INFO,
         ModuleColumns::MODULE_SEES,
         ModuleColumns::MODULE_SLOT,

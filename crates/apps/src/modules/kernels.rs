@@ -1,12 +1,15 @@
 //! The kernels of modules: the text of a program from their sources, and the records of their flows.
 //!
 //! ```text
-//!  modules.h │ names of its own, #line 1 "FILE" │ source │ module_NAME │ …next module… │ module_end
-//!  launches:   module_begin ─▶ [sort by flow] ─▶ module_NAME, one a module, in their order ─▶ [module_end]
+//!  modules.h │ names of its own, #line 1 "FILE" │ source │ module_NAME │ …next module… │ begin.h │ module_end
+//!  launches:   module_begin ─▶ [sort by alike work] ─▶ [sort by flow] ─▶ module_NAME, one a module, in their order ─▶ [module_end]
 //! ```
 //!
 //! All modules are one stage, so one segment: one upload, one decode, one flow state (GASPP §7.3). A module that keeps something
-//! for a flow, or has flows ignored, processes the packets of a flow in their order; others take all packets at once.
+//! for a flow, or has flows ignored, processes the packets of a flow in their order; others take all packets at once, in an
+//! order in which neighbours do alike work, where that is quicker ([`ScheduleForm`]).
+//!
+//! The device decodes the frames, which it has for the modules anyway ([`super::decoded`]): the worker does not look into them.
 //!
 //! A flow's record has 16 words, which modules share out in their order. The first word of each share is the generation of
 //! the place, so that a new flow begins with zeros whichever of its packets comes first, and the bit that has later modules
@@ -25,14 +28,24 @@ use control::config::{Config, ModuleEntry, OnFailure, module_groups};
 use control::module_source::{self as source, FUNCTIONS, Source};
 use controlplane::module::{MODULE_DROP, MODULE_FAILED};
 use device::accelerator::{PayloadUse, StateForm};
-use engine::{KernelForm, KernelStep, Parameter, Part, Scratch, Shade, Shard, SortKey, Step};
+use engine::{
+    KernelForm, KernelStep, Parameter, Part, ScheduleForm, Scratch, Shade, Shard, SortKey, Step,
+};
 
 use kernels::{Spec, files};
 
 use super::columns::{ModuleColumns, ModuleView, RECORD_WORDS};
+use super::decoded;
+use crate::router::kernels::DECODE_HEADER;
 
 /// What modules use.
 const HEADER: &str = include_str!("kernels/modules.h");
+
+/// The first kernel, which decodes; behind [`DECODE_HEADER`].
+const BEGIN: &str = include_str!("kernels/begin.h");
+
+/// Contexts by which packets are put side by side, at most.
+const SCHEDULED_CONTEXTS: usize = 4;
 
 /// Its hash table.
 const TABLE: &str = include_str!("kernels/table.h");
@@ -58,8 +71,12 @@ fn reserved() -> HashSet<&'static str> {
         "DROP_MODULE_DROP",
         "DROP_MODULE_FAILED",
         "SORTED",
+        "SCHEDULED",
         "SCRATCH",
         "STAGE_NUMBER",
+        "OWN_ROW_WORDS",
+        "OWN_CONTEXTS",
+        "OWN_USES_TIME",
     ];
     names.chain(FUNCTIONS).chain(own).collect()
 }
@@ -212,13 +229,35 @@ impl Sources {
         self.has_state() || self.first_slot > 0
     }
 
+    /// Whether one takes packets in any order.
+    fn has_unordered(&self) -> bool {
+        self.all.iter().any(|own| !own.is_stateful())
+    }
+
+    /// Contexts by which packets are put side by side.
+    fn scheduled_contexts(&self) -> u32 {
+        self.contexts.len().min(SCHEDULED_CONTEXTS) as u32
+    }
+
+    /// Words of scratch memory for each row: what was decoded, and where modules keep something for a flow, that of a
+    /// packet without one.
+    pub fn row_words(&self) -> usize {
+        decoded::WORDS + if self.has_state() { RECORD_WORDS } else { 0 }
+    }
+
     /// The text of the program.
     pub fn text(&self) -> String {
-        let mut text = format!("#line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}");
+        let (row_words, contexts) = (self.row_words(), (1 << self.scheduled_contexts()) - 1);
+        let mut text = format!(
+            "#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#line 1 \"table.h\"\n{TABLE}\n\
+             #line 1 \"modules.h\"\n{HEADER}"
+        );
         for own in &self.all {
             // Writing to a String cannot fail.
             let _ = self.module(own, &mut text);
         }
+        let _ =
+            write!(text, "\n#line 1 \"decode.h\"\n{DECODE_HEADER}\n#line 1 \"begin.h\"\n{BEGIN}");
         if self.has_state() {
             let words = |i: usize| {
                 let pair = |j: usize| {
@@ -332,14 +371,14 @@ KERNEL(module_end)
         write!(
             text,
             "
-FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL uint *words, GLOBAL uint *table, uint row)
+FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const uint *decoded, GLOBAL uint *words,
+                       GLOBAL uint *table, uint row)
 {{
     packet_t packet;
-    {piece}own_load(&packet, arena, payload, row);
+    {piece}const uint layers = own_load(&packet, arena, payload, decoded, row);
     packet.own_flow = words + 1;
     packet.own_table = table;
     packet.own_mask = {mask}u;
-    const uint layers = COL_MODULE_LAYERS(arena)[row];
     uint act = PASS, left;
 {calls}    own_store(&packet, arena, row, {number}u, act);
 }}
@@ -376,13 +415,16 @@ KERNEL(off_module_{name})
                 "
 KERNEL(module_{name})
 {{
-    const uint row = JOB_FIRST(arena) + GLOBAL_ID;
-    if (GLOBAL_ID < job_rows(arena) && own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-        own_run_{name}(arena, payload, (GLOBAL uint *)arena, {table}, row);
+    if (GLOBAL_ID < job_rows(arena)) {{
+        const uint row = SCHEDULED(arena, GLOBAL_ID);
+        if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
+            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, row);
+    }}
 }}
 "
             );
         }
+        let own_words = decoded::WORDS;
         write!(
             text,
             "
@@ -400,13 +442,13 @@ KERNEL(module_{name})
             if (i != GLOBAL_ID &&
                 (slot == NO_SLOT || COL_SHARD(arena)[row] != shard || COL_MODULE_SLOT(arena)[row] != slot))
                 break;
-            GLOBAL uint *words = (GLOBAL uint *)SCRATCH(arena) + {RECORD_WORDS}u * (row - JOB_FIRST(arena)) + {offset}u;
+            GLOBAL uint *decoded = own_decoded(SCRATCH(arena), arena, row), *words = decoded + {own_words}u + {offset}u;
             if (slot != NO_SLOT) {{
                 words = (GLOBAL uint *)STATE_RECORD(arena, state, row, {first}u + slot) + {offset}u;
                 own_renew(words, COL_MODULE_GENERATION(arena)[row], {count}u);
             }}
             if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-                own_run_{name}(arena, payload, words, {table}, row);
+                own_run_{name}(arena, payload, decoded, words, {table}, row);
             if ((COL_MODULE_IGNORED(arena)[row] & {bit:#x}u) != 0u)
                 words[0] |= IGNORES;
             if ((words[0] & IGNORES) != 0u)
@@ -421,6 +463,11 @@ KERNEL(module_{name})
     /// What a device runs.
     pub fn form(&self) -> KernelForm {
         let mut steps: Vec<KernelStep> = vec![Step::rows("module_begin", 64).into()];
+        let schedule = self.has_unordered().then(|| {
+            steps.push(KernelStep::Schedule);
+            // Whether it is seen, length, layer.
+            ScheduleForm { key: "module_key".into(), bits: 1 + 5 + 2 + self.scheduled_contexts() }
+        });
         if self.has_state() {
             steps.push(KernelStep::Sort);
         }
@@ -443,7 +490,8 @@ KERNEL(module_{name})
             SortKey { column: Shard::SHARD, bits: workers },
             SortKey { column: ModuleColumns::MODULE_SLOT, bits: flows },
         ];
-        let scratch = Scratch { bytes: 0, bytes_per_row: RECORD_BYTES, is_zeroed: true };
+        let bytes_per_row = 4 * self.row_words();
+        let scratch = Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state() };
         KernelForm {
             text: self.text().into(),
             file: "modules".into(),
@@ -457,7 +505,8 @@ KERNEL(module_{name})
                 writes: self.changes_packets(),
             }),
             time_limit: self.limit(),
-            scratch: self.has_state().then_some(scratch),
+            scratch: Some(scratch),
+            schedule,
             sort: if self.has_state() { sort.to_vec() } else { Vec::new() },
             state: self.keeps().then_some(state),
             ..KernelForm::default()

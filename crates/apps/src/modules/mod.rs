@@ -4,7 +4,7 @@
 //!  decode ─▶ flow ─▶ modules ─▶ firewall ─▶ …          a shipped pipeline with [[module]]
 //!             │        │
 //!             │        ├ pre_shade: Rust modules, packet by packet
-//!             │        ├ shade: modules with a source, all of them one program on a device
+//!             │        ├ shade: modules with a source, all of them one program on a device, which decodes for them
 //!             │        └ post_shade: counters
 //!             └▶ gather: which flow a packet is of, and bytes in order
 //! ```
@@ -13,6 +13,7 @@
 //! ([`Application::parts`]).
 //!
 //! - [`stage`] is the stage; [`kernels`] makes one program of the sources; [`control::module_source`] reads them.
+//! - [`decoded`] is what the device tells modules with a source of a frame.
 //! - [`gather`] is what the stage `flow` tells it; [`pieces`] is what it hands on of streams.
 //! - The trait of Rust modules is [`controlplane::module::Module`].
 //!
@@ -25,6 +26,7 @@ pub mod columns;
 mod compile;
 mod control_part;
 pub mod counters;
+pub mod decoded;
 pub mod gather;
 pub mod kernels;
 pub mod pieces;

@@ -27,11 +27,10 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
 use control::config::{Config, ModuleEntry, module_groups};
-use controlplane::module::{
-    Act, AnyModule, PacketAt, PacketId, Piece, is_right, payload_offset, reasons,
-};
+use controlplane::module::{Act, AnyModule, PacketAt, PacketId, Piece, reasons};
 use engine::{Context, Phases, Shade, Shard, Spread, Stage};
-use packet::{Decoded, IpProtocol};
+use packet::Decoded;
+use packet::checksum::Checksums;
 
 use super::columns::{self, ModuleColumns, ModuleView, layers};
 use super::counters::{Column, Counters};
@@ -305,33 +304,6 @@ fn blank(view: &mut ModuleView<'_>, row: usize) {
     (view.module_piece[row], view.module_offset[row], view.module_generation[row]) = (0, 0, 0);
 }
 
-/// What kernels need of a packet.
-fn fill(view: &mut ModuleView<'_>, row: usize, d: &Decoded, frame: &[u8], port: u16) {
-    // What is known already: a stream, and the direction.
-    let known = view.module_layers[row] & (layers::STREAM | layers::REPLY);
-    let mut has = layers::ETH | known & layers::REPLY;
-    let (mut l3, mut l4, mut data, mut end) = (0, 0, 0, 0);
-    if is_right(d) {
-        has |= known | layers::IP | if d.kind == packet::Kind::Ipv6 { layers::IPV6 } else { 0 };
-        (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
-        end = d.l3_end();
-        let is_whole = d.ports().is_some() && !d.has(Decoded::FRAGMENT);
-        let of_layer = match d.protocol {
-            IpProtocol::UDP => layers::UDP,
-            IpProtocol::TCP => layers::TCP,
-            _ => 0,
-        };
-        if is_whole && of_layer != 0 {
-            has |= of_layer;
-            data = payload_offset(d, frame).unwrap_or(0).min(end);
-        }
-    }
-    view.module_layers[row] = has;
-    let part = |value: usize| value.min(0xffff) as u64;
-    view.module_head[row] = part(l3) | part(l4) << 16 | part(data) << 32 | part(end) << 48;
-    view.module_info[row] = u32::from(d.protocol.0) | u32::from(d.ttl) << 8 | u32::from(port) << 16;
-}
-
 impl<T: Send + Sync + 'static> Stage<T> for Modules {
     fn name(&self) -> &'static str {
         self.name
@@ -429,7 +401,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             }
             cx.at(row);
             let packet = &mut chunk.packets[row];
-            received::decode_into(packet, &mut self.decoded);
+            if !self.rust.is_empty() {
+                // For modules with a source, the device decodes.
+                received::decode_into(packet, &mut self.decoded);
+            }
             let port = packet.port;
             let last = self.by_port.len() - 1;
             let sees = self.by_port[usize::from(port).min(last)];
@@ -490,10 +465,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                 self.leave_pieces(chunk, row, (&gathered, place), is_as_it_came);
             }
             if self.kernels.is_some() {
-                let sources = self.sources();
+                let (sources, packet) = (self.sources(), &chunk.packets[row]);
                 let view = &mut ModuleColumns::view(&mut chunk.rows);
                 view.module_sees[row] = sees & sources;
-                fill(view, row, &decoded, chunk.packets[row].data(), port);
+                let is_forgiven = received::checksums(packet) == Checksums::Ignore;
+                if is_forgiven {
+                    view.module_layers[row] |= layers::FORGIVEN;
+                }
+                // A cell has fewer bytes than 16 bits can number.
+                view.module_info[row] = u32::from(port) | (packet.data().len() as u32) << 16;
                 if !is_as_it_came {
                     view.module_layers[row] |= layers::MOVED;
                 }

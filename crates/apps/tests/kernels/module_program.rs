@@ -26,7 +26,7 @@ const MODULES: [Example; 5] = [
 pub(crate) const ROWS: usize = 10;
 
 /// A program of the modules, as a segment makes it, but for the memory around it: the place of the row in `tables`, which has
-/// zeros for shards and then the rows in order of their flows.
+/// zeros for shards and then the rows in order of their flows. Modules that keep nothing take the rows from the last one on.
 pub(crate) fn program() -> (String, Vec<&'static str>) {
     let text = "mode = \"wire\"\n[port.a]\n[port.b]\n";
     let (mut config, _) =
@@ -51,7 +51,9 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
          #define COL_SHARD(arena) ((GLOBAL const uint *)tables)\n\
          #define SORTED(arena) ((GLOBAL const uint *)tables + {ROWS}u)\n\
          #define STATE_RECORD(arena, state, row, slot) ((state) + 64u * (slot))\n\
-         #define SCRATCH(arena) ((state) + 64u * {SLOTS}u)\n{}",
+         #define SCRATCH(arena) job_area((arena), 0u)\n\
+         #define STAGE_NUMBER 0\n\
+         #define SCHEDULED(arena, i) (JOB_FIRST(arena) + job_rows(arena) - 1u - (i))\n{}",
         kernels::source(&spec),
         sources.text()
     );
@@ -66,6 +68,9 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
     ];
     (text, names.to_vec())
 }
+
+/// Words of scratch memory for a row, in the first area of the job.
+pub(crate) const ROW_WORDS: usize = apps::modules::decoded::WORDS + 16;
 
 /// Slots of the state: 8 of the table with 64 entries, and those of flows.
 pub(crate) const SLOTS: usize = 8 + 4;

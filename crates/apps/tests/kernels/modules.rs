@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use apps::modules::columns::{ModuleColumns as M, layers};
+use apps::modules::decoded;
 use apps::modules::pieces;
 use apps::modules::table::{ADD, CAS, FIND, INSERT, TABLE, TableColumns as T, reference, words};
 use chunk::{Attached, Columns, Verdict};
@@ -12,7 +13,8 @@ use kernels::{Launch, Spec};
 use testkit::frames::Frame;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, over_rows};
-use crate::module_program::{ROWS, SLOTS, program};
+use crate::frames::{frame, pack};
+use crate::module_program::{ROW_WORDS, ROWS, SLOTS, program};
 use crate::random::Random;
 
 fn put(job: &mut JobBytes, row: usize, [operation, key, first, second]: [u32; 4]) {
@@ -148,16 +150,14 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
             payload.extend_from_slice(attached.of(row));
             payload.resize(payload.len().next_multiple_of(16), 0);
         }
-        let (l3, l4, end) = (u64::from(d.l3_offset), u64::from(d.l4_offset), d.l3_end() as u64);
+        let (l4, end) = (u64::from(d.l4_offset), d.l3_end() as u64);
         let (has, data) = match (d.is_ip(), d.protocol.0) {
-            (true, 17) => (layers::ETH | layers::IP | layers::UDP, l4 + 8),
-            (true, _) => (layers::ETH | layers::IP | layers::TCP | layers::STREAM, l4 + 20),
-            _ => (layers::ETH, 0),
+            (true, 17) => (0, l4 + 8),
+            (true, _) => (layers::STREAM, l4 + 20),
+            _ => (0, 0),
         };
         job.put(M::MODULE_LAYERS, row, has);
-        job.put(M::MODULE_HEAD, row, l3 | l4 << 16 | data << 32 | end << 48);
-        let info = u32::from(d.protocol.0) | u32::from(d.ttl) << 8;
-        job.put(M::MODULE_INFO, row, info);
+        job.put(M::MODULE_INFO, row, (frame.len() as u32) << 16);
         job.put(M::MODULE_SEES, row, 31u32);
         job.put(M::MODULE_SLOT, row, *slot);
         job.put(M::MODULE_GENERATION, row, 1u32);
@@ -167,11 +167,12 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
             data as u32 | ((end - data) as u32 * u32::from(data > 0)) << 16,
         );
     }
+    job.add_areas(&[4 * ROW_WORDS * ROWS]);
     let mut sorted: Vec<u32> = (0..ROWS as u32).collect();
     sorted.sort_by_key(|row| frames[*row as usize].1);
     let tables: Vec<u32> = [vec![0; ROWS], sorted].concat();
     let arena = bed.memory(job.bytes());
-    let state = bed.memory_of_words(&vec![0; 16 * (SLOTS + ROWS)]);
+    let state = bed.memory_of_words(&[0; 16 * SLOTS]);
     let (tables, before) = (bed.memory_of_words(&tables), payload.clone());
     let packets = bed.memory(&payload);
     let launches: Vec<Launch> = names.iter().map(|name| over_rows(name, ROWS, items)).collect();
@@ -197,13 +198,139 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
             1 => assert_eq!(verdict, Verdict::drop(MODULE_DROP), "row {row}"),
             _ => assert_eq!(verdict, Verdict::NEXT, "row {row}"),
         }
-        let is_udp = job.get::<u32>(M::MODULE_LAYERS, row) & layers::UDP != 0;
+        let is_udp = frame.len() > 23 && frame[12..14] == [8, 0] && frame[23] == 17;
         let is_ignored = job.get::<u32>(M::MODULE_IGNORED, row) != 0;
         assert_eq!(is_ignored, row == 4 || row == 5, "row {row}");
         assert_eq!(is_changed, is_udp && verdict.is_next() && !is_ignored, "row {row}");
         assert_eq!(job.get::<u32>(M::MODULE_ERROR, row), 0, "row {row}");
     }
     assert_eq!(dumped, 1, "a packet of port 53");
+}
+
+/// Decodes frames, of which only so many bytes are in the first cell and of which that is known before, and compares each
+/// with the reference.
+fn decode_and_compare(bed: &mut Bed, items: u32, frames: &[(Vec<u8>, usize, u32)]) {
+    let (text, names) = program();
+    let key = format!("modules {items}");
+    bed.build(&key, format!("#define GROUP_ITEMS {items}\n{text}"), names);
+    let bytes: Vec<Vec<u8>> = frames.iter().map(|(frame, ..)| frame.clone()).collect();
+    let (payload, places) = pack(&bytes, &mut Random(7));
+    let mut job = JobBytes::new(M::COLUMNS, frames.len());
+    for (row, (frame, there, has)) in frames.iter().enumerate() {
+        job.put(M::MODULE_AT, row, places[row]);
+        job.put(M::MODULE_LEN, row, frame.len() as u32);
+        job.put(M::MODULE_INFO, row, 5 | (*there as u32) << 16);
+        job.put(M::MODULE_LAYERS, row, *has);
+        job.put(M::MODULE_SEEN, row, u32::MAX);
+    }
+    let scratch = job.add_areas(&[4 * ROW_WORDS * frames.len()])[0];
+    job.bytes_mut()[scratch..].fill(0xcd);
+    let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
+    let memories = Memories { arena, payload, ..bed.memories() };
+    bed.launch(&key, memories, &[over_rows("module_begin", frames.len(), items)]);
+    bed.read(arena, job.bytes_mut());
+    bed.free(arena);
+    bed.free(payload);
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+    let found: Vec<u32> = job.bytes()[scratch..].chunks_exact(4).map(word).collect();
+    for (row, (frame, there, has)) in frames.iter().enumerate() {
+        let there = (*there).min(frame.len());
+        let words = &found[ROW_WORDS * row..][..ROW_WORDS];
+        let wanted = decoded::reference(&frame[..there], frame.len(), *has);
+        assert_eq!(words[..3], wanted, "row {row}, {there} bytes, {has:#x}: {frame:02x?}");
+        assert!(words[3..].iter().all(|word| *word == 0xcdcd_cdcd), "row {row}: beyond its words");
+        assert_eq!(job.get::<u32>(M::MODULE_SEEN, row), 0);
+    }
+}
+
+/// Frames of every kind, right and wrong, cut, and of ports that ignore checksums: the device decodes them for modules as the
+/// CPU would.
+#[test]
+fn frames_are_decoded_for_modules() {
+    let Some(mut bed) = Bed::open() else { return };
+    let mut random = Random(63);
+    let (mut anomalies, mut found) = (std::collections::BTreeSet::new(), 0);
+    for (items, rows) in [(32, 1), (32, 777), (256, 5000), (256, 20_000)] {
+        let frames: Vec<(Vec<u8>, usize, u32)> = (0..rows)
+            .map(|_| {
+                let frame = frame(&mut random);
+                let is_cut = random.below(12) == 0;
+                let there = if is_cut { random.below(frame.len() + 1) } else { frame.len() };
+                let known = [layers::STREAM, layers::REPLY, layers::FORGIVEN];
+                let has = known.map(|bit| if random.below(3) == 0 { bit } else { 0 });
+                (frame, there, has.iter().sum())
+            })
+            .collect();
+        for (frame, there, has) in &frames {
+            anomalies.insert(packet::decode(&frame[..*there], frame.len()).anomaly);
+            found |= decoded::reference(&frame[..*there], frame.len(), *has)[2] >> 16;
+        }
+        decode_and_compare(&mut bed, items, &frames);
+    }
+    assert_eq!(anomalies.len(), packet::Anomaly::ALL.len(), "{anomalies:?}");
+    assert_eq!(found, 127, "every layer");
+}
+
+/// The frames of a capture in pcap format, of either byte order, up to where it is cut; none of another format.
+fn frames_of(capture: &[u8]) -> Vec<Vec<u8>> {
+    let word = |at: usize, is_big: bool| {
+        let bytes = capture.get(at..at + 4)?.try_into().ok()?;
+        Some(if is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) } as usize)
+    };
+    let is_magic = |is_big| matches!(word(0, is_big), Some(0xa1b2_c3d4 | 0xa1b2_3c4d));
+    let Some(is_big) = [false, true].into_iter().find(|is_big| is_magic(*is_big)) else {
+        return Vec::new();
+    };
+    let (mut at, mut frames) = (24, Vec::new());
+    while let Some(frame) = word(at + 8, is_big).and_then(|len| capture.get(at + 16..at + 16 + len))
+    {
+        frames.push(frame.to_vec());
+        at += 16 + frame.len();
+    }
+    frames
+}
+
+/// All files below a folder, in order.
+fn files_below(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
+    let mut entries: Vec<_> =
+        folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() { files_below(&path, files) } else { files.push(path) }
+    }
+}
+
+/// The frames of all captures, and each of them with bytes changed.
+#[test]
+fn captured_frames_are_decoded_for_modules() {
+    let Some(mut bed) = Bed::open() else { return };
+    let mut random = Random(64);
+    let (mut files, mut frames) = (Vec::new(), Vec::new());
+    let data = testkit::data::repository().join("../shared/data");
+    files_below(&testkit::data::repository().join("tests/data"), &mut files);
+    for folder in ["pcap-mixed", "pcap-tcp", "pcap-l7", "ids", "crypto", "ndn", "openflow"] {
+        files_below(&data.join(folder), &mut files);
+    }
+    for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "pcap")) {
+        for data in frames_of(&std::fs::read(file).unwrap()).into_iter().take(100) {
+            let mut changed = data.clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(changed.len().clamp(1, 90));
+                if let Some(byte) = changed.get_mut(at) {
+                    *byte = random.next() as u8;
+                }
+            }
+            for frame in [data, changed] {
+                let there = frame.len().min(1856);
+                let has = if random.below(2) == 0 { layers::FORGIVEN } else { 0 };
+                frames.push((frame, there, has));
+            }
+        }
+    }
+    assert!(frames.len() > 1000, "{} frames", frames.len());
+    for frames in frames.chunks(20_000) {
+        decode_and_compare(&mut bed, 256, frames);
+    }
 }
 
 #[test]

@@ -196,8 +196,16 @@ FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
 #define LAYER_IPV6 32u
 #define LAYER_REPLY 64u
 #define LAYER_MOVED 128u
+#define LAYER_FORGIVEN 256u // wrong checksums are ignored
 #define NO_SLOT 0xffffffffu
 #define IGNORES 0x80000000u // in the first word of a module's state; the others are the generation
+
+// What `module_begin` decodes: for each row three words of scratch memory, before what modules keep for packets without
+// a flow. Offsets as in packet_t: l3 and l4; data and end; protocol, ttl, and layers from bit 16 on.
+FN GLOBAL uint *own_decoded(GLOBAL uchar *scratch, GLOBAL const uchar *arena, uint row)
+{
+    return (GLOBAL uint *)scratch + OWN_ROW_WORDS * (row - JOB_FIRST(arena));
+}
 
 // Whether a module sees a row.
 FN uint own_sees(GLOBAL uchar *arena, uint row, uint bit, uint contexts)
@@ -206,24 +214,26 @@ FN uint own_sees(GLOBAL uchar *arena, uint row, uint bit, uint contexts)
            COL_MODULE_IGNORED(arena)[row] == 0u && (contexts == 0u || (COL_CONTEXT(arena)[row] & contexts) != 0u);
 }
 
-FN void own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *payload, uint row)
+// Loads a packet; its layers.
+FN uint own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *payload,
+                 GLOBAL const uint *decoded, uint row)
 {
-    const ulong head = COL_MODULE_HEAD(arena)[row];
-    const uint info = COL_MODULE_INFO(arena)[row], layers = COL_MODULE_LAYERS(arena)[row];
+    const uint head = decoded[0], tail = decoded[1], info = decoded[2], layers = decoded[2] >> 16;
     packet->own_bytes = payload + COL_MODULE_AT(arena)[row];
     packet->own_error = 0u;
     packet->len = COL_MODULE_LEN(arena)[row];
-    packet->l3 = (uint)head & 0xffffu;
-    packet->l4 = (uint)(head >> 16) & 0xffffu;
-    packet->data = (uint)(head >> 32) & 0xffffu;
-    packet->end = (uint)(head >> 48) & 0xffffu;
+    packet->l3 = head & 0xffffu;
+    packet->l4 = head >> 16;
+    packet->data = tail & 0xffffu;
+    packet->end = tail >> 16;
     packet->protocol = info & 255u;
     packet->ttl = info >> 8 & 255u;
-    packet->port = info >> 16;
+    packet->port = COL_MODULE_INFO(arena)[row] & 0xffffu;
     packet->is_ipv6 = (layers & LAYER_IPV6) != 0u;
     packet->is_reply = (layers & LAYER_REPLY) != 0u;
     packet->has_flow = COL_MODULE_SLOT(arena)[row] != NO_SLOT;
     packet->context = COL_CONTEXT(arena)[row];
+    return layers;
 }
 
 // How many pieces a row has.
@@ -296,16 +306,5 @@ FN void own_renew(GLOBAL uint *words, uint generation, uint count)
         words[0] = generation;
         for (uint i = 1u; i < count; i++)
             words[i] = 0u;
-    }
-}
-
-KERNEL(module_begin)
-{
-    if (GLOBAL_ID < job_rows(arena)) {
-        const uint row = JOB_FIRST(arena) + GLOBAL_ID;
-        COL_MODULE_SEEN(arena)[row] = 0u;
-        COL_MODULE_ERROR(arena)[row] = 0u;
-        COL_MODULE_BY(arena)[row] = 0u;
-        COL_MODULE_IGNORED(arena)[row] = 0u;
     }
 }

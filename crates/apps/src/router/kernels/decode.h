@@ -122,7 +122,33 @@ FN uint judge_fragment(decoded_t d)
     return d.fragment_offset + payload_len > 65535u ? ANOMALY_OVERLONG_FRAGMENT : ANOMALY_NONE;
 }
 
-// RFC 1812 5.2.2 and 5.3.7, in the order of the twin.
+// What may be wrong with an IPv4 header beside lengths and checksum (RFC 1812 5.3.7).
+FN uint judge_content(decoded_t d)
+{
+    const uint src = (uint)d.src.y, dst = (uint)d.dst.y;
+    const uint src_top = src >> 24, dst_top = dst >> 24;
+    if (src == 0u ? !(dst >> 28 == 0xeu || dst == 0xffffffffu)
+                  : src_top == 0u || src_top == 127u || src_top >= 224u)
+        return ANOMALY_MARTIAN_SOURCE;
+    if (dst_top == 0u || dst_top == 127u || (dst_top >= 240u && dst != 0xffffffffu))
+        return ANOMALY_MARTIAN_DESTINATION;
+    return judge_fragment(d);
+}
+
+// The record of a packet whose wrong checksum is ignored: the twin of `packet::decode::ignore_checksum`.
+FN decoded_t ignore_checksum(decoded_t d)
+{
+    if (d.anomaly != ANOMALY_BAD_CHECKSUM)
+        return d;
+    d.anomaly = judge_content(d);
+    if (!leaves_lengths_right(d.anomaly)) {
+        d.flags &= ~(L4_TRUNCATED | HAS_PORTS);
+        d.l4_word = 0u;
+    }
+    return d;
+}
+
+// RFC 1812 5.2.2, in the order of the twin.
 FN uint judge_ipv4(decoded_t d, frame_t frame, uint version)
 {
     const uint l3_len = frame.len - d.l3_offset;
@@ -144,14 +170,7 @@ FN uint judge_ipv4(decoded_t d, frame_t frame, uint version)
     }
     if (fold16(sum) != 0xffffu)
         return ANOMALY_BAD_CHECKSUM;
-    const uint src = (uint)d.src.y, dst = (uint)d.dst.y;
-    const uint src_top = src >> 24, dst_top = dst >> 24;
-    if (src == 0u ? !(dst >> 28 == 0xeu || dst == 0xffffffffu)
-                  : src_top == 0u || src_top == 127u || src_top >= 224u)
-        return ANOMALY_MARTIAN_SOURCE;
-    if (dst_top == 0u || dst_top == 127u || (dst_top >= 240u && dst != 0xffffffffu))
-        return ANOMALY_MARTIAN_DESTINATION;
-    return judge_fragment(d);
+    return judge_content(d);
 }
 
 FN decoded_t decode_ipv4(decoded_t d, frame_t frame)
@@ -348,15 +367,4 @@ FN decoded_t decode_frame(frame_t frame)
         d.anomaly = ANOMALY_NON_IP;
         return d;
     }
-}
-
-// As `packet::flow::flow_hash`: 0 where it is not IP; a fragment is hashed without its ports.
-FN uint decoded_flow_hash(decoded_t d)
-{
-    if (d.kind != KIND_IPV4 && d.kind != KIND_IPV6)
-        return 0u;
-    const uint whole = !(d.flags & FRAGMENT);
-    const uint ports = whole && d.flags & HAS_PORTS ? d.l4_word : 0u;
-    const uint protocol = whole || d.kind == KIND_IPV4 ? d.protocol : 44u;
-    return flow_hash(d.src, d.dst, ports >> 16, ports & 0xffffu, protocol);
 }

@@ -45,12 +45,15 @@ pub const ROUTE: KernelFile = KernelFile {
     ..KernelFile::NONE
 };
 
+/// How a frame is decoded: the twin of [`packet::decode()`].
+pub(crate) const DECODE_HEADER: &str = include_str!("decode.h");
+
 /// Headers into columns.
 pub const DECODE: KernelFile = KernelFile {
     name: "decode",
     columns: HeaderColumns::COLUMNS,
     text: include_str!("decode.k"),
-    headers: &[headers::HASH, include_str!("decode.h")],
+    headers: &[headers::HASH, DECODE_HEADER],
     kernels: &[KernelInfo::new("decode", DECODE_COLUMNS, 128)],
     known: known::decodes,
     ..KernelFile::NONE
