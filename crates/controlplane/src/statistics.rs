@@ -441,6 +441,10 @@ fn master(m: MasterView) -> MasterRow {
         launches: m.traffic.launches,
         uploads_per_job: per_job(m.traffic.uploads),
         launches_per_job: per_job(m.traffic.launches),
+        jobs_sorted: m.traffic.scheduled,
+        jobs_in_place: m.traffic.payload_in_place,
+        jobs_gathered: m.traffic.payload_gathered,
+        jobs_packed: m.traffic.payload_packed,
         device: m.device,
     }
 }

@@ -255,6 +255,14 @@ pub struct MasterRow {
     pub launches: u64,
     /// The same, for each job.
     pub launches_per_job: f64,
+    /// Jobs whose rows were sorted before the kernels.
+    pub jobs_sorted: u64,
+    /// Jobs whose packets the kernels read in place.
+    pub jobs_in_place: u64,
+    /// Jobs whose packets the device copied.
+    pub jobs_gathered: u64,
+    /// Jobs whose packets the workers packed.
+    pub jobs_packed: u64,
     /// Bytes that went up: columns, payload, tables.
     pub up_bytes: u64,
     /// Bytes that came down.

@@ -161,7 +161,7 @@ fn runtime(out: &mut Metrics, snapshot: &Snapshot) {
 
 fn devices(out: &mut Metrics, masters: &[MasterRow]) {
     type Family = (&'static str, &'static str, fn(&MasterRow) -> u64);
-    let counters: [Family; 9] = [
+    let counters: [Family; 13] = [
         ("device_jobs_total", "Jobs completed by a device.", |m| m.jobs),
         ("device_packets_total", "Packets processed by a device.", |m| m.packets),
         (
@@ -171,6 +171,22 @@ fn devices(out: &mut Metrics, masters: &[MasterRow]) {
         ),
         ("device_uploads_total", "Copies to a device for its jobs.", |m| m.uploads),
         ("device_launches_total", "Kernels launched on a device.", |m| m.launches),
+        (
+            "device_jobs_sorted_total",
+            "Device jobs whose packets were sorted before the kernels.",
+            |m| m.jobs_sorted,
+        ),
+        (
+            "device_jobs_in_place_total",
+            "Device jobs whose kernels read the packets in place.",
+            |m| m.jobs_in_place,
+        ),
+        ("device_jobs_gathered_total", "Device jobs whose packets the device copied.", |m| {
+            m.jobs_gathered
+        }),
+        ("device_jobs_packed_total", "Device jobs whose packets the workers packed.", |m| {
+            m.jobs_packed
+        }),
         ("device_upload_bytes_total", "Bytes copied to a device.", |m| m.up_bytes),
         ("device_download_bytes_total", "Bytes copied from a device.", |m| m.down_bytes),
         // Beside `device_up`, these read like states. They go after one release.

@@ -46,6 +46,8 @@ fn snapshot(packets: u64) -> Snapshot {
                     device: device.into(),
                     uploads: 2,
                     launches: 6,
+                    jobs_sorted: 3,
+                    jobs_packed: 4,
                     up_bytes: 9000,
                     ..MasterRow::default()
                 })
@@ -86,6 +88,9 @@ fn counters_are_written() {
         "shadeline_device_up{device=\"sim #1\"} 1",
         "shadeline_device_uploads_total{device=\"sim #0\"} 2",
         "shadeline_device_launches_total{device=\"sim #1\"} 6",
+        "shadeline_device_jobs_sorted_total{device=\"sim #0\"} 3",
+        "shadeline_device_jobs_packed_total{device=\"sim #0\"} 4",
+        "shadeline_device_jobs_gathered_total{device=\"sim #0\"} 0",
         "shadeline_device_upload_bytes_total{device=\"sim #0\"} 9000",
         "# HELP shadeline_device_up_bytes_total Deprecated: use shadeline_device_upload_bytes_total.",
         "shadeline_device_up_bytes_total{device=\"sim #0\"} 9000",
