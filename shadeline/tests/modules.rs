@@ -227,6 +227,45 @@ fn flows_have_states_of_their_own() {
     }
 }
 
+/// The time of packets, in a limit of each flow's packets a second, against a plain reference, with any number of workers and
+/// any chunks.
+#[test]
+fn a_source_knows_the_time() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input = mixed(700);
+    let time_ns = |i: usize| 1_700_000_000_700_000_000 + i as u64 * 3_000_000;
+    let records = input.iter().enumerate();
+    let records = records.map(|(i, frame)| Record::new(time_ns(i), frame.clone()));
+    pcap::write_pcap(&folder.join("in.pcap"), &records.collect::<Vec<_>>());
+    let mut counts = std::collections::HashMap::new();
+    let expected: Vec<Vec<u8>> = (input.iter().enumerate())
+        .filter(|(i, frame)| {
+            let mut d = packet::Decoded::default();
+            packet::decode::decode_into(frame, frame.len(), &mut d);
+            let Some(ports) = d.ports() else { return true };
+            let second = time_ns(*i) / 1_000_000_000;
+            let own = counts.entry((d.src, d.dst, ports, d.protocol.0, second)).or_insert(0);
+            *own += 1;
+            *own <= 2
+        })
+        .map(|(_, frame)| frame.clone())
+        .collect();
+    assert!(expected.len() > 250 && expected.len() < 650, "{}", expected.len());
+    for system in ["workers = 1", "workers = 3"] {
+        for chunk in [7, 256] {
+            let config = format!(
+                "{WIRE}chunk = {chunk}\n[system]\n{system}\n{}",
+                of_example("rate", "parameters = { RATE = 2 }")
+            );
+            ok(&run(&folder, &config, ""));
+            assert_eq!(frames(&folder, "b"), expected, "{system}, chunks of {chunk}");
+        }
+    }
+}
+
 /// A module that has later ones ignore a flow: they see the packets before, and those of other flows.
 #[test]
 fn an_ignored_flow_is_ignored_by_later_modules() {

@@ -32,6 +32,8 @@ pub struct Source {
     pub has_table: bool,
     /// Whether it changes packets.
     pub changes_packets: bool,
+    /// Whether it looks at the time.
+    pub uses_time: bool,
     /// Whether it has later modules ignore flows.
     pub ignores: bool,
     /// Whether it uses flows: a state, streams, ignoring, or what a packet says of its flow.
@@ -246,6 +248,7 @@ fn condition(tokens: &[At], at: usize) -> Option<(usize, usize)> {
 impl Source {
     fn see(&mut self, word: &str) {
         self.has_table |= word.starts_with("table_");
+        self.uses_time |= word == "time_ns";
         self.changes_packets |=
             word.starts_with("packet_set_") || word.starts_with("packet_change_");
         self.ignores |= word == "IGNORE";
@@ -395,7 +398,8 @@ mod tests {
             (source.names, source.macros),
             (vec!["SIZES".into(), "half".into()], vec!["LIMIT".into()])
         );
-        assert!(source.has_table && source.changes_packets && source.ignores);
+        assert!(source.has_table && source.changes_packets && source.ignores && !source.uses_time);
+        assert!(read("MODULE_IP(p)\n{\n    return (uint)p->time_ns;\n}\n").unwrap().uses_time);
     }
 
     #[test]

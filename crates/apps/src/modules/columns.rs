@@ -14,6 +14,8 @@ chunk::columns! {
         pub module_layers: u32,
         /// The number of the port, and how many bytes of the frame are in its first cell (16 bits each).
         pub module_info: u32,
+        /// When it came, nanoseconds since 1970; only if a module looks at the time.
+        pub module_time: u64,
         /// Which modules see the packet, a bit each.
         pub module_sees: u32,
         /// The place of its flow; `u32::MAX` for none.
@@ -74,9 +76,10 @@ pub mod layers {
     pub const FORGIVEN: u32 = 256;
 }
 
-/// What kernels read.
-pub fn reads() -> ColumnSet {
-    ColumnSet::of(&[
+/// What kernels read; the time only where a module looks at it.
+pub fn reads(uses_time: bool) -> ColumnSet {
+    let time = ColumnSet::of(&[ModuleColumns::MODULE_TIME]);
+    let always = ColumnSet::of(&[
         ColumnId::CONTEXT,
         ModuleColumns::MODULE_LAYERS,
         ModuleColumns::MODULE_INFO,
@@ -86,7 +89,8 @@ pub fn reads() -> ColumnSet {
         ModuleColumns::MODULE_PIECE,
         ModuleColumns::MODULE_OFFSET,
         ModuleColumns::MODULE_PIECES,
-    ])
+    ]);
+    if uses_time { always.union(&time) } else { always }
 }
 
 /// What they write; records only where a module keeps state.

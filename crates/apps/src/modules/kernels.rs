@@ -212,6 +212,11 @@ impl Sources {
         self.all.iter().any(|own| own.source.changes_packets)
     }
 
+    /// Whether one looks at the time.
+    pub fn uses_time(&self) -> bool {
+        self.all.iter().any(|own| own.source.uses_time)
+    }
+
     /// A bit for each.
     pub fn bits(&self) -> u32 {
         self.all.iter().fold(0, |bits, own| bits | 1 << own.number)
@@ -249,8 +254,9 @@ impl Sources {
     pub fn text(&self) -> String {
         let (row_words, contexts) = (self.row_words(), (1 << self.scheduled_contexts()) - 1);
         let mut text = format!(
-            "#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#line 1 \"table.h\"\n{TABLE}\n\
-             #line 1 \"modules.h\"\n{HEADER}"
+            "#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#define OWN_USES_TIME {}\n\
+             #line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}",
+            u32::from(self.uses_time())
         );
         for own in &self.all {
             // Writing to a String cannot fail.

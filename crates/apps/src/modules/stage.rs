@@ -322,7 +322,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
     }
 
     fn reads(&self) -> ColumnSet {
-        if self.kernels.is_some() { columns::reads() } else { ColumnSet::EMPTY }
+        let read = |kernels: &Arc<KernelShade>| columns::reads(kernels.sources().uses_time());
+        self.kernels.as_ref().map_or(ColumnSet::EMPTY, read)
     }
 
     fn writes(&self) -> ColumnSet {
@@ -360,6 +361,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
         let mut gathered = lock(&shared);
         self.worker = cx.worker;
         let has_columns = self.has_columns();
+        let uses_time = self.kernels.as_ref().is_some_and(|own| own.sources().uses_time());
         let mut next = 0;
         for row in 0..chunk.packets.len() {
             let (mut own, mut over, mut place) = (OfFlow::default(), 0, None);
@@ -474,6 +476,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                 }
                 // A cell has fewer bytes than 16 bits can number.
                 view.module_info[row] = u32::from(port) | (packet.data().len() as u32) << 16;
+                if uses_time {
+                    view.module_time[row] = id.arrival_ns;
+                }
                 if !is_as_it_came {
                     view.module_layers[row] |= layers::MOVED;
                 }

@@ -31,6 +31,7 @@ typedef struct {
     uint is_ipv6;
     uint is_reply; // from the end of the flow that answers
     uint has_flow;
+    ulong time_ns; // when it came, nanoseconds since 1970
     uint context; // GASPP's context key: a bit for each context; a module may set some
 } packet_t;
 
@@ -233,6 +234,11 @@ FN uint own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *pa
     packet->is_reply = (layers & LAYER_REPLY) != 0u;
     packet->has_flow = COL_MODULE_SLOT(arena)[row] != NO_SLOT;
     packet->context = COL_CONTEXT(arena)[row];
+#if OWN_USES_TIME
+    packet->time_ns = COL_MODULE_TIME(arena)[row];
+#else
+    packet->time_ns = 0ul;
+#endif
     return layers;
 }
 
