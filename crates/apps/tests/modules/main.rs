@@ -20,7 +20,7 @@ use stream::Tracker;
 use stream::tracker::Options;
 use teststages::harness::{Arrival, Bed, Feed, NumberImage, Numbered, Random, Setup, Stages};
 
-use twins::{Judge, Mix};
+use twins::{Judge, Mix, Still, Tag};
 
 /// Modules of a test: a Rust module, the source that is its twin, and parameters.
 #[derive(Clone, Copy)]
@@ -46,6 +46,19 @@ const MIXES: [Twins; 3] = [
 
 const JUDGES: [Twins; 3] =
     [judge(&[("FACTOR", 1)]), judge(&[("FACTOR", 2)]), judge(&[("FACTOR", 3)])];
+
+const STILL: Twins = Twins {
+    kind: ModuleKind::of::<Still>(),
+    text: "MODULE_ETH(packet)\n{\n    return PASS;\n}\n",
+    parameters: &[],
+};
+
+/// In Rust alone.
+const TAG: Twins = Twins { kind: ModuleKind::of::<Tag>(), text: "", parameters: &[] };
+
+/// With a source alone.
+const PLACES: Twins =
+    Twins { kind: ModuleKind::of::<Still>(), text: include_str!("places.k"), parameters: &[] };
 
 /// A configuration of these modules, in this order; `sources`: a bit for each that has a source.
 fn config(twins: &[Twins], sources: u32) -> Config {
@@ -216,5 +229,27 @@ fn rust_modules_do_not_depend_on_chunks() {
                 setup.chunk_packets
             );
         }
+    }
+}
+
+/// A module that moves bytes in the frame: no later one looks for pieces where they were, in the same stage or behind a device.
+#[test]
+fn pieces_are_where_modules_are_told() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let mut random = Random::new(34);
+    for _ in 0..3 {
+        let frames = traffic::frames(&mut random);
+        let setup = Setup { chunk_packets: random.pick(&[7, 256]), rows: 256, ..Setup::default() };
+        for (twins, sources) in
+            [([TAG, STILL, STILL, PLACES], 0b1010), ([TAG, STILL, PLACES, STILL], 0b1110)]
+        {
+            let [sent, dropped, dumped] = run(&twins, sources, &frames, &setup);
+            assert_eq!((sent.len(), dropped.len(), dumped.len()), (frames.len(), 0, 0));
+        }
+        let [sent, dropped, dumped] = run(&[STILL, STILL, STILL, PLACES], 0b1010, &frames, &setup);
+        assert!(dropped.is_empty() && dumped.len() > 3, "{} at their places", dumped.len());
+        assert_eq!(sent.len() + dumped.len(), frames.len());
     }
 }

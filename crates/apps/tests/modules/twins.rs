@@ -79,3 +79,34 @@ impl Module for Judge {
         }
     }
 }
+
+/// Puts a VLAN tag into each frame, so that all behind the addresses moves.
+#[derive(Default)]
+pub(crate) struct Tag;
+
+impl Module for Tag {
+    type State = ();
+    const NAME: &'static str = "tag";
+
+    fn process_eth(&mut self, at: &mut PacketAt<'_>) -> Act {
+        if at.packet.push_front(4) {
+            let frame = at.packet.data_mut();
+            frame.copy_within(4..16, 0);
+            frame[12..16].copy_from_slice(&[0x81, 0, 0, 7]);
+        }
+        Act::Pass
+    }
+}
+
+/// Lets all pass.
+#[derive(Default)]
+pub(crate) struct Still;
+
+impl Module for Still {
+    type State = ();
+    const NAME: &'static str = "still";
+
+    fn process_eth(&mut self, _: &mut PacketAt<'_>) -> Act {
+        Act::Pass
+    }
+}
