@@ -481,7 +481,10 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
             ways.ended(job.chosen.is_scheduled.into(), rows, bytes, busy_ns);
         }
         let known = self.link.payload.get().map(|needs| needs.ways(job.segment));
-        let is_it = |way: &PayloadWay| Some(*way) == job.chosen.payload;
+        // With bytes that are attached to packets it was packed, whatever was chosen.
+        let has_attached = job.flights.iter().any(|flight| !flight.chunk.attached.is_empty());
+        let way = job.chosen.payload.map(|way| if has_attached { PayloadWay::Packed } else { way });
+        let is_it = |own: &PayloadWay| Some(*own) == way;
         if let (Some(ways), Some(number)) = (
             &mut self.payload_ways[job.segment],
             known.and_then(|known| known.iter().position(is_it)),

@@ -85,6 +85,8 @@ impl PayloadNeeds {
         let chosen = arena.and_then(|arena| self.chosen(arena, segment));
         let work = match chosen {
             Some(PayloadWay::Packed) => PayloadWork::Pack,
+            // What is attached is in no cell: the device cannot fetch it.
+            Some(_) if !bytes.1.is_empty() => PayloadWork::Pack,
             _ => self.work[segment],
         };
         match work {

@@ -15,12 +15,13 @@ use apps::modules::stage::{Group, Modules, Parts, Rust};
 use apps::wire::Wire;
 use control::config::{Config, ModuleEntry, ModuleSource, module_groups};
 use controlplane::module::ModuleKind;
+use device::accelerator::{Packing, Scheduling};
 use io::memory::Script;
 use stream::Tracker;
 use stream::tracker::Options;
 use teststages::harness::{Arrival, Bed, Feed, NumberImage, Numbered, Random, Setup, Stages};
 
-use twins::{Judge, Mix, Still, Tag};
+use twins::{Judge, Mix, Still, Tag, Turn};
 
 /// Modules of a test: a Rust module, the source that is its twin, and parameters.
 #[derive(Clone, Copy)]
@@ -46,6 +47,16 @@ const MIXES: [Twins; 3] = [
 
 const JUDGES: [Twins; 3] =
     [judge(&[("FACTOR", 1)]), judge(&[("FACTOR", 2)]), judge(&[("FACTOR", 3)])];
+
+const fn turn(parameters: &'static [(&'static str, u32)]) -> Twins {
+    Twins { kind: ModuleKind::of::<Turn>(), text: include_str!("turn.k"), parameters }
+}
+
+const TURNS: [Twins; 3] = [
+    turn(&[("AT", 0), ("FACTOR", 3)]),
+    turn(&[("AT", 1), ("FACTOR", 5)]),
+    turn(&[("AT", 2), ("FACTOR", 7)]),
+];
 
 const STILL: Twins = Twins {
     kind: ModuleKind::of::<Still>(),
@@ -173,11 +184,16 @@ fn any_order_is_the_same(twins: &[Twins], seed: u64, rounds: usize) {
             *seen += list.len();
         }
         for sources in [7, 1 + random.below(7) as u32, 1 + round as u32 % 7] {
+            let plain = Setup::default();
+            let packing = [Packing::Auto, Packing::Packed, Packing::Measured, Packing::Measured];
+            let scheduling = [Scheduling::Never, Scheduling::Always, Scheduling::Measured];
+            let (packing, scheduling) = (random.pick(&packing), random.pick(&scheduling));
             let setup = Setup {
                 workers: random.between(1, 3),
                 chunk_packets: random.pick(&[1, 2, 7, 32, 256]),
                 rows: 256,
-                ..Setup::default()
+                options: device::accelerator::Options { packing, scheduling, ..plain.options },
+                ..plain
             };
             let own = run(twins, sources, &frames, &setup);
             for ((own, expected), what) in
@@ -207,6 +223,12 @@ fn modules_that_change_packets_do_the_same_in_any_order() {
 #[test]
 fn modules_that_decide_do_the_same_in_any_order() {
     any_order_is_the_same(&JUDGES, 32, 3);
+}
+
+/// These are processed in the order of the jobs' rows, or sorted.
+#[test]
+fn modules_without_state_do_the_same_in_any_order() {
+    any_order_is_the_same(&TURNS, 35, 3);
 }
 
 /// Rust modules alone: in chunks of any size, with any number of workers.

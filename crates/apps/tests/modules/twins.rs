@@ -80,6 +80,42 @@ impl Module for Judge {
     }
 }
 
+/// `turn.k`.
+#[derive(Default)]
+pub(crate) struct Turn {
+    at: usize,
+    factor: u32,
+}
+
+impl Module for Turn {
+    type State = ();
+    const NAME: &'static str = "turn";
+
+    fn set_up(&mut self, parameters: &Parameters<'_>) -> Result<(), String> {
+        (self.at, self.factor) = (parameters.get("AT", 0) as usize, parameters.get("FACTOR", 1));
+        Ok(())
+    }
+
+    fn process_udp(&mut self, at: &mut PacketAt<'_>, (): &mut ()) -> Act {
+        let (l4, end) = (usize::from(at.decoded.l4_offset), at.decoded.l3_end());
+        let begin =
+            (at.packet.frame_len() as u32).wrapping_mul(self.factor) ^ u32::from(at.decoded.ttl);
+        let frame = at.packet.data_mut();
+        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
+        let hash = frame[l4..end].iter().fold(begin, step);
+        frame[self.at] = hash as u8;
+        match hash >> 28 {
+            5 => Act::Drop(MODULE_DROP),
+            6 => Act::Dump,
+            _ => Act::Pass,
+        }
+    }
+
+    fn process_tcp(&mut self, at: &mut PacketAt<'_>, own: &mut ()) -> Act {
+        self.process_udp(at, own)
+    }
+}
+
 /// Puts a VLAN tag into each frame, so that all behind the addresses moves.
 #[derive(Default)]
 pub(crate) struct Tag;
