@@ -340,7 +340,7 @@ fn tshark_reads_what_comes_over_tcp() {
 fn workers_write_the_same() {
     let scratch = Scratch::new();
     let settings = "events = \"eve.json\"\nparquet = \"flows.parquet\"\nactive = \"1s\"\n\
-                    udp_new = \"2s\"\ntcp_closed = \"1s\"\n\
+                    udp = \"2s\"\ntcp_time_wait = \"1s\"\ntcp_close = \"1s\"\n\
                     event_types = [\"flow\", \"netflow\", \"active\", \"anomaly\"]\n";
     let captures: Vec<String> = ["ids", "pcap-mixed"]
         .iter()
@@ -603,12 +603,24 @@ fn a_live_run_says_what_its_outputs_lost() {
     for json in [false, true] {
         let scratch = Scratch::new();
         let socket = scratch.join("ctl.sock");
+        let timeouts: String = [
+            "tcp_syn_sent",
+            "tcp_syn_recv",
+            "tcp_established",
+            "tcp_fin_wait",
+            "tcp_last_ack",
+            "tcp_time_wait",
+            "tcp_close",
+            "udp",
+            "udp_stream",
+        ]
+        .map(|name| format!("{name} = \"100ms\"\n"))
+        .concat();
         scratch.write(
             "monitor.toml",
             &format!(
                 "mode = \"monitor\"\n[system]\nworkers = 1\nsocket = \"{}\"\n[port.tap]\nbackend = \"pcap\"\nread = \"{}\"\n\
-                 [flow]\nevents = \"/dev/full\"\ntcp_closed = \"100ms\"\ntcp_new = \"100ms\"\ntcp_established = \"100ms\"\n\
-                 udp_new = \"100ms\"\nudp_established = \"100ms\"\n",
+                 [flow]\nevents = \"/dev/full\"\n{timeouts}",
                 socket.display(),
                 data("smtp.pcap")
             ),

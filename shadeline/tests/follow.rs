@@ -277,7 +277,8 @@ fn events_are_in_order() {
         let events = scratch.join(&format!("eve{workers}.json"));
         let config = format!(
             "mode = \"monitor\"\n[system]\nworkers = {workers}\n[port.tap]\ninterface = \"tap\"\n\
-             [flow]\nudp_new = \"1s\"\nudp_established = \"1s\"\ntcp_closed = \"2s\"\nevents = \"{}\"\n",
+             [flow]\nudp = \"1s\"\nudp_stream = \"1s\"\n\
+             tcp_time_wait = \"2s\"\ntcp_close = \"2s\"\nevents = \"{}\"\n",
             events.display()
         );
         let config = scratch.write(&format!("{workers}.toml"), &config);

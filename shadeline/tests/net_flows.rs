@@ -17,7 +17,8 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
     let text = |scratch: &Scratch| {
         let events = scratch.join("eve.json").display().to_string();
         let more = format!(
-            "[flow]\nevents = \"{events}\"\nicmp = \"1s\"\ntcp_closed = \"1s\"\nactive = \"1s\"\n\
+            "[flow]\nevents = \"{events}\"\nicmp = \"1s\"\ntcp_time_wait = \"1s\"\ntcp_close = \"1s\"\n\
+             active = \"1s\"\n\
              ipfix = \"udp:10.0.2.2:4739\"\n"
         );
         config(scratch, "af_packet", &more)

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`defrag`] | IP defragmentation, bounded in memory and time |
+//! | [`helper`] | flows that others announce: FTP |
 //! | [`key`] | the identity of a flow, the same for both directions |
 //! | [`record`] | what is reported of a flow |
 //! | [`table`] | the flow table of one shard |
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod defrag;
+pub mod helper;
 pub mod key;
 pub mod record;
 pub mod table;

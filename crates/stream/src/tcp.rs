@@ -86,8 +86,8 @@ mod tests;
 use packet::tcp::{TcpView, flags};
 
 use self::buffer::{BLOCK, Buffer};
-pub use self::connection::Connection;
 use self::connection::distance;
+pub use self::connection::{Connection, Conntrack};
 pub use self::policy::{Policy, UnknownPolicy};
 use crate::key::Side;
 use crate::record::TcpState;

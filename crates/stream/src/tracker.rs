@@ -36,10 +36,11 @@ use std::ops::Range;
 use packet::{Decoded, IpProtocol};
 
 use crate::defrag::{self, Defragmenter};
+use crate::helper::{self, Helpers};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason};
 use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, TableError, Timeouts};
-use crate::tcp::{self, Reassembler};
+use crate::tcp::{self, Conntrack, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use input::{cause_of, key_of, opens, segment_of};
@@ -70,6 +71,8 @@ pub struct Options {
     pub by_vlan: bool,
     /// Key of the table's hash.
     pub seed: u64,
+    /// Helpers, where flows are tracked for a firewall.
+    pub helpers: helper::Options,
     /// Whether a flow counts only once its first packet got through, and packets that no flow may begin with begin none: as
     /// a firewall needs it. Who sets it calls [`Tracker::decide`].
     pub confirms: bool,
@@ -86,6 +89,7 @@ impl Default for Options {
             defrag: defrag::Config::default(),
             by_vlan: false,
             seed: 0,
+            helpers: helper::Options::default(),
             confirms: false,
         }
     }
@@ -119,10 +123,16 @@ pub struct Counts {
 pub struct TrackedFlow {
     /// What is reported of it.
     pub record: FlowRecord,
+    /// State of TCP, by the names of Linux's conntrack; `None` for other protocols.
+    pub conntrack: Option<Conntrack>,
     /// The first packet came from the client of the record.
     pub is_original_client: bool,
     /// Idle time-out of its state, in nanoseconds.
     pub timeout_ns: u64,
+    /// ICMP errors about it.
+    pub errors: u32,
+    /// Number of the flow that announced it.
+    pub announced_by: Option<u64>,
     /// Its first packet got through.
     pub is_confirmed: bool,
 }
@@ -193,7 +203,7 @@ impl<M: Module> Tracker<M> {
             table,
             rest,
             defrag: Defragmenter::new(options.defrag),
-            pieces: Pieces::new(options.seed),
+            pieces: Pieces::new(options.seed, &options.defrag),
             whole: Whole::default(),
             keys: Vec::new(),
             plain_keys: Vec::new(),
@@ -212,6 +222,7 @@ impl<M: Module> Tracker<M> {
             + Rest::<M>::memory_bytes(options.flows)
             + options.tcp.buffer_bytes
             + options.defrag.bytes
+            + Helpers::memory_bytes(options.helpers)
     }
 
     /// Flows that are followed now.
@@ -239,11 +250,22 @@ impl<M: Module> Tracker<M> {
     pub fn set_confirms(&mut self, confirms: bool) {
         self.options.confirms = confirms;
         self.rest.reassembler.set_resynchronise(!confirms);
+        self.rest.helpers.set_on(confirms);
+    }
+
+    /// Both ends of the flow in a place.
+    pub fn key(&self, slot: Slot) -> Option<FlowKey> {
+        self.table.key(slot).copied()
     }
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
         Counts { timed_out: self.rest.timed_out, ..self.counts }
+    }
+
+    /// What helpers counted.
+    pub fn helper_counts(&self) -> helper::Counts {
+        self.rest.helpers.counts()
     }
 
     /// The table's counts.
@@ -302,14 +324,19 @@ impl<M: Module> Tracker<M> {
     }
 
     /// What became of the packet that opened a flow: it `got_through`, and the flow counts, or it was dropped, and the flow
-    /// never was.
+    /// never was. The same of a packet that announced flows.
     pub fn decide(&mut self, flow: Handle, got_through: bool) {
         let Some(slot) = self.table.resolve(flow) else { return };
-        let protocol = self.table.key(slot).map_or(0, |key| key.protocol);
-        let Some(hot) = self.table.get_mut(slot).filter(|hot| hot.is_undecided) else { return };
+        let Some(hot) = self.table.get_mut(slot) else { return };
+        if std::mem::take(&mut hot.is_announcing) {
+            self.rest.helpers.decide(slot, got_through);
+        }
+        if !hot.is_undecided {
+            return;
+        }
         if got_through {
             hot.is_undecided = false;
-            hot.timeout_ms = timeout_ms(self.rest.timeouts.of(protocol, hot.state));
+            hot.timeout_ms = timeout_ms(self.rest.timeouts.of(hot.phase));
             self.counts.flows += 1;
         } else if let Some((_, hot)) = self.table.remove(slot) {
             self.rest.forget(slot, hot);
@@ -318,7 +345,7 @@ impl<M: Module> Tracker<M> {
 
     /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
     /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
-    fn key(&mut self, input: &Input<'_>, frames: u64) -> Result<(FlowKey, Side), Tracked> {
+    fn key_of(&mut self, input: &Input<'_>, frames: u64) -> Result<(FlowKey, Side), Tracked> {
         let reject = match key_of(input, &self.options) {
             Ok(found) => return Ok(found),
             Err(reject) => reject,
@@ -337,7 +364,7 @@ impl<M: Module> Tracker<M> {
     /// What is known of a packet, in so many frames, before its flow is looked up; an ICMP error belongs to the flow of what it
     /// quotes, where flows are tracked for a firewall.
     fn of_row(&mut self, input: &Input<'_>, frames: u64) -> Result<Row, Tracked> {
-        let (key, side) = self.key(input, frames)?;
+        let (key, side) = self.key_of(input, frames)?;
         if !self.options.confirms || !packet::quoted::is_error_packet(input.decoded) {
             return Ok(Row { key, side, about: None });
         }
@@ -346,19 +373,12 @@ impl<M: Module> Tracker<M> {
     }
 
     /// An ICMP error about a packet that `side` of a flow sent.
-    fn error(
-        &mut self,
-        key: FlowKey,
-        side: Side,
-        found: Found,
-        sequence: Option<u32>,
-        time_ns: u64,
-    ) -> Tracked {
+    fn error(&mut self, side: Side, found: Found, sequence: Option<u32>, time_ns: u64) -> Tracked {
         let live = |slot: Slot| self.table.get(slot).filter(|hot| !hot.is_void);
         let Some((slot, hot)) = found.slot().and_then(|slot| Some((slot, *live(slot)?))) else {
             return Tracked::INVALID;
         };
-        let is_over = self.rest.is_over(slot, &key, hot, time_ns);
+        let is_over = self.rest.is_over(slot, hot, time_ns);
         if is_over || !sequence.is_none_or(|sequence| self.rest.may_have_sent(slot, side, sequence))
         {
             return Tracked::INVALID;
@@ -402,7 +422,7 @@ impl<M: Module> Tracker<M> {
             if key.family == 0 {
                 continue;
             }
-            if self.is_undecided(self.found[at]) {
+            if self.is_undecided(self.found[at]) || self.rest.helpers.waits(&key, side) {
                 self.take_back(at);
                 self.remove_voids();
                 return row;
@@ -410,7 +430,7 @@ impl<M: Module> Tracker<M> {
             let own = input(row);
             let found = self.found[at];
             let tracked = match about {
-                Some(sequence) => self.error(key, side, found, sequence, own.time_ns),
+                Some(sequence) => self.error(side, found, sequence, own.time_ns),
                 None => self.row(row, &own, key, side, found, (1, own.frame_len.into())),
             };
             output(row, tracked);
@@ -421,6 +441,8 @@ impl<M: Module> Tracker<M> {
 
     /// A packet that cannot be the first one of a flow, in the place that it would have.
     fn begins_nothing(&mut self, slot: Slot) -> Tracked {
+        self.rest.helpers.ignore();
+        self.rest.helpers.end(slot);
         if let Some(own) = self.table.get_mut(slot) {
             *own = Hot { is_void: true, ..Hot::default() };
         }
@@ -445,7 +467,7 @@ impl<M: Module> Tracker<M> {
             && found
                 .slot()
                 .and_then(|slot| self.table.get(slot))
-                .is_some_and(|hot| hot.is_undecided)
+                .is_some_and(|hot| hot.is_undecided || hot.is_announcing)
     }
 
     /// Removes the flows that rows of the batch from place `first` on would have begun.
@@ -483,10 +505,9 @@ impl<M: Module> Tracker<M> {
 
     /// Whether the flow in a place is the one with this number, and not over, whether a sweep has found it or not.
     fn is_live(&self, slot: Slot, id: u64, time_ns: u64) -> bool {
-        let flow = self.table.key(slot).zip(self.table.get(slot));
-        flow.is_some_and(|(key, hot)| {
+        self.table.get(slot).is_some_and(|hot| {
             self.rest.id(slot) == id
-                && (hot.is_undecided || !self.rest.is_over(slot, key, *hot, time_ns))
+                && (hot.is_undecided || !self.rest.is_over(slot, *hot, time_ns))
         })
     }
 
@@ -534,13 +555,16 @@ impl<M: Module> Tracker<M> {
             Ok(row) => row,
             Err(tracked) => return Some(tracked),
         };
+        if self.rest.helpers.waits(&row.key, row.side) {
+            return None;
+        }
         let found = self.find(row, time_ns);
         if self.is_undecided(found) {
             return None;
         }
         self.counts.fragments += 1;
         let tracked = match row.about {
-            Some(sequence) => self.error(row.key, row.side, found, sequence, time_ns),
+            Some(sequence) => self.error(row.side, found, sequence, time_ns),
             None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
         };
         self.remove_voids();
@@ -613,7 +637,7 @@ impl<M: Module> Tracker<M> {
         if is_first {
             rest.begin(slot, &key, side, input, false);
             hot = fresh;
-        } else if rest.is_over(slot, &key, hot, input.time_ns) {
+        } else if rest.is_over(slot, hot, input.time_ns) {
             rest.time_out(slot, &key, hot);
             rest.begin(slot, &key, side, input, true);
             (hot, is_first) = (fresh, true);
@@ -644,27 +668,35 @@ impl<M: Module> Tracker<M> {
         }
         if is_undecided && !is_valid {
             // Nothing of the flow changes.
+            self.rest.helpers.ignore();
             return Tracked { slot: Some(slot), ..self.rest.tracked(slot, side, false) };
         }
         self.counts.flows += u64::from(is_first && !is_undecided);
+        if is_undecided && is_first {
+            rest.relate(slot, &key, side, input.time_ns);
+        }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
-        let state = rest.state(slot, &key);
-        let is_open = state != FlowState::New;
+        let phase = rest.phase(slot, &key);
+        let is_open = phase.state() != FlowState::New;
         let is_firm = hot.is_firm || is_open && (!is_undecided || self.rest.is_answered(slot));
-        if state != hot.state || is_firm != hot.is_firm || hot.timeout_ms == 0 {
+        if phase != hot.phase || is_firm != hot.is_firm || hot.timeout_ms == 0 {
             if is_firm && !hot.is_firm {
                 self.table.set_class(slot, Class::Full);
             }
             let timeout_ms = match hot.is_undecided {
                 true => u32::MAX, // no sweep ends it meanwhile
-                false => timeout_ms(self.rest.timeouts.of(key.protocol, state)),
+                false => timeout_ms(self.rest.timeouts.of(phase)),
             };
             let is_tcp = key.protocol == IpProtocol::TCP.0;
             if let Some(own) = self.table.get_mut(slot) {
-                *own = Hot { timeout_ms, state, is_tcp, is_firm, ..hot };
+                *own = Hot { timeout_ms, phase, is_tcp, is_firm, ..hot };
             }
         }
-        let opens = if hot.is_undecided { self.table.handle(slot) } else { None };
+        let announces = is_undecided && self.rest.announces(slot, &key, input.time_ns);
+        if let Some(own) = self.table.get_mut(slot).filter(|_| announces) {
+            own.is_announcing = true;
+        }
+        let opens = if hot.is_undecided || announces { self.table.handle(slot) } else { None };
         Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
     }
 
@@ -719,7 +751,7 @@ impl<M: Module> Tracker<M> {
                 rest.forget(slot, hot);
                 continue;
             }
-            let is_over = rest.is_over(slot, &key, hot, now_ns);
+            let is_over = rest.is_over(slot, hot, now_ns);
             match is_over {
                 true => rest.time_out(slot, &key, hot),
                 false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
@@ -752,8 +784,11 @@ impl<M: Module> Tracker<M> {
             };
             visit(TrackedFlow {
                 is_original_client: self.rest.first(flow.slot) == client,
-                timeout_ns: self.rest.timeouts.of(flow.key.protocol, flow.hot.state),
+                timeout_ns: self.rest.timeouts.of(flow.hot.phase),
+                errors: self.rest.errors(flow.slot),
+                announced_by: self.rest.announced_by(flow.slot),
                 is_confirmed: !flow.hot.is_undecided,
+                conntrack: flow.hot.is_tcp.then(|| self.rest.conntrack(flow.slot)),
                 record,
             });
         }

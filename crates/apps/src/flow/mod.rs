@@ -41,10 +41,10 @@ pub mod reasons;
 pub mod rows;
 pub mod stage;
 
-use control::config::{Application, Config, FRAMES, Overlap, RAW, Settings, StageKind};
-use controlplane::Descriptor;
+use control::config::{Application, Config, FRAMES, Overlap, Pipeline, RAW, Settings, StageKind};
+use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
-use stream::{defrag, tcp};
+use stream::{defrag, helper, tcp};
 
 pub use columns::{FlowColumns, FlowView};
 pub use follow::{Attached, Follower, Listener};
@@ -60,8 +60,22 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     absent: "this instance follows no flows: add [flow] to the configuration and restart",
     start: control_part::start,
+    check,
     ..Descriptor::NONE
 };
+
+/// `check`: helpers that nobody asks.
+fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    let has_firewall = |pipeline: &Pipeline| {
+        let behind = pipeline.kinds.iter().skip_while(|kind| *kind != STAGE);
+        behind.into_iter().any(|kind| kind == crate::firewall::STAGE)
+    };
+    if !config.flow.ftp_ports.is_empty() && !config.in_use().any(has_firewall) {
+        findings.warn_of_all(
+            "`ftp_ports` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+        );
+    }
+}
 
 /// What it has in the configuration.
 pub static APPLICATION: Application = Application {
@@ -134,17 +148,28 @@ fn options(config: &Config, seed: u64) -> Options {
         Overlap::OldLinux => tcp::Policy::OldLinux,
         Overlap::Solaris => tcp::Policy::Solaris,
     };
+    let mut fragments = defrag::Config::default();
+    if let Some(timeout) = own.frag {
+        (fragments.timeout_v4_ns, fragments.timeout_v6_ns) = (ns(timeout), ns(timeout));
+    }
     Options {
         flows: own.flows,
         half_open: own.half_open,
         timeouts: IdleTimeouts {
-            tcp_new: ns(own.tcp_new),
+            tcp_syn_sent: ns(own.tcp_syn_sent),
+            tcp_syn_recv: ns(own.tcp_syn_recv),
             tcp_established: ns(own.tcp_established),
-            tcp_closed: ns(own.tcp_closed),
-            udp_new: ns(own.udp_new),
-            udp_established: ns(own.udp_established),
+            tcp_fin_wait: ns(own.tcp_fin_wait),
+            tcp_close_wait: ns(own.tcp_close_wait),
+            tcp_last_ack: ns(own.tcp_last_ack),
+            tcp_time_wait: ns(own.tcp_time_wait),
+            tcp_close: ns(own.tcp_close),
+            tcp_unacknowledged: ns(own.tcp_unacknowledged),
+            udp: ns(own.udp),
+            udp_stream: ns(own.udp_stream),
             icmp: ns(own.icmp),
-            other: ns(own.other),
+            icmpv6: ns(own.icmpv6),
+            generic: ns(own.generic),
         },
         tcp: tcp::Options {
             policy,
@@ -154,7 +179,8 @@ fn options(config: &Config, seed: u64) -> Options {
             midstream: own.midstream,
             ..tcp::Options::default()
         },
-        defrag: defrag::Config { seed, ..defrag::Config::default() },
+        defrag: defrag::Config { seed, ..fragments },
+        helpers: helper::Options { ftp_ports: Vec::leak(own.ftp_ports.clone()) },
         confirms: false, // by pipeline
         active_ns: outputs::Outputs::want_active(config).then(|| ns(own.active)),
         by_vlan: own.by_vlan,

@@ -185,6 +185,7 @@ pub(super) fn config(
     let mut flow = Flow { is_on: file.has("flow"), ..Flow::default() };
     if let Some(mut section) = section(&mut file, walk, "flow") {
         flow.read(&mut section, walk);
+        section.renamed(walk, super::schema::RENAMED);
         section.finish(walk);
     }
     let mut modules = Vec::new();

@@ -16,6 +16,7 @@ mod system;
 
 pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
+pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
 pub use module::{ModuleEntry, ModuleSource, OnFailure, module_groups, modules_use_flows};
 pub use nat::{NatFilter, NatKind, NatProtocol, NatRule, NatTarget, PortRange, Translation};

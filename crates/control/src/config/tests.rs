@@ -197,6 +197,13 @@ fn findings() {
         ("[port.lan]\nmtu = 100\naddresses = [\"2001:db8::1/64\"]", &["2:7 an MTU of 100 with"]),
         ("[port.lan]\nmtu = 67", &["2:7 `mtu` is 67 | an integer from 68 to 65535"]),
         ("[port.lan]\nprot = 1", &["2:1 unknown key `prot` in [port.lan] | one of"]),
+        (
+            "[port.lan]\n[flow]\nudp_new = \"1s\"\ntcp_closed = \"2s\"",
+            &[
+                "3:1 `udp_new` in [flow] has another name now | udp",
+                "4:1 `tcp_closed` in [flow] has another name now | tcp_time_wait and tcp_close",
+            ],
+        ),
         ("[port.blackhole]", &["1:7 `blackhole` cannot name a port"]),
         ("[port]\nlan = 3", &["2:7 `port` is an integer | a table"]),
         ("port = 3", &["1:8 `port` is an integer | a table"]),

@@ -454,6 +454,17 @@ impl<'t, 'i> Section<'t, 'i> {
         entries
     }
 
+    /// Reports keys that have other names now: old and new ones.
+    pub fn renamed(&mut self, walk: &mut Walk<'_>, names: &[(&'static str, &str)]) {
+        for (key, span, _) in self.entries() {
+            let Some((old, new)) = names.iter().find(|(old, _)| *old == key) else { continue };
+            self.asked.push(old);
+            self.hidden.push(old);
+            walk.error(span, format!("`{old}` in {} has another name now", self.title()))
+                .expected(*new);
+        }
+    }
+
     /// Reports every key that was not asked for as unknown.
     pub fn finish(self, walk: &mut Walk<'_>) {
         for (key, span, _) in self.entries() {

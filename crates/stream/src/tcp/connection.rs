@@ -59,6 +59,58 @@ pub(super) const SCALE_UNKNOWN: u8 = 0xff;
 pub(super) const SCALE_NONE: u8 = 0xfe;
 const SCALE_MAX: u8 = 14;
 
+/// State of a TCP connection, by the names of Linux's conntrack (`nf_conntrack_proto_tcp.c`). Unlike
+/// [`TcpState`] it does not matter which end closes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Conntrack {
+    /// SYN of one end.
+    #[default]
+    SynSent = 0,
+    /// SYN of both ends.
+    SynRecv = 1,
+    /// The handshake is over, or the connection was joined in the middle.
+    Established = 2,
+    /// FIN of one end.
+    FinWait = 3,
+    /// It is acknowledged, and the other end may go on sending.
+    CloseWait = 4,
+    /// FIN of both ends; one is not acknowledged yet.
+    LastAck = 5,
+    /// Both are acknowledged.
+    TimeWait = 6,
+    /// Reset.
+    Close = 7,
+}
+
+impl Conntrack {
+    /// All, in the order of their numbers.
+    pub const ALL: [Conntrack; 8] = [
+        Self::SynSent,
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+    ];
+
+    /// Its name in `/proc/net/nf_conntrack`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SynSent => "SYN_SENT",
+            Self::SynRecv => "SYN_RECV",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait => "FIN_WAIT",
+            Self::CloseWait => "CLOSE_WAIT",
+            Self::LastAck => "LAST_ACK",
+            Self::TimeWait => "TIME_WAIT",
+            Self::Close => "CLOSE",
+        }
+    }
+}
+
 /// What only the slow path needs of a side.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -176,6 +228,41 @@ impl Connection {
     /// State by the names of RFC 9293; the diagram is that of [`tcp`](crate::tcp).
     pub fn state(&self) -> TcpState {
         self.state
+    }
+
+    /// State by the names of Linux's conntrack.
+    pub fn conntrack(&self) -> Conntrack {
+        match self.state {
+            TcpState::None | TcpState::SynSent => Conntrack::SynSent,
+            TcpState::SynReceived => Conntrack::SynRecv,
+            TcpState::Established => Conntrack::Established,
+            TcpState::FinWait1 | TcpState::FinWait2 | TcpState::CloseWait => {
+                let is_owed = Side::BOTH.into_iter().any(|side| self.has(side, bits::OWES_ACK));
+                if is_owed { Conntrack::FinWait } else { Conntrack::CloseWait }
+            }
+            TcpState::LastAck => Conntrack::LastAck,
+            TcpState::TimeWait => Conntrack::TimeWait,
+            TcpState::Closed => Conntrack::Close,
+        }
+    }
+
+    /// Whether a side has sent data or FIN that the other side has not acknowledged.
+    #[inline]
+    pub fn is_unacknowledged(&self) -> bool {
+        Side::BOTH.into_iter().any(|side| self.owes_acknowledgment_of(side))
+    }
+
+    #[inline]
+    fn owes_acknowledgment_of(&self, side: Side) -> bool {
+        let acknowledged = self.acked[side.other().index()];
+        if self.has(side, bits::UNKNOWN | bits::GUESSED) {
+            return false;
+        }
+        // 0 is what nobody has acknowledged, too.
+        if acknowledged == 0 && !self.marked(side.other(), marks::ACKED) {
+            return self.position[side.index()] > 0;
+        }
+        self.has(side, bits::BUFFERED) || is_after(self.next(side), acknowledged)
     }
 
     /// The side that opened the connection.

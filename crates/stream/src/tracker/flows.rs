@@ -5,25 +5,28 @@ use packet::IpProtocol;
 
 use super::input::Input;
 use super::module::{Identity, Module};
-use super::timeouts::IdleTimeouts;
+use super::timeouts::{IdleTimeouts, Phase};
 use super::tracked::{PacketState, Tracked};
 use super::{Options, Row};
+use crate::helper::{Helpers, Reading};
 use crate::key::{FlowKey, Side};
-use crate::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
+use crate::record::{FlowRecord, FlowState, Reason, SideRecord};
 use crate::table::{Class, Found, Policy, Slot, TableError, reserved};
-use crate::tcp::{self, Connection, End, Event, Reassembler, Segment, Sink, Want};
+use crate::tcp::{self, Connection, Conntrack, End, Event, Reassembler, Segment, Sink, Want};
 
 /// In the line of the flow, beside its key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hot {
     /// Idle time-out of its state, in milliseconds.
     pub(super) timeout_ms: u32,
-    pub(super) state: FlowState,
+    pub(super) phase: Phase,
     pub(super) is_tcp: bool,
     /// Its first packet is on its way: whether it gets through is not known yet.
     pub(super) is_undecided: bool,
     /// It holds its place: of a firewall only what both ends have sent packets of.
     pub(super) is_firm: bool,
+    /// It has announced another flow, in a packet that is on its way.
+    pub(super) is_announcing: bool,
     /// No packet has begun it: those of the batch so far may not. It goes with the batch.
     pub(super) is_void: bool,
 }
@@ -54,6 +57,10 @@ struct Cold {
     icmp: Option<(u8, u8)>,
     port: u16,
     first: Side,
+    /// ICMP errors about it.
+    errors: u32,
+    /// Number of the flow that announced it; 0 for none.
+    announced_by: u64,
 }
 
 impl Cold {
@@ -69,6 +76,8 @@ impl Cold {
         icmp: None,
         port: 0,
         first: Side::A,
+        errors: 0,
+        announced_by: 0,
     };
 }
 
@@ -80,6 +89,7 @@ pub(super) struct Rest<M: Module> {
     pub(super) reassembler: Reassembler,
     pub(super) module: M,
     pub(super) timeouts: IdleTimeouts,
+    pub(super) helpers: Helpers,
     /// How often flows that go on are reported.
     active_ns: Option<u64>,
     /// Flows that ended because they were idle.
@@ -96,7 +106,7 @@ impl<M: Module> Rest<M> {
         reassembler: Reassembler,
         module: M,
     ) -> Result<Self, TableError> {
-        let &Options { flows, timeouts, active_ns, .. } = options;
+        let &Options { flows, timeouts, active_ns, helpers, confirms, .. } = options;
         let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
         Ok(Self {
             cold,
@@ -105,6 +115,7 @@ impl<M: Module> Rest<M> {
             reassembler,
             module,
             timeouts,
+            helpers: Helpers::new(helpers, confirms),
             active_ns: active_ns.map(|ns| ns.max(1)),
             timed_out: 0,
         })
@@ -199,7 +210,12 @@ impl<M: Module> Rest<M> {
         let connection = &mut self.connections[at];
         let flow = Self::identity(&self.cold[at], key, connection.client());
         let module = &mut self.module;
-        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
+        let helper = match (self.helpers.reads(key), segment.payload.is_empty()) {
+            (false, _) => None,
+            (true, true) => self.helpers.known(slot, connection.client()),
+            (true, false) => self.helpers.reading(slot, key, flow.id, connection),
+        };
+        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
         self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
     }
 
@@ -226,17 +242,19 @@ impl<M: Module> Rest<M> {
         own.tcp_flags |= tcp_flags;
     }
 
-    pub(super) fn state(&self, slot: Slot, key: &FlowKey) -> FlowState {
+    /// State of a TCP connection.
+    pub(super) fn conntrack(&self, slot: Slot) -> Conntrack {
+        self.connections[slot.index()].conntrack()
+    }
+
+    /// Which time-out it has.
+    #[inline]
+    pub(super) fn phase(&self, slot: Slot, key: &FlowKey) -> Phase {
         if key.protocol != IpProtocol::TCP.0 {
-            let [a, b] = &self.cold[slot.index()].sides;
-            let has_answer = a.packets > 0 && b.packets > 0;
-            return if has_answer { FlowState::Established } else { FlowState::New };
+            return Phase::of_other(key.protocol, self.is_answered(slot));
         }
-        match self.connections[slot.index()].state() {
-            TcpState::None | TcpState::SynSent | TcpState::SynReceived => FlowState::New,
-            TcpState::TimeWait | TcpState::Closed => FlowState::Closed,
-            _ => FlowState::Established,
-        }
+        let connection = &self.connections[slot.index()];
+        Phase::of_tcp(connection.conntrack(), connection.is_unacknowledged())
     }
 
     /// What a packet is that the flow has just counted, by the rules of Linux's conntrack: an answer is established, and what
@@ -248,14 +266,17 @@ impl<M: Module> Rest<M> {
         let state = match (is_valid, has_answer) {
             (false, _) => PacketState::Invalid,
             (true, true) => PacketState::Established,
+            (true, false) if cold.announced_by != 0 => PacketState::Related,
             (true, false) => PacketState::New,
         };
         Tracked { state, is_reply, slot: Some(slot), opens: None }
     }
 
     /// An ICMP error about a packet that `side` sent: it is on its way to that side.
-    pub(super) fn error(&self, slot: Slot, side: Side) -> Tracked {
-        let is_reply = side == self.cold[slot.index()].first;
+    pub(super) fn error(&mut self, slot: Slot, side: Side) -> Tracked {
+        let cold = &mut self.cold[slot.index()];
+        cold.errors = cold.errors.saturating_add(1);
+        let is_reply = side == cold.first;
         Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
     }
 
@@ -268,6 +289,32 @@ impl<M: Module> Rest<M> {
     /// Whether both ends have sent packets.
     pub(super) fn is_answered(&self, slot: Slot) -> bool {
         self.cold[slot.index()].sides.iter().all(|side| side.packets > 0)
+    }
+
+    /// ICMP errors about it.
+    pub(super) fn errors(&self, slot: Slot) -> u32 {
+        self.cold[slot.index()].errors
+    }
+
+    /// Number of the flow that announced it.
+    pub(super) fn announced_by(&self, slot: Slot) -> Option<u64> {
+        let id = self.cold[slot.index()].announced_by;
+        (id != 0).then_some(id)
+    }
+
+    /// `side` has begun it: another flow may have announced that.
+    #[inline(always)]
+    pub(super) fn relate(&mut self, slot: Slot, key: &FlowKey, side: Side, time_ns: u64) {
+        if let Some(id) = self.helpers.announced(key, side, time_ns) {
+            self.cold[slot.index()].announced_by = id;
+        }
+    }
+
+    /// Whether the segment of it that was taken announces flows, which its packet decides about.
+    #[inline(always)]
+    pub(super) fn announces(&mut self, slot: Slot, key: &FlowKey, time_ns: u64) -> bool {
+        let client = self.connections[slot.index()].client();
+        self.helpers.announces(slot, key, client, time_ns)
     }
 
     /// Its number.
@@ -286,19 +333,20 @@ impl<M: Module> Rest<M> {
         if hot.is_tcp {
             self.reassembler.close(&mut self.connections[at], &mut Silence);
         }
+        self.helpers.end(slot);
         self.states[at] = M::State::default();
     }
 
     /// Whether a flow had ended by `now_ns`, because of its time-out.
-    pub(super) fn is_over(&self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) -> bool {
+    pub(super) fn is_over(&self, slot: Slot, hot: Hot, now_ns: u64) -> bool {
         let idle_ns = now_ns.saturating_sub(self.cold[slot.index()].end_ns);
-        idle_ns > self.timeouts.of(key.protocol, hot.state)
+        idle_ns > self.timeouts.of(hot.phase)
     }
 
     /// A flow ends because it was idle for its time-out.
     pub(super) fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
         let end_ns = self.cold[slot.index()].end_ns;
-        let time_ns = end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        let time_ns = end_ns.saturating_add(self.timeouts.of(hot.phase));
         self.timed_out += 1;
         self.end_at(slot, key, hot, Reason::Timeout, time_ns);
     }
@@ -318,10 +366,12 @@ impl<M: Module> Rest<M> {
             let flow = Self::identity(&self.cold[at], key, client);
             let module = &mut self.module;
             module.closing(&flow);
-            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns };
+            let helper = self.helpers.known(slot, client);
+            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
             self.reassembler.close(&mut self.connections[at], &mut sink);
+            self.helpers.end(slot);
         }
-        let reason = match (reason, hot.state) {
+        let reason = match (reason, hot.phase.state()) {
             (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
             _ => reason,
         };
@@ -337,7 +387,7 @@ impl<M: Module> Rest<M> {
         let at = slot.index();
         let cold = &mut self.cold[at];
         // It does not go on longer than its time-out, whenever a sweep finds it.
-        let over_ns = cold.end_ns.saturating_add(self.timeouts.of(key.protocol, hot.state));
+        let over_ns = cold.end_ns.saturating_add(self.timeouts.of(hot.phase));
         let since_ns = now_ns.min(over_ns).saturating_sub(cold.period_ns);
         if since_ns < active_ns {
             return;
@@ -386,7 +436,7 @@ impl<M: Module> Rest<M> {
             start_ns: cold.start_ns,
             end_ns: cold.end_ns,
             sides: [side(client), side(client.other())],
-            state: hot.state,
+            state: hot.phase.state(),
             reason,
             tcp: is_tcp.then(|| connection.state()),
             handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
@@ -411,7 +461,7 @@ impl<M: Module> Policy<Hot> for Admission<'_, M> {
         let (rest, now_ns) = (&mut *self.rest, self.now_ns);
         if hot.is_undecided {
             rest.forget(slot, *hot);
-        } else if rest.is_over(slot, key, *hot, now_ns) {
+        } else if rest.is_over(slot, *hot, now_ns) {
             rest.time_out(slot, key, *hot); // no sweep has found it yet
         } else {
             rest.end_at(slot, key, *hot, Reason::Evicted, now_ns);
@@ -438,18 +488,62 @@ struct Streams<'a, M: Module> {
     flow: Identity,
     state: &'a mut M::State,
     time_ns: u64,
+    /// It is a control flow.
+    helper: Option<Reading<'a>>,
+}
+
+impl<M: Module> Streams<'_, M> {
+    /// The helper wants all bytes; the module may have had enough of a side.
+    fn is_enough(&self, side: Side) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper.is_enough(side))
+    }
+
+    /// Bytes for both.
+    #[cold]
+    fn read(&mut self, side: Side, offset: u64, bytes: &[u8]) {
+        let Some(helper) = &mut self.helper else { return };
+        helper.data(side, offset, bytes);
+        if helper.is_enough(side) {
+            return;
+        }
+        let enough = match self.module.data(&self.flow, self.state, side, offset, bytes) {
+            Want::More => &[][..],
+            Want::EnoughOfSide => &[side],
+            Want::EnoughOfFlow => &Side::BOTH,
+        };
+        for &side in enough {
+            if helper.is_enough(side) {
+                continue;
+            }
+            helper.set_enough(side);
+            let offset = helper.offset(side);
+            self.module.end_of_side(&self.flow, self.state, side, offset, End::Enough);
+        }
+    }
 }
 
 impl<M: Module> Sink for Streams<'_, M> {
     fn data(&mut self, side: Side, offset: u64, bytes: &[u8]) -> Want {
+        if self.helper.is_some() {
+            self.read(side, offset, bytes);
+            return Want::More;
+        }
         self.module.data(&self.flow, self.state, side, offset, bytes)
     }
 
     fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
-        self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
+        if let Some(helper) = &mut self.helper {
+            helper.gap(side, offset, bytes);
+        }
+        if !self.is_enough(side) {
+            self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
+        }
     }
 
     fn end(&mut self, side: Side, offset: u64, end: End) {
+        if self.is_enough(side) {
+            return; // it was told
+        }
         self.module.end_of_side(&self.flow, self.state, side, offset, end);
     }
 

@@ -9,14 +9,11 @@
 //! ```
 
 use super::PacketState;
-use crate::defrag::DatagramKey;
+use crate::defrag::{self, DatagramKey};
 use crate::table::Handle;
 
 /// Datagrams that are remembered at most.
 const PIECES: usize = 1 << 12;
-
-/// For how long, in nanoseconds: as long as a receiver waits for fragments (Linux's `ipfrag_time`).
-const TIMEOUT_NS: u64 = 30_000_000_000;
 
 /// What the first fragment of a datagram was found to be.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +31,15 @@ pub(super) struct Piece {
 pub(super) struct Pieces {
     places: Box<[Option<Piece>]>,
     seed: u64,
+    /// For how long, in nanoseconds, by family: as long as a receiver waits for fragments.
+    timeouts_ns: [u64; 2],
 }
 
 impl Pieces {
     /// Memory is taken when the first fragment comes; `seed` as that of a table.
-    pub(super) fn new(seed: u64) -> Self {
-        Self { places: Box::default(), seed }
+    pub(super) fn new(seed: u64, config: &defrag::Config) -> Self {
+        let timeouts_ns = [config.timeout_v4_ns, config.timeout_v6_ns];
+        Self { places: Box::default(), seed, timeouts_ns }
     }
 
     fn place(&self, key: &DatagramKey) -> usize {
@@ -64,7 +64,8 @@ impl Pieces {
     /// The datagram of a later fragment.
     pub(super) fn get(&self, key: &DatagramKey, time_ns: u64) -> Option<Piece> {
         let piece = (*self.places.get(self.place(key))?)?;
-        let is_late = time_ns.saturating_sub(piece.time_ns) > TIMEOUT_NS;
+        let timeout_ns = self.timeouts_ns[usize::from(key.family == 6)];
+        let is_late = time_ns.saturating_sub(piece.time_ns) > timeout_ns;
         (piece.key == *key && !is_late).then_some(piece)
     }
 }

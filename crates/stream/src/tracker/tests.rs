@@ -2,6 +2,7 @@
 
 mod cases;
 mod confirm;
+mod helpers;
 mod random;
 mod scene;
 mod steps;

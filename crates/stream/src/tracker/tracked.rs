@@ -65,7 +65,8 @@ pub struct Tracked {
     pub is_reply: bool,
     /// The place of its flow, of an ICMP error that of the flow which it is about. Valid until the next batch or sweep.
     pub slot: Option<Slot>,
-    /// It opens this flow, which counts once [`Tracker::decide`](super::Tracker::decide) says that it got through.
+    /// It opens this flow, or announces another one for it: that counts once [`Tracker::decide`](super::Tracker::decide) says
+    /// that it got through.
     pub opens: Option<Handle>,
 }
 

@@ -6,11 +6,21 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::kinds::{Custom, boolean, custom, duration, integer, list, words};
+use crate::config::kinds::{Custom, Kind, boolean, custom, duration, integer, list, words};
 use crate::config::values;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_hours(24 * 7);
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Keys of `[flow]` that have other names now: those of the sysctls of Linux's conntrack.
+pub(in crate::config) const RENAMED: &[(&str, &str)] = &[
+    ("tcp_new", "tcp_syn_sent and tcp_syn_recv"),
+    ("tcp_closed", "tcp_time_wait and tcp_close"),
+    ("udp_new", "udp"),
+    ("udp_established", "udp_stream"),
+    ("other", "generic"),
+];
 
 crate::section! {
     /// Flow tracking and TCP reassembly: a monitor, or a stage of a router, switch or wire.
@@ -21,20 +31,39 @@ crate::section! {
         /// Flows without an answer among them, such as half-open connections. If there are more, the oldest ones make room;
         /// established flows never do.
         restart half_open: usize = 131_072, integer(16..=67_108_864);
-        /// Idle time after which a TCP connection without a finished handshake ends.
-        restart tcp_new: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// Idle time after which an established TCP connection ends.
-        restart tcp_established: Duration = 10 * MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// Idle time after which a TCP connection that both ends closed, or that was reset, is forgotten.
-        restart tcp_closed: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
+        /// Idle time of a TCP connection of which one end sent SYN.
+        restart tcp_syn_sent: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of a TCP connection of which both ends sent SYN, before the handshake is over.
+        restart tcp_syn_recv: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of an established TCP connection.
+        restart tcp_established: Duration = 10 * MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of a TCP connection of which one end sent FIN.
+        restart tcp_fin_wait: Duration = 2 * MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of a TCP connection whose first FIN is acknowledged: the other end may go on sending.
+        restart tcp_close_wait: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of a TCP connection of which both ends sent FIN, before both are acknowledged.
+        restart tcp_last_ack: Duration = 2 * MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time after which a TCP connection that both ends closed is forgotten.
+        restart tcp_time_wait: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time after which a TCP connection that was reset is forgotten.
+        restart tcp_close: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of a TCP connection with data that is not acknowledged, if the time-out of its state is longer.
+        restart tcp_unacknowledged: Duration = 5 * MINUTE, duration(SHORTEST..=LONGEST);
         /// Idle time of a UDP flow without an answer.
-        restart udp_new: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
+        restart udp: Duration = MINUTE, duration(SHORTEST..=LONGEST);
         /// Idle time of a UDP flow with packets in both directions.
-        restart udp_established: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
-        /// Idle time of ICMP and ICMPv6.
-        restart icmp: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
+        restart udp_stream: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of ICMP.
+        restart icmp: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// Idle time of ICMPv6.
+        restart icmpv6: Duration = MINUTE, duration(SHORTEST..=LONGEST);
         /// Idle time of other protocols.
-        restart other: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
+        restart generic: Duration = MINUTE, duration(SHORTEST..=LONGEST);
+        /// How long the fragments of a datagram are remembered or wait for the others. Without it 30 s for IPv4, 60 s for IPv6.
+        restart frag: Option<Duration> = None, duration(SHORTEST..=LONGEST).optional();
+        /// Ports of FTP servers whose data connections are `related` for a firewall behind the stage. The usual port is 21. None:
+        /// FTP is a protocol like others.
+        restart ftp_ports: Vec<u16> = Vec::new(), list(integer(1..=65_535), "an array of ports such as [21]");
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
         /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB.

@@ -10,7 +10,7 @@ fn step(conversation: u8, what: u8, pause_ns: u64) -> Step {
 /// A sweep does not end a flow that its next packet would continue.
 #[test]
 fn a_sweep_does_not_shorten_a_time_out_between_milliseconds() {
-    let timeouts = IdleTimeouts { udp_new: 1_250_000, ..IdleTimeouts::default() };
+    let timeouts = IdleTimeouts { udp: 1_250_000, ..IdleTimeouts::default() };
     let scene = Scene::new(&[step(2, 0, 999_999), step(7, 0, 1_000_001), step(2, 0, 200_000)]);
     let swept = run(&scene, options(timeouts), 1, Some(1 << 20), |_| true);
     assert_eq!(swept, run(&scene, options(timeouts), 1, None, |_| true));
@@ -21,7 +21,7 @@ fn a_sweep_does_not_shorten_a_time_out_between_milliseconds() {
 #[test]
 fn a_sweep_does_not_shorten_a_long_time_out() {
     for timeout_ns in [u64::MAX, (1 << 32) * 1_000_000, ((1 << 32) + 5) * 1_000_000] {
-        let timeouts = IdleTimeouts { udp_new: timeout_ns, ..IdleTimeouts::default() };
+        let timeouts = IdleTimeouts { udp: timeout_ns, ..IdleTimeouts::default() };
         let minute_ns = 60_000_000_000;
         let scene = Scene::new(&[step(2, 0, 0), step(7, 0, minute_ns), step(2, 0, minute_ns)]);
         let (ended, _) = run(&scene, options(timeouts), 1, Some(1 << 20), |_| true);

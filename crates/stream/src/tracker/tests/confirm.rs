@@ -7,8 +7,8 @@ use packet::tcp::{TcpView, flags};
 use proptest::prelude::*;
 
 use super::steps::{Step, steps};
+use super::twin::timeout_of;
 use super::*;
-use crate::record::TcpState;
 use crate::tcp::{Connection, Segment, Sink};
 
 /// What the tracker says of a packet.
@@ -98,14 +98,7 @@ struct Twin {
 impl Twin {
     fn timeout_ns(timeouts: &IdleTimeouts, key: &FlowKey, flow: &Plain) -> u64 {
         let answered = flow.packets.iter().all(|packets| *packets > 0);
-        let state = match (key.protocol, flow.connection.state()) {
-            (6, TcpState::None | TcpState::SynSent | TcpState::SynReceived) => FlowState::New,
-            (6, TcpState::TimeWait | TcpState::Closed) => FlowState::Closed,
-            (6, _) => FlowState::Established,
-            _ if answered => FlowState::Established,
-            _ => FlowState::New,
-        };
-        timeouts.of(key.protocol, state)
+        timeout_of(timeouts, key.protocol, &flow.connection, answered)
     }
 
     /// One packet, which is dropped or not if it opens a flow.

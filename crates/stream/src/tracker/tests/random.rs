@@ -12,19 +12,28 @@ fn timeouts() -> impl Strategy<Value = IdleTimeouts> {
     let plain = IdleTimeouts::default();
     // Not whole milliseconds; and longer than the table can tell.
     let short = IdleTimeouts {
-        tcp_new: 1_300_001,
+        tcp_syn_sent: 1_300_001,
+        tcp_syn_recv: 1_100_000,
         tcp_established: 1_900_000,
-        tcp_closed: 700_000,
-        udp_new: 1_250_000,
-        udp_established: 2_000_000,
+        tcp_fin_wait: 900_001,
+        tcp_close_wait: 800_000,
+        tcp_last_ack: 600_000,
+        tcp_time_wait: 700_000,
+        tcp_close: 500_003,
+        tcp_unacknowledged: 1_500_000,
+        udp: 1_250_000,
+        udp_stream: 2_000_000,
         icmp: 999_999,
-        other: 0,
+        icmpv6: 1_000_001,
+        generic: 0,
     };
     let long = IdleTimeouts {
         tcp_established: u64::MAX,
-        tcp_closed: (1 << 32) * 1_000_000,
-        udp_new: ((1 << 32) + 5_000) * 1_000_000,
-        udp_established: (1 << 31) * 1_000_000,
+        tcp_unacknowledged: u64::MAX,
+        tcp_time_wait: (1 << 32) * 1_000_000,
+        tcp_close: ((1 << 32) + 7) * 1_000_000,
+        udp: ((1 << 32) + 5_000) * 1_000_000,
+        udp_stream: (1 << 31) * 1_000_000,
         ..plain
     };
     prop_oneof![3 => Just(plain), 1 => Just(short), 1 => Just(long)]

@@ -8,7 +8,7 @@ use super::super::*;
 use super::Ended;
 use super::scene::{Packet, Scene};
 use crate::record::TcpState;
-use crate::tcp::{Connection, End, Segment, Sink, Want};
+use crate::tcp::{Connection, Conntrack, End, Segment, Sink, Want};
 
 /// What the twin knows of a flow that ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,15 +42,32 @@ impl Essence {
     }
 }
 
-fn timeouts_of(timeouts: &IdleTimeouts, protocol: u8, state: FlowState) -> u64 {
-    match (protocol, state) {
-        (6, FlowState::New) => timeouts.tcp_new,
-        (6, FlowState::Closed) => timeouts.tcp_closed,
-        (6, _) => timeouts.tcp_established,
-        (17, FlowState::New) => timeouts.udp_new,
-        (17, _) => timeouts.udp_established,
-        (1 | 58, _) => timeouts.icmp,
-        _ => timeouts.other,
+/// By protocol, state of TCP, whether data waits for an acknowledgment, and whether both ends have sent packets: as the sysctls
+/// of Linux's conntrack have it.
+pub(super) fn timeout_of(
+    timeouts: &IdleTimeouts,
+    protocol: u8,
+    connection: &Connection,
+    is_answered: bool,
+) -> u64 {
+    let own = match (protocol, connection.conntrack()) {
+        (6, Conntrack::SynSent) => timeouts.tcp_syn_sent,
+        (6, Conntrack::SynRecv) => timeouts.tcp_syn_recv,
+        (6, Conntrack::Established) => timeouts.tcp_established,
+        (6, Conntrack::FinWait) => timeouts.tcp_fin_wait,
+        (6, Conntrack::CloseWait) => timeouts.tcp_close_wait,
+        (6, Conntrack::LastAck) => timeouts.tcp_last_ack,
+        (6, Conntrack::TimeWait) => timeouts.tcp_time_wait,
+        (6, Conntrack::Close) => timeouts.tcp_close,
+        (17, _) if is_answered => timeouts.udp_stream,
+        (17, _) => timeouts.udp,
+        (1, _) => timeouts.icmp,
+        (58, _) => timeouts.icmpv6,
+        _ => timeouts.generic,
+    };
+    match protocol == 6 && connection.is_unacknowledged() {
+        true => own.min(timeouts.tcp_unacknowledged),
+        false => own,
     }
 }
 
@@ -73,6 +90,11 @@ impl Flow {
             connection: Connection::for_key(&packet.key, packet.side),
             state: FlowState::New,
         }
+    }
+
+    fn timeout_ns(&self, timeouts: &IdleTimeouts, key: &FlowKey) -> u64 {
+        let is_answered = self.sides.iter().all(|side| side[0] > 0);
+        timeout_of(timeouts, key.protocol, &self.connection, is_answered)
     }
 }
 
@@ -112,13 +134,13 @@ impl Twin {
     }
 
     fn is_idle(&self, key: &FlowKey, flow: &Flow, now_ns: u64) -> bool {
-        now_ns - flow.end_ns > timeouts_of(&self.timeouts, key.protocol, flow.state)
+        now_ns - flow.end_ns > flow.timeout_ns(&self.timeouts, key)
     }
 
     /// `now_ns`: when it ends, unless by its time-out.
     fn end(&mut self, key: FlowKey, mut flow: Flow, reason: Reason, now_ns: u64) {
+        let timeout_ns = flow.timeout_ns(&self.timeouts, &key);
         self.reassembler.close(&mut flow.connection, &mut Deaf);
-        let timeout_ns = timeouts_of(&self.timeouts, key.protocol, flow.state);
         let is_closed = flow.state == FlowState::Closed;
         let is_tcp = key.protocol == 6;
         self.ended.push(Essence {
