@@ -15,7 +15,8 @@ chunk::columns! {
         pub flow_state: u8,
         /// Place of the flow in the table of the worker; [`NO_SLOT`] for none. Written where the state is not zero.
         pub flow_slot: u32,
-        /// The packet opens the flow in this place: its generation and one. Zero for all others.
+        /// The packet opens the flow in this place, or announces another one for it: its generation and one. Zero for all
+        /// others.
         pub flow_opens: u32,
     }
 }

@@ -15,8 +15,8 @@ use controlplane::{
 use engine::Stage;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stream::tracker::Options;
-use stream::{FlowRecord, Tracker};
+use stream::tracker::{Options, TrackedFlow};
+use stream::{FlowRecord, Tracker, helper};
 
 use super::commands::{ShowConnections, ShowFlows};
 use super::follow::{Attached, Followers, Listener};
@@ -111,6 +111,23 @@ pub(super) struct FlowTotals {
     pub buffered_bytes: u64,
     /// Packets by state, as rules of a firewall ask for it.
     pub states: States,
+    /// What helpers did.
+    pub helpers: HelperTotals,
+}
+
+/// What helpers did: FTP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct HelperTotals {
+    /// Connections that are expected.
+    pub expected: u64,
+    /// Announcements of connections.
+    pub announced: u64,
+    /// Announced connections that came.
+    pub related: u64,
+    /// Announcements of an address of another host, or of a port below 1024.
+    pub refused: u64,
+    /// Announcements, and segments of control connections, for which there was no room.
+    pub full: u64,
 }
 
 /// Packets by their state in their flow.
@@ -188,6 +205,13 @@ impl FlowControl {
             all.states.new += new;
             all.states.established += established;
             all.states.related += related;
+            let helper::Counts { expected, announced, related, refused, full } =
+                tracker.helper_counts();
+            all.helpers.expected += expected;
+            all.helpers.announced += announced;
+            all.helpers.related += related;
+            all.helpers.refused += refused;
+            all.helpers.full += full;
         }
         all
     }
@@ -205,31 +229,49 @@ impl FlowControl {
 
     fn connections(&self, wanted: &ShowConnections, now_ns: u64) -> Vec<ConnectionRow> {
         let mut all = Vec::new();
+        self.visit_connections(|flow| {
+            let record = &flow.record;
+            let address =
+                |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
+            let port = |port: &u16| record.client_port == *port || record.server_port == *port;
+            let row = ConnectionRow::of(&flow, now_ns);
+            let number = record.protocol.to_string();
+            let is_wanted = wanted.address.as_ref().is_none_or(address)
+                && wanted.port.as_ref().is_none_or(port)
+                && wanted.state.as_ref().is_none_or(|state| *state == row.state)
+                && wanted.proto.as_ref().is_none_or(|p| *p == row.proto || *p == number);
+            if is_wanted {
+                all.push((record.start_ns, record.id, row));
+            }
+        });
+        all.sort_by_key(|(start_ns, id, _)| (*start_ns, *id));
+        let mut rows: Vec<_> = all.into_iter().map(|(.., row)| row).collect();
+        let related = || rows.iter().filter_map(|row| row.related_to.as_ref());
+        let mut ends: BTreeMap<u64, Option<[String; 2]>> =
+            related().map(|own| (own.id, None)).collect();
+        if !ends.is_empty() {
+            self.visit_connections(|flow| {
+                if let Some(own) = ends.get_mut(&flow.record.id) {
+                    let row = ConnectionRow::of(&flow, now_ns);
+                    *own = Some([row.src, row.dst]);
+                }
+            });
+        }
+        for own in rows.iter_mut().filter_map(|row| row.related_to.as_mut()) {
+            own.ends = ends.get(&own.id).cloned().flatten();
+        }
+        rows
+    }
+
+    /// Visits all connections; each worker waits for some at a time.
+    fn visit_connections(&self, mut visit: impl FnMut(TrackedFlow)) {
         for (.., tracker) in &self.trackers {
             let mut next = Some(0);
             while let Some(from) = next {
                 let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-                next = tracker.visit_connections(from, PIECE, &mut |flow| {
-                    let record = &flow.record;
-                    let address = |net: &ipnet::IpNet| {
-                        net.contains(&record.client) || net.contains(&record.server)
-                    };
-                    let port =
-                        |port: &u16| record.client_port == *port || record.server_port == *port;
-                    let row = ConnectionRow::of(&flow, now_ns);
-                    let number = record.protocol.to_string();
-                    let is_wanted = wanted.address.as_ref().is_none_or(address)
-                        && wanted.port.as_ref().is_none_or(port)
-                        && wanted.state.as_ref().is_none_or(|state| *state == row.state)
-                        && wanted.proto.as_ref().is_none_or(|p| *p == row.proto || *p == number);
-                    if is_wanted {
-                        all.push((record.start_ns, record.id, row));
-                    }
-                });
+                next = tracker.visit_connections(from, PIECE, &mut visit);
             }
         }
-        all.sort_by_key(|(start_ns, id, _)| (*start_ns, *id));
-        all.into_iter().map(|(.., row)| row).collect()
     }
 
     /// By protocol and state.
@@ -372,6 +414,20 @@ impl ControlPart for FlowControl {
                 format!("{memory} reserved; segments that wait: {buffered} of {buffer}"),
             ],
         ];
+        if !self.options.helpers.ftp_ports.is_empty() {
+            let [expected, announced, related, refused, full] = [
+                t.helpers.expected,
+                t.helpers.announced,
+                t.helpers.related,
+                t.helpers.refused,
+                t.helpers.full,
+            ]
+            .map(thousands);
+            let text = format!(
+                "{announced} announced, {related} related, {expected} expected, {refused} refused, {full} without room"
+            );
+            lines.push(["FTP data connections".to_owned(), text]);
+        }
         lines.extend(self.outputs.lines());
         (Map::from_iter([("flow".to_owned(), Value::Object(fields))]), lines)
     }
@@ -404,6 +460,22 @@ impl ControlPart for FlowControl {
                 "flow_fragments_lost_total",
                 "Fragments that did not become a datagram.",
                 t.fragments_lost,
+            ),
+            (
+                "flow_announced_total",
+                "Connections that others announced, such as FTP's data connections.",
+                t.helpers.announced,
+            ),
+            ("flow_related_total", "Announced connections that came.", t.helpers.related),
+            (
+                "flow_announcements_refused_total",
+                "Announcements of an address of another host, or of a port below 1024.",
+                t.helpers.refused,
+            ),
+            (
+                "flow_announcements_full_total",
+                "Announcements, and segments of control connections, for which there was no room.",
+                t.helpers.full,
             ),
         ];
         for (name, help, value) in families {

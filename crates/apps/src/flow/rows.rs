@@ -105,9 +105,20 @@ pub const CONNECTION_STATES: [&str; 10] = [
     "REPLIED",
 ];
 
+/// The connection that announced another one, such as FTP's control connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelatedTo {
+    /// Its number.
+    pub id: u64,
+    /// Address and port of its two ends, the one that opened it first; nothing if it has ended.
+    pub ends: Option<[String; 2]>,
+}
+
 /// A connection that the firewall tracks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRow {
+    /// The number of the flow, as in events and records.
+    pub id: u64,
     /// `tcp`, `udp`, … or the number.
     pub proto: String,
     /// State of TCP, or `UNREPLIED` and `REPLIED`.
@@ -128,6 +139,10 @@ pub struct ConnectionRow {
     pub timeout_s: f64,
     /// Its first packet got through.
     pub confirmed: bool,
+    /// The connection that announced it.
+    pub related_to: Option<RelatedTo>,
+    /// ICMP errors about it.
+    pub icmp_errors: u32,
 }
 
 impl ConnectionRow {
@@ -142,20 +157,14 @@ impl ConnectionRow {
             std::mem::swap(&mut src, &mut dst);
             std::mem::swap(&mut original, &mut reply);
         }
-        let state = match record.tcp {
-            Some(TcpState::SynSent | TcpState::None) => "SYN_SENT",
-            Some(TcpState::SynReceived) => "SYN_RECV",
-            Some(TcpState::Established) => "ESTABLISHED",
-            Some(TcpState::FinWait1 | TcpState::FinWait2) => "FIN_WAIT",
-            Some(TcpState::CloseWait) => "CLOSE_WAIT",
-            Some(TcpState::LastAck) => "LAST_ACK",
-            Some(TcpState::TimeWait) => "TIME_WAIT",
-            Some(TcpState::Closed) => "CLOSE",
+        let state = match flow.conntrack {
+            Some(state) => state.name(),
             None if reply.packets > 0 => "REPLIED",
             None => "UNREPLIED",
         };
         let ends_ns = record.end_ns.saturating_add(flow.timeout_ns);
         Self {
+            id: record.id,
             proto: protocol(record.protocol),
             state: state.to_owned(),
             src: end(src.0, src.1),
@@ -166,6 +175,8 @@ impl ConnectionRow {
             reply_bytes: reply.bytes,
             timeout_s: ends_ns.saturating_sub(now_ns) as f64 / 1e9,
             confirmed: flow.is_confirmed,
+            related_to: flow.announced_by.map(|id| RelatedTo { id, ends: None }),
+            icmp_errors: flow.errors,
         }
     }
 }
@@ -182,6 +193,8 @@ impl Row for ConnectionRow {
         ">bytes back",
         ">timeout",
         "confirmed",
+        "related to",
+        ">ICMP errors",
     ];
     const EMPTY: &'static str = "no connections";
 
@@ -197,6 +210,12 @@ impl Row for ConnectionRow {
             thousands(self.reply_bytes),
             time(self.timeout_s),
             if self.confirmed { "yes" } else { "no" }.to_owned(),
+            match &self.related_to {
+                Some(RelatedTo { ends: Some([src, dst]), .. }) => format!("{src} > {dst}"),
+                Some(RelatedTo { ends: None, .. }) => "ended".to_owned(),
+                None => "-".to_owned(),
+            },
+            thousands(self.icmp_errors.into()),
         ]
     }
 }
