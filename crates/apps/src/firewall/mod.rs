@@ -11,6 +11,7 @@
 //! - [`search`] is the step that a device can take: rules by header, and verdicts by rule.
 //! - [`stage`] does the rest: counts, marks, copies, answers.
 //! - [`columns`] are those of each firewall of a pipeline, by its name.
+//! - `flow_cache` keeps the rules of established flows.
 //! - [`answer`] builds what the sender of a rejected frame gets where no router is that would answer it.
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
@@ -32,6 +33,7 @@ pub mod answer;
 pub mod columns;
 pub mod commands;
 mod control_part;
+mod flow_cache;
 pub mod header;
 pub mod hits;
 mod ids;

@@ -12,9 +12,10 @@
 //! | forward | out by the port of `send` |
 //! | drop | `firewall_drop`, `firewall_reject`, `firewall_short`, `firewall_malformed` |
 //!
-//! A pure function of columns and tables. The next stage of the segment passes over the rows that have their verdict.
-//! The kernels `filter4` and `filter6` do the same over the images that the CPU reads. Tables with rules that no kernel
-//! knows, or too many for a device, are not for it: while they last, the CPU shades the segment.
+//! A pure function of columns and tables. A rule that the column has already, marked, is not looked up (`flow_cache`). The
+//! next stage of the segment passes over the rows that have their verdict. The kernels `filter4` and `filter6` do the same
+//! over the images that the CPU reads. Tables with rules that no kernel knows, or too many for a device, are not for it: while
+//! they last, the CPU shades the segment.
 //!
 //! Threads: without state; any thread may.
 
@@ -25,6 +26,7 @@ use engine::{KernelForm, KernelStep, Shade, Step};
 use kernels::classifiers::ITEMS_PER_ROW_MAX;
 
 use super::columns::{Instance, ShadeView};
+use super::flow_cache::KNOWN;
 use super::header::words;
 use super::kernels::{ACTIONS, FILTER, MALFORMED, NOT_JUDGED, RULES4, RULES6, SHORT, UNKNOWN, job};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_SHORT};
@@ -96,9 +98,14 @@ fn search(view: &mut ShadeView<'_>, tables: &FirewallTables) {
     for first in (0..view.verdict.len()).step_by(BATCH) {
         let rows = first..(first + BATCH).min(view.verdict.len());
         for row in rows.clone() {
+            // Established flows: see `flow_cache`.
+            let known = view.rule[row];
             view.rule[row] = NOT_JUDGED;
             if !Verdict(view.verdict[row]).is_next() {
                 continue;
+            }
+            if (KNOWN..UNKNOWN).contains(&known) {
+                view.rule[row] = known & !KNOWN;
             }
             match view.family[row] {
                 SHORT => view.verdict[row] = Verdict::drop(FIREWALL_SHORT).0,
@@ -135,7 +142,8 @@ fn of_family<const WORDS: usize>(
     let (mut headers, mut rows) = ([[0; WORDS]; BATCH], [0; BATCH]);
     let mut count = 0;
     for row in batch {
-        if Verdict(view.verdict[row]).is_next() && view.family[row] == family {
+        let is_asked = Verdict(view.verdict[row]).is_next() && view.rule[row] == NOT_JUDGED;
+        if is_asked && view.family[row] == family {
             (headers[count], rows[count]) = (header(view, row), row);
             count += 1;
         }

@@ -27,6 +27,7 @@ use packet::ipv6::set_dscp_v6;
 
 use super::answer::{Answer, Answers};
 use super::columns::Instance;
+use super::flow_cache::{FlowCache, KNOWN};
 use super::header::{Header, HeaderColumns, Headers};
 use super::kernels::{FilterColumns, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
@@ -54,8 +55,11 @@ pub struct Firewall {
     names: PortNames,
     /// By row: the rule's id, if the packet was judged.
     found: Vec<u32>,
-    /// By row: the state in the flow.
+    /// By row: the state in the flow, and the place of the flow.
     states: Vec<u8>,
+    slots: Vec<u32>,
+    /// Answers for established flows.
+    cache: Option<FlowCache>,
 }
 
 impl Firewall {
@@ -77,6 +81,8 @@ impl Firewall {
             names: PortNames::default(),
             found: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             states: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            slots: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            cache: None,
         }
     }
 
@@ -87,10 +93,19 @@ impl Firewall {
         self
     }
 
-    /// A stage before it tracks flows: rules may ask for the states of packets.
+    /// A stage before it tracks flows: rules may ask for the states of packets, and packets of established flows are not
+    /// looked up again.
     #[must_use]
     pub fn behind_flow(mut self) -> Self {
         self.has_states = true;
+        self.cache = Some(FlowCache::new());
+        self
+    }
+
+    /// Every packet is looked up, for a comparison.
+    #[must_use]
+    pub fn without_flow_cache(mut self) -> Self {
+        self.cache = None;
         self
     }
 
@@ -292,6 +307,13 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             self.states.extend_from_slice(states);
             Headers::from(HeaderColumns::view(&mut chunk.rows)).put_states(&self.states);
         }
+        let tables = cx.tables.as_ref();
+        if let Some(cache) = self.cache.as_mut().filter(|_| tables.wants_flow_cache()) {
+            self.slots.clear();
+            self.slots.extend_from_slice(FlowColumns::view(&mut chunk.rows).flow_slot);
+            cache.select(&self.states, &self.slots);
+            cache.recall(&mut self.instance.view(&mut chunk.rows), tables);
+        }
     }
 
     fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
@@ -303,12 +325,18 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         if tables.rules().is_none() {
             return;
         }
+        if let Some(cache) = self.cache.as_mut().filter(|_| tables.wants_flow_cache()) {
+            // Another chunk may have been here since.
+            let flow = FlowColumns::view(&mut chunk.rows);
+            cache.select(flow.flow_state, flow.flow_slot);
+            cache.keep(&self.instance.view(&mut chunk.rows), tables);
+        }
         self.found.clear();
         self.found.extend_from_slice(self.instance.view(&mut chunk.rows).rule);
         let mut settled = 0;
         for row in 0..chunk.packets.len() {
             let id = self.found[row];
-            if id >= UNKNOWN {
+            if id >= KNOWN {
                 settled += u32::from(id == UNKNOWN || drops_unseen(chunk, row));
                 continue;
             }
@@ -345,7 +373,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         let tables = tables.as_ref();
         let view = self.instance.view(&mut chunk.rows);
         let (id, verdict) = (view.rule[row], Verdict(view.verdict[row]));
-        let record = (id < UNKNOWN).then(|| tables.record(id)).flatten();
+        let record = (id < KNOWN).then(|| tables.record(id)).flatten();
         match record.filter(|_| tables.rules().is_some()) {
             Some(record) if id == 0 => format!("no rule: {}", text(&record.action, &self.names)),
             Some(record) => {

@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chunk::Verdict;
 use classify::Tables;
@@ -127,6 +128,9 @@ impl Effect {
     }
 }
 
+/// With up to so many rules every packet is looked up.
+const FLOW_CACHE_RULES: usize = 16;
+
 /// What is not of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FirewallOptions {
@@ -150,7 +154,12 @@ pub struct FirewallTables {
     is_beyond_device: bool,
     options: FirewallOptions,
     hits: Arc<Hits>,
+    /// See [`FirewallTables::epoch`].
+    epoch: u64,
 }
+
+/// How many tables were built; each counts its own changes below.
+static BUILT: AtomicU64 = AtomicU64::new(1);
 
 /// One change of [`FirewallTables`].
 #[derive(Debug, Clone)]
@@ -178,8 +187,16 @@ impl FirewallTables {
         let rules = Some((v4, v6));
         let actions = action_words(&records);
         let effects = Effect::of_all(&records);
-        let mut tables =
-            Self { rules, records, actions, effects, is_beyond_device: false, options, hits };
+        let mut tables = Self {
+            rules,
+            records,
+            actions,
+            effects,
+            is_beyond_device: false,
+            options,
+            hits,
+            epoch: BUILT.fetch_add(1, Ordering::Relaxed) << 32,
+        };
         tables.look_at_rules();
         tables
     }
@@ -221,6 +238,22 @@ impl FirewallTables {
     /// What is not of a rule.
     pub fn options(&self) -> &FirewallOptions {
         &self.options
+    }
+
+    /// Changes with the lookup structures: as long as it is the same, headers have the same answers. Tables that are built anew
+    /// have another one, too. It is never 0 where there are rules.
+    ///
+    /// A copy has the same, and both count patches alike. Those of [`lookup::versions`] take the same ones, so that what is
+    /// published for another application does not change it. Copies that took different patches must not be used by turns.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether there are so many rules that an answer that was kept costs less than a lookup.
+    #[inline]
+    pub fn wants_flow_cache(&self) -> bool {
+        self.rules.is_some() && self.records.len() > FLOW_CACHE_RULES
     }
 
     /// The counters, which all versions share.
@@ -290,10 +323,12 @@ impl Patchable for FirewallTables {
         };
         match patch {
             FirewallPatch::V4(patches) => {
+                self.epoch += 1;
                 patches.iter().for_each(|patch| v4.apply(patch));
                 self.look_at_rules();
             }
             FirewallPatch::V6(patches) => {
+                self.epoch += 1;
                 patches.iter().for_each(|patch| v6.apply(patch));
                 self.look_at_rules();
             }

@@ -1,6 +1,7 @@
 //! The stage against a plain reference: one packet after the other, every rule in order. Step by step, in each place in
 //! which it may be; see `on_device` for the kernels, and `pipelines` for the stages around it.
 
+mod established;
 mod on_device;
 mod pipelines;
 
