@@ -16,6 +16,10 @@ use testkit::netns::{Netns, Offloads, veth};
 use testkit::pcap::{self, Record};
 use testkit::{Scratch, wait_until};
 
+use stream::tcp::Want;
+use stream::tracker::{Identity, IdleTimeouts, Input, Module, Options, Tracked, Tracker};
+use stream::{FlowKey, FlowRecord, Side};
+
 const LAN: &str = "10.0.1.2";
 const WAN: &str = "10.0.2.2";
 const LAN6: &str = "fd00:1::2";
@@ -32,6 +36,16 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
         "a later fragment before the first has no flow: Linux holds it",
     ),
 ];
+
+/// Packets after which the connection has another state or time-out than by Linux, and the reason.
+const TIMEOUT_DIFFERENCES: &[(&str, &str)] = &[
+    ("refused", "Linux forgets a connection whose SYN is answered by a reset"),
+    ("joined in the middle, answer", JOINED),
+    ("too big, about TCP", JOINED),
+    ("fragment 1", HELD),
+];
+
+const JOINED: &str = "Linux does not take the first acknowledgment of a connection without its beginning for one of its data";
 
 const HELD: &str = "Linux holds fragments, and counts the datagram when it is whole";
 
@@ -250,7 +264,7 @@ fn script() -> Script {
     all
 }
 
-/// Sends each frame by its interface, and prints which of nft's counters counted it.
+/// Sends each frame by its interface, and prints which of nft's counters counted it, and what conntrack knows then.
 const SENDER: &str = r#"
 import json, socket, subprocess, sys, time
 router, script = sys.argv[1], sys.argv[2]
@@ -262,6 +276,9 @@ def counts():
     out = subprocess.run(['ip', 'netns', 'exec', router, 'nft', '-j', 'list', 'counters'], capture_output=True, check=True)
     found = [own['counter'] for own in json.loads(out.stdout)['nftables'] if 'counter' in own]
     return {own['name']: own['packets'] for own in found}
+def connections():
+    out = subprocess.run(['ip', 'netns', 'exec', router, 'cat', '/proc/net/nf_conntrack'], capture_output=True, check=True)
+    return out.stdout.decode().splitlines()
 before = counts()
 for line in open(script):
     name, frame = line.split()
@@ -271,11 +288,33 @@ for line in open(script):
         now = counts()
         state = next((own for own in now if now[own] != before[own]), 'none')
         before = now
-    print(state.removeprefix('c_'))
+    print(json.dumps([state.removeprefix('c_'), connections()]))
 "#;
 
-/// The states by Linux.
-fn by_linux(script: &Script, scratch: &Scratch) -> Vec<String> {
+/// Time-outs of Linux's conntrack, by the ends of the names of its sysctls, in seconds: so far apart that a few seconds that pass
+/// make no difference.
+const TIMEOUTS: [(&str, u64); 14] = [
+    ("tcp_timeout_syn_sent", 600),
+    ("tcp_timeout_syn_recv", 630),
+    ("tcp_timeout_established", 2000),
+    ("tcp_timeout_fin_wait", 660),
+    ("tcp_timeout_close_wait", 690),
+    ("tcp_timeout_last_ack", 720),
+    ("tcp_timeout_time_wait", 750),
+    ("tcp_timeout_close", 780),
+    ("tcp_timeout_unacknowledged", 1000),
+    ("udp_timeout", 810),
+    ("udp_timeout_stream", 840),
+    ("icmp_timeout", 870),
+    ("icmpv6_timeout", 900),
+    ("generic_timeout", 930),
+];
+
+/// What Linux made of a packet: its state, and the lines of `/proc/net/nf_conntrack` after it.
+type ByLinux = (String, Vec<String>);
+
+/// States and connections by Linux.
+fn by_linux(script: &Script, scratch: &Scratch) -> Vec<ByLinux> {
     let (router, hosts) = (Netns::new("ct-router"), Netns::new("ct-hosts"));
     veth((&router, "lan", "02:00:00:00:00:01"), (&hosts, "lan0", "02:00:00:00:00:11"), 1500);
     veth((&router, "wan", "02:00:00:00:00:02"), (&hosts, "wan0", "02:00:00:00:00:12"), 1500);
@@ -311,6 +350,11 @@ fn by_linux(script: &Script, scratch: &Scratch) -> Vec<String> {
     );
     let rules = scratch.write("rules.nft", &rules);
     router.run(&format!("nft -f {}", rules.display()));
+    for (name, seconds) in TIMEOUTS {
+        router.sysctl(&format!("net.netfilter.nf_conntrack_{name}"), &seconds.to_string());
+    }
+    // Another reason for a shorter time, which Shadeline does not have.
+    router.sysctl("net.netfilter.nf_conntrack_tcp_timeout_max_retrans", "100000");
     let mut lines = String::new();
     for Sent { from_lan, frame, .. } in &script.0 {
         let (interface, mac) = if *from_lan { ("lan0", 1) } else { ("wan0", 2) };
@@ -320,7 +364,101 @@ fn by_linux(script: &Script, scratch: &Scratch) -> Vec<String> {
     }
     let (sender, lines) = (scratch.write("send.py", SENDER), scratch.write("frames.txt", &lines));
     let line = format!("python3 {} {} {}", sender.display(), router.name(), lines.display());
-    hosts.run(&line).lines().map(str::to_owned).collect()
+    hosts.run(&line).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// What Linux knows of the connection of a packet: state of TCP, and the time-out that is left, rounded up to one of
+/// [`TIMEOUTS`]. A line is `ipv4 2 tcp 6 431999 ESTABLISHED src=… dst=… sport=… dport=… …`.
+fn connection_by_linux(lines: &[String], key: &FlowKey) -> Option<(String, u64)> {
+    let of_line = |line: &String| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let of = |name: &str| words.iter().find_map(|word| word.strip_prefix(name));
+        let address = |text: &str| -> Option<[u64; 2]> {
+            Some(match text.parse().ok()? {
+                std::net::IpAddr::V4(own) => [0, u64::from(own.to_bits())],
+                std::net::IpAddr::V6(own) => [(own.to_bits() >> 64) as u64, own.to_bits() as u64],
+            })
+        };
+        let port = |name: &str| of(name).or(of("id=")).map_or(Some(0), |text| text.parse().ok());
+        let src = (address(of("src=")?)?, port("sport=")?);
+        let dst = (address(of("dst=")?)?, port("dport=")?);
+        let family = if words[0] == "ipv6" { 6 } else { 4 };
+        let (own, _) = FlowKey::new(src, dst, words[3].parse().ok()?, family, 0);
+        let left: u64 = words[4].parse().ok()?;
+        let state = if words[3] == "6" { words[5] } else { "" };
+        (own == FlowKey { scope: 0, ..*key }).then(|| (state.to_owned(), left))
+    };
+    let (state, left) = lines.iter().find_map(of_line)?;
+    let whole = TIMEOUTS.iter().find(|(_, seconds)| (*seconds - 20..=*seconds).contains(&left));
+    Some((state, whole.map_or(left, |(_, seconds)| *seconds)))
+}
+
+/// What Shadeline knows of the connection of each packet, right after it; `None` for a packet of none.
+fn connections_by_shadeline(script: &Script) -> Vec<(FlowKey, Option<(String, u64)>)> {
+    let of = |name: &str| {
+        let (_, seconds) = TIMEOUTS.iter().find(|own| own.0 == name).unwrap();
+        seconds * 1_000_000_000
+    };
+    let tcp = |name: &str| of(&format!("tcp_timeout_{name}"));
+    let timeouts = IdleTimeouts {
+        tcp_syn_sent: tcp("syn_sent"),
+        tcp_syn_recv: tcp("syn_recv"),
+        tcp_established: tcp("established"),
+        tcp_fin_wait: tcp("fin_wait"),
+        tcp_close_wait: tcp("close_wait"),
+        tcp_last_ack: tcp("last_ack"),
+        tcp_time_wait: tcp("time_wait"),
+        tcp_close: tcp("close"),
+        tcp_unacknowledged: tcp("unacknowledged"),
+        udp: of("udp_timeout"),
+        udp_stream: of("udp_timeout_stream"),
+        icmp: of("icmp_timeout"),
+        icmpv6: of("icmpv6_timeout"),
+        generic: of("generic_timeout"),
+    };
+    let options =
+        Options { flows: 256, half_open: 256, timeouts, confirms: true, ..Options::default() };
+    let mut tracker = Tracker::new(options, Silent).unwrap();
+    let mut all = Vec::new();
+    for (at, sent) in script.0.iter().enumerate() {
+        let frame = sent.frame.padded(60);
+        let decoded = packet::decode(&frame, frame.len());
+        let input = |_: usize| Input {
+            decoded: &decoded,
+            frame: &frame,
+            frame_len: frame.len() as u32,
+            time_ns: 1_700_000_000_000_000_000 + at as u64 * 1_000_000,
+            port: 0,
+            checksums: true,
+        };
+        let mut tracked = Tracked::default();
+        assert_eq!(tracker.packets(1, input, |_, own| tracked = own), 1);
+        tracked.opens.into_iter().for_each(|flow| tracker.decide(flow, true));
+        let slot = tracked.slot.map(|slot| slot.0);
+        let key = slot.map(|slot| tracker.key(stream::table::Slot(slot)).unwrap());
+        let mut known = None;
+        if let Some(slot) = slot {
+            tracker.visit_connections(slot, 1, &mut |flow| {
+                let state = flow.conntrack.map_or("", |state| state.name());
+                known = Some((state.to_owned(), flow.timeout_ns / 1_000_000_000));
+            });
+        }
+        all.push((key.unwrap_or_default(), known));
+    }
+    all
+}
+
+/// Nobody listens.
+struct Silent;
+
+impl Module for Silent {
+    type State = ();
+
+    fn data(&mut self, _: &Identity, (): &mut (), _: Side, _: u64, _: &[u8]) -> Want {
+        Want::More
+    }
+
+    fn ended(&mut self, _: &FlowRecord, _: Side, (): &mut (), _: u64) {}
 }
 
 const CONFIG: &str = r#"
@@ -384,7 +522,8 @@ fn states_are_those_of_linux() {
         return;
     }
     let (script, scratch) = (script(), Scratch::new());
-    let linux = by_linux(&script, &scratch);
+    let by_linux = by_linux(&script, &scratch);
+    let linux: Vec<_> = by_linux.iter().map(|(state, _)| state.clone()).collect();
     assert_eq!(linux.len(), script.0.len());
     let own = by_shadeline(&script, &scratch, 1);
     let mut wrong = Vec::new();
@@ -400,6 +539,24 @@ fn states_are_those_of_linux() {
         assert!(own.iter().any(|state| state == name), "no packet is {name}");
     }
     assert_eq!(by_shadeline(&script, &scratch, 4), own, "with four workers");
+
+    // The state of each connection after each of its packets, and its time-out.
+    let mut wrong = Vec::new();
+    let mut states = std::collections::BTreeSet::new();
+    let known = connections_by_shadeline(&script);
+    for ((sent, (_, lines)), (key, own)) in script.0.iter().zip(&by_linux).zip(&known) {
+        let Some(own) = own else { continue };
+        let linux = connection_by_linux(lines, key);
+        // Linux takes a UDP flow for a stream when it is two seconds old.
+        let is_young = key.protocol == 17 && own.1 == 840 && linux == Some((String::new(), 810));
+        let is_known = TIMEOUT_DIFFERENCES.iter().any(|(label, _)| *label == sent.label);
+        if is_known == (is_young || linux.as_ref() == Some(own)) {
+            wrong.push(format!("{}: Linux {linux:?}, here {own:?}", sent.label));
+        }
+        states.insert(own.1);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(states.len(), TIMEOUTS.len(), "{states:?}");
 }
 
 /// A router whose inside opens connections and whose outside answers.
