@@ -66,7 +66,7 @@ impl RxQueue for Share {
 /// Sends every packet out by port 0, untouched.
 pub(crate) struct Pass;
 
-impl Stage<Fib> for Pass {
+impl<T: Send + Sync + 'static> Stage<T> for Pass {
     fn name(&self) -> &'static str {
         "pass"
     }
@@ -74,7 +74,7 @@ impl Stage<Fib> for Pass {
     fn phases(&self) -> Phases {
         Phases::POST
     }
-    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, Fib>) {
+    fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
         chunk.rows.verdicts().fill(Verdict::forward(0).0);
     }
 }
@@ -221,24 +221,24 @@ pub(crate) fn router() -> Result<Vec<Box<dyn Stage<Fib>>>, String> {
 }
 
 /// One worker that sends `frames` through `stages`, round and round, until it is stopped.
-pub(crate) fn start(
+pub(crate) fn start<T: Send + Sync + 'static>(
     frames: &[Vec<u8>],
-    stages: Vec<Box<dyn Stage<Fib>>>,
-    reader: &Reader<Fib>,
+    stages: Vec<Box<dyn Stage<T>>>,
+    reader: &Reader<T>,
     depot: Arc<chunk::Depot>,
     cpu: Option<usize>,
-) -> Result<Engine<Newest<Fib>>, String> {
+) -> Result<Engine<Newest<T>>, String> {
     start_arriving(frames, stages, reader, depot, cpu, FULL)
 }
 
-fn start_arriving(
+fn start_arriving<T: Send + Sync + 'static>(
     frames: &[Vec<u8>],
-    stages: Vec<Box<dyn Stage<Fib>>>,
-    reader: &Reader<Fib>,
+    stages: Vec<Box<dyn Stage<T>>>,
+    reader: &Reader<T>,
     depot: Arc<chunk::Depot>,
     cpu: Option<usize>,
     arrival: Arrival,
-) -> Result<Engine<Newest<Fib>>, String> {
+) -> Result<Engine<Newest<T>>, String> {
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = frames.iter().map(Vec::as_slice);
     let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;

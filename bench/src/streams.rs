@@ -8,18 +8,21 @@
 //! | --- | --- |
 //! | `nids` | whole connections (GASPP's HTTP, captures) beside libnids; packets out of order |
 //! | `live` | small packets by the number of flows that live; new flows; sweeps |
+//! | `firewall` | a firewall behind the tracker: rules that are kept, and new flows |
 //! | `follow` | decoding and tracking, as the stage does |
 //! | `frames` | what is in memory |
 //!
 //! Time is the thread's own, except that pieces of sweeps are timed by the clock. Rounds alternate over all cases of a
 //! file. What was delivered is checked in each.
 
+mod firewall;
 pub(crate) mod follow;
 pub(crate) mod frames;
 pub(crate) mod live;
 pub(crate) mod nids;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::limits::{has_room, up_to};
 use crate::{Args, FLOWS_MAX, KEYS_MAX, Report};
@@ -45,13 +48,16 @@ pub struct StreamsArgs {
     /// Records of the table that is swept
     #[arg(long, default_value_t = 16_000_000, value_parser = up_to::<FLOWS_MAX>)]
     pub records: usize,
+    /// Seconds of each measurement of new flows before a firewall
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
     /// Folder with captures
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_CAPTURES)]
     pub captures: PathBuf,
 }
 
 pub(crate) fn run(args: &Args, options: &StreamsArgs) -> Result<Report, String> {
-    let StreamsArgs { connections, flows, packets, records, captures } = options;
+    let StreamsArgs { connections, flows, packets, records, captures, seconds } = options;
     // On both sides, and half as much for packets out of order.
     has_room(&format!("{connections} connections"), connections.saturating_mul(5 << 19))?;
     let data = format!(
@@ -64,6 +70,7 @@ pub(crate) fn run(args: &Args, options: &StreamsArgs) -> Result<Report, String> 
     nids::run(args, *connections, captures, &mut report)?;
     live::run(args, *flows, *packets, &mut report)?;
     live::sweeps(args, *records, &mut report)?;
+    firewall::run(args, Duration::from_secs_f64(seconds.clamp(0.01, 3600.0)), &mut report)?;
     Ok(report)
 }
 
@@ -79,6 +86,7 @@ mod tests {
             packets: 3_000,
             records: 9_000,
             captures: PathBuf::from("none"),
+            seconds: 0.2,
         };
         let args = crate::Args {
             what: crate::What::Streams(options.clone()),
