@@ -290,6 +290,9 @@ mod tests {
 
     use super::*;
 
+    /// What a line announces: form, address and port.
+    type Said<'a> = (Form, &'a str, u16);
+
     /// All that both sides announce, each in one piece.
     fn announced(client: &[u8], server: &[u8]) -> Vec<Announcement> {
         let (mut control, mut all) = (Control::new(true, true), Vec::new());
@@ -308,7 +311,7 @@ mod tests {
     #[test]
     fn commands() {
         use Form::{Eprt, Port};
-        let cases: &[(&str, Option<(Form, &str, u16)>)] = &[
+        let cases: &[(&str, Option<Said<'_>>)] = &[
             ("PORT 192,0,2,1,4,1\r\n", Some((Port, "192.0.2.1", 1025))),
             ("port 192,0,2,1,4,1  \n", Some((Port, "192.0.2.1", 1025))),
             ("EPRT |1|192.0.2.1|6275|\r\n", Some((Eprt, "192.0.2.1", 6275))),
@@ -346,7 +349,7 @@ mod tests {
     #[test]
     fn replies() {
         use Form::{Epsv, Pasv};
-        let cases: &[(&str, &[(Form, &str, u16)])] = &[
+        let cases: &[(&str, &[Said<'_>])] = &[
             ("227 Entering Passive Mode (192,0,2,1,4,1).\r\n", &[(Pasv, "192.0.2.1", 1025)]),
             ("227 =192,0,2,1,4,1\r\n", &[(Pasv, "192.0.2.1", 1025)]),
             ("227 mode 4, 192,0,2,1,4,1\r\n", &[(Pasv, "192.0.2.1", 1025)]),
