@@ -21,6 +21,9 @@ const FEW: usize = 10_000;
 /// The number that the issue names.
 const MANY: usize = 1_000_000;
 
+/// Idle time of flows that live, far more than all rounds take.
+const FOR_EVER_NS: u64 = 100 * stream::tracker::IDLE_NS * 60;
+
 /// Bytes that a flow takes in the tracker of these rows, whose table is a quarter larger than they are many; the tracker's
 /// arrays beside the table, and the numbers to go on with.
 const FLOW_BYTES: usize = RECORD_BYTES * 5 / 4 + 384 + 8;
@@ -50,7 +53,8 @@ impl Live {
         let options = tracker::Options {
             // New flows of the rounds go, those that live do not.
             timeouts: IdleTimeouts {
-                tcp_established: 100 * stream::tracker::IDLE_NS * 60,
+                tcp_established: FOR_EVER_NS,
+                tcp_unacknowledged: FOR_EVER_NS,
                 ..IdleTimeouts::default()
             },
             ..options(capacity, 1 << 20)

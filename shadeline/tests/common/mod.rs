@@ -208,6 +208,11 @@ pub(crate) fn ctl(bin: &std::path::Path, scratch: &Scratch, args: &str) -> (bool
     (output.status.success(), text)
 }
 
+/// Whether a reload says that it changed something.
+pub(crate) fn is_change(said: &str) -> bool {
+    ["changed", "added", "removed", "rule"].iter().any(|word| said.contains(word))
+}
+
 /// Pings so many times, quickly; how many answers came.
 pub(crate) fn ping(from: &testkit::netns::Netns, to: &str, count: u32) -> u32 {
     let output = from.try_run(&format!("ping -n -c {count} -i 0.05 -W 2 {to}"));

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Modules run in the order of the file. Where a Rust module stands behind a source, it waits for the device, so a stage of its
-//! own follows ([`module_groups`](control::config::module_groups)). The first stage leaves what it knows of flows and streams in columns, and attaches
-//! bytes to packets ([`pieces`](super::pieces)): chunks are at different stages at a time. The state of a flow begins anew where
+//! own follows ([`module_groups`]). The first stage leaves what it knows of flows and streams in columns, and attaches
+//! bytes to packets ([`pieces`]): chunks are at different stages at a time. The state of a flow begins anew where
 //! the generation of its place is another one.
 
 use std::any::Any;
