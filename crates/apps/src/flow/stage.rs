@@ -20,6 +20,9 @@ pub type Shared = Arc<Mutex<Tracker<Followers>>>;
 /// Records that a piece of a sweep looks at: less than 100 µs.
 const PIECE: usize = 1 << 14;
 
+/// Rows that are looked at together at least.
+const AHEAD_MIN: usize = 8;
+
 /// How often all flows are looked at, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
@@ -39,6 +42,9 @@ pub struct Flow {
     places: Vec<Option<Range<usize>>>,
     /// Rows of a chunk that are looked at.
     rows: Vec<u16>,
+    /// How many of them are decoded and looked up at once. Those behind a packet that waits are looked at again: the more
+    /// chunks are divided, the fewer.
+    ahead: usize,
     /// A firewall behind it asks what it found: flows count once their first packet got through.
     confirms: bool,
     /// Over captures: the time of the packets, as far as this worker has come.
@@ -58,6 +64,7 @@ impl Flow {
             linear: Vec::new(),
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            ahead: chunk::CHUNK_PACKETS_MAX,
             confirms: false,
             now_ns: 0,
             sweep_ns: 0,
@@ -122,74 +129,81 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
-        self.rows.clear();
-        self.places.clear();
-        self.linear.clear();
-        for (row, (verdict, packet)) in chunk.rows.verdicts().iter().zip(&chunk.packets).enumerate()
-        {
-            if !Verdict(*verdict).is_next() {
-                continue;
-            }
-            let at = self.rows.len();
-            crate::received::decode_into(packet, &mut self.decoded[at]);
-            self.rows.push(row as u16);
-            let is_whole = packet.data().len() == packet.frame_len();
-            self.places.push((!is_whole).then(|| {
-                let begin = self.linear.len();
-                packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
-                begin..self.linear.len()
-            }));
-        }
         let Chunk { packets, rows, .. } = chunk;
+        self.rows.clear();
+        let verdicts = rows.verdicts().iter().zip(0..);
+        self.rows
+            .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
         if self.rows.is_empty() {
             return;
         }
-        let input = |at: usize| {
-            let packet = &packets[usize::from(self.rows[at])];
-            let frame = match &self.places[at] {
-                Some(place) => &self.linear[place.clone()],
-                None => packet.data(),
-            };
-            Input {
-                decoded: &self.decoded[at],
-                frame,
-                frame_len: packet.frame_len() as u32,
-                time_ns: cx.arrival_ns(packet),
-                port: packet.port,
-                checksums: crate::received::checksums(packet)
-                    == packet::checksum::Checksums::Verify,
-            }
-        };
         let Some(tracker) = &self.tracker else { return };
         let view = FlowColumns::view(rows);
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
-        let followers = owned.module();
-        followers.rows.clone_from(&self.rows);
-        followers.frames.clear();
-        followers.frames.extend((0..self.rows.len()).map(|at| {
-            let bytes = input(at).frame.as_ptr_range();
-            bytes.start.addr()..bytes.end.addr()
-        }));
-        followers.all.iter_mut().for_each(|follower| follower.begin());
+        owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
-        let taken = owned.packets(self.rows.len(), input, |at, tracked| {
-            states[tracked.state as usize & 7] += 1;
-            let row = usize::from(self.rows[at]);
-            (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
-                columns::encode(tracked);
-        });
+        let (mut first, mut latest_ns) = (0, 0);
+        while let Some(piece) = self.rows.get(first..).filter(|rest| !rest.is_empty()) {
+            let piece = &piece[..piece.len().min(self.ahead)];
+            self.places.clear();
+            self.linear.clear();
+            for (row, decoded) in piece.iter().zip(&mut self.decoded) {
+                let packet = &packets[usize::from(*row)];
+                crate::received::decode_into(packet, decoded);
+                let is_whole = packet.data().len() == packet.frame_len();
+                self.places.push((!is_whole).then(|| {
+                    let begin = self.linear.len();
+                    packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
+                    begin..self.linear.len()
+                }));
+            }
+            let input = |at: usize| {
+                let packet = &packets[usize::from(piece[at])];
+                let frame = match &self.places[at] {
+                    Some(place) => &self.linear[place.clone()],
+                    None => packet.data(),
+                };
+                Input {
+                    decoded: &self.decoded[at],
+                    frame,
+                    frame_len: packet.frame_len() as u32,
+                    time_ns: cx.arrival_ns(packet),
+                    port: packet.port,
+                    checksums: crate::received::checksums(packet)
+                        == packet::checksum::Checksums::Verify,
+                }
+            };
+            let followers = owned.module();
+            followers.rows.clear();
+            followers.rows.extend_from_slice(piece);
+            followers.frames.clear();
+            followers.frames.extend((0..piece.len()).map(|at| {
+                let bytes = input(at).frame.as_ptr_range();
+                bytes.start.addr()..bytes.end.addr()
+            }));
+            let taken = owned.packets(piece.len(), input, |at, tracked| {
+                states[tracked.state as usize & 7] += 1;
+                let row = usize::from(piece[at]);
+                (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
+                    columns::encode(tracked);
+            });
+            // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
+            let times = piece[..taken].iter().map(|row| cx.arrival_ns(&packets[usize::from(*row)]));
+            latest_ns = times.fold(latest_ns, u64::max);
+            if let Some(row) = piece.get(taken) {
+                // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
+                let _ = cx.divide(usize::from(*row));
+                self.ahead = (2 * taken).clamp(AHEAD_MIN, chunk::CHUNK_PACKETS_MAX);
+                break;
+            }
+            first += taken;
+            self.ahead = (2 * self.ahead).min(chunk::CHUNK_PACKETS_MAX);
+        }
         owned.count_states(&states);
         drop(owned);
-        // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
-        let times = self.rows[..taken].iter().map(|row| cx.arrival_ns(&packets[usize::from(*row)]));
-        let latest_ns = times.max().unwrap_or(0);
         self.now_ns = self.now_ns.max(latest_ns);
         self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
-        if let Some(row) = self.rows.get(taken) {
-            // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
-            let _ = cx.divide(usize::from(*row));
-        }
         self.sweep(self.now_ns);
     }
 
