@@ -251,6 +251,15 @@ fn locked(path: &Path, create: bool, patience: Duration) -> Result<Locked> {
     }
 }
 
+/// Whether another process uses an interface, by its number.
+pub(crate) fn in_use(index: u32) -> Option<InUse> {
+    let path = place::settings_folder().join(format!("{}-{index}", namespace_number()));
+    match locked(&path, false, Duration::ZERO) {
+        Ok(Locked::InUse(pid)) => Some(InUse(pid)),
+        _ => None,
+    }
+}
+
 /// `shadeline restore`: puts back what programs left that were killed, in this network namespace.
 pub(crate) fn restore() -> std::result::Result<(), Failure> {
     let folder = place::settings_folder();

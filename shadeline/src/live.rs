@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
-use crate::output::{self, note, put};
+use crate::output::{self, Beside, note};
 use crate::ports::{LivePorts, Opening};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
@@ -47,6 +47,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (config, warnings) = check::read(&args.config)?;
+    let report_to = Beside::of(&config.flow)?;
     log::start(config.system.log, config.system.log_format);
     check::warn(&warnings);
     // Before any thread: rights are those of a thread, and the next ones have them from this one.
@@ -217,10 +218,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let report = Report::of(&seen.view, &seen.all_ports(), &parts, &seen.interfaces, Some(time));
     let json = args.json;
     output::in_time(move || match json {
-        true => output::json(&report),
+        true => {
+            let text = serde_json::to_string_pretty(&report).map_err(Failure::other)?;
+            report_to.put(format_args!("{text}\n"))
+        }
         false => {
             report.errors.iter().for_each(|error| note!("warning: {error}"));
-            put!("{}", report.text())
+            report_to.put(format_args!("{}", report.text()))
         }
     })?;
     ended.map_err(Failure::other)?;

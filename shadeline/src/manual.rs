@@ -52,7 +52,7 @@ const STREAMS: Term = (
 const CONFIGURATION: Term = ("shadeline.toml", "The configuration; see shadeline.toml(5).");
 const SOCKET: Term = (
     "/run/shadeline/ctl.sock",
-    "The control socket of a running program; `socket` of `[system]`, `--socket` or the environment variable \
+    "The control socket of a running program; `socket` of `[system]`, `--socket` of `ctl` or the environment variable \
      SHADELINE_SOCKET names another.",
 );
 const KERNELS: Term =
@@ -65,6 +65,16 @@ const CACHE: &[Term] = &[
     ),
     ("SHADELINE_NVRTC", "The NVRTC library, which compiles device programs for CUDA."),
     ("OPENCL_DYLIB_PATH", "The OpenCL libraries, separated by `;`."),
+];
+const SOCKET_VARIABLES: [Term; 2] = [
+    (
+        "SHADELINE_SOCKET",
+        "The control socket where neither a configuration nor an option names one.",
+    ),
+    (
+        "XDG_RUNTIME_DIR",
+        "The folder of the control socket of a user who cannot write to `/run`: `shadeline.sock` in it.",
+    ),
 ];
 /// Read by every command.
 const COLORS: &[Term] = &[
@@ -82,6 +92,8 @@ const PAGES: &[More] = &[
             CACHE[0],
             CACHE[1],
             CACHE[2],
+            SOCKET_VARIABLES[0],
+            SOCKET_VARIABLES[1],
             (
                 "PAGER",
                 "The program that shows the pages of `shadeline help` on a terminal; default: `less`. Empty or `cat`: \
@@ -125,7 +137,7 @@ const PAGES: &[More] = &[
             ("DIR/stats.json", "With -w: the totals. It is removed at the start of a run."),
             KERNELS,
         ],
-        environment: CACHE,
+        environment: &[CACHE[0], CACHE[1], CACHE[2], SOCKET_VARIABLES[0], SOCKET_VARIABLES[1]],
         examples: &[
             ("shadeline run router.toml", "Forward packets until a signal or `ctl stop`."),
             (
@@ -161,10 +173,11 @@ const PAGES: &[More] = &[
             STREAMS,
             ("~/.local/state/shadeline/history", "The history of the shell."),
         ],
-        environment: &[(
-            "XDG_STATE_HOME",
-            "The folder of `shadeline/history`; default: `~/.local/state`.",
-        )],
+        environment: &[
+            SOCKET_VARIABLES[0],
+            SOCKET_VARIABLES[1],
+            ("XDG_STATE_HOME", "The folder of `shadeline/history`; default: `~/.local/state`."),
+        ],
         examples: &[
             ("shadeline ctl", "Start a shell; `?` lists what may come next."),
             ("shadeline ctl show interfaces", "Ports and their traffic."),
@@ -238,7 +251,7 @@ const PAGES: &[More] = &[
     },
     More {
         command: "streams",
-        statuses: &[],
+        statuses: &[INTERRUPTED],
         files: &[STREAMS],
         environment: NONE,
         examples: &[

@@ -240,6 +240,49 @@ fn an_interface_that_vanishes_takes_only_its_routes() {
     }
 }
 
+/// A port that would not open again is not closed: what others have in Linux by its twin stays.
+#[test]
+fn a_refused_change_of_a_port_leaves_its_twin() {
+    let Some(mut live) = Live::start("refused", "af_packet", "") else { return };
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    live.net.router.ip("route add 10.77.0.0/16 dev sl-left");
+    live.net.router.ip("address add 10.78.0.1/24 dev sl-left");
+    let in_linux =
+        || ["-o link show sl-left", "route", "-o address"].map(|what| live.net.router.ip(what));
+    let before = in_linux();
+    let file = config(&live.scratch, "af_packet", "");
+    for (more, reason) in [
+        ("interface = \"eth9\"", "port left: this machine has no interface `eth9`"),
+        ("twin = \"lo\"", "port left: `lo`: an interface of this name exists"),
+    ] {
+        let other = file.replace("[port.left]\n", &format!("[port.left]\n{more}\n"));
+        live.scratch.write("router.toml", &other);
+        let (good, said) = live.try_ctl("reload");
+        assert!(!good && said.contains(reason), "{said}");
+        assert_eq!(in_linux(), before, "{more}");
+    }
+    // Of twins that change their names, one has the name that the other had.
+    let other = file
+        .replace("[port.left]\n", "[port.left]\ntwin = \"sl-right\"\n")
+        .replace("[port.right]\n", "[port.right]\ntwin = \"sl-left\"\n");
+    live.scratch.write("router.toml", &other);
+    let (good, said) = live.try_ctl("reload");
+    assert!(good, "{said}");
+    assert!(wait_until(Duration::from_secs(5), || ping(&live.net.left, "10.0.2.2", 1) == 1));
+    // Who has an interface is known to others, wherever its socket is.
+    let socket = live.scratch.join("other.sock");
+    let second = format!(
+        "[system]\nsocket = \"{}\"\n[port.x]\ninterface = \"left\"\ntwin = false\n",
+        socket.display()
+    );
+    let path = live.scratch.write("second.toml", &second);
+    let output =
+        live.net.router.try_run(&format!("{} check --live {}", live.bin.display(), path.display()));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("port x: `left`: another instance (pid "), "{said}");
+    live.stop();
+}
+
 #[test]
 fn an_mtu_changed_live_is_followed() {
     for backend in BACKENDS {

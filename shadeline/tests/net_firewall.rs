@@ -244,6 +244,13 @@ fn odd_and_wrong_rules_are_reported_and_a_reload_restores_the_file() {
     let again = live.ctl("reload");
     assert!(!again.contains("removed"), "{again}");
     assert_eq!(live.ctl("rule show").lines().count(), 5);
+    // Rules of the file that were there all the time are not restored.
+    live.ctl("rule del no-ping");
+    let said = live.ctl("reload");
+    assert!(said.contains("`firewall`: restored 1 rule of the configuration"), "{said}");
+    live.ctl("rule add more --proto udp --dport 1 --action drop");
+    let said = live.ctl("reload");
+    assert!(said.contains("`firewall`: removed 1 rule of `ctl rule`\n"), "{said}");
     let more = RULES.replace("action = \"drop\"", "action = \"accept\"");
     live.scratch.write("router.toml", &config(&live.scratch, "af_packet", &more));
     let said = live.ctl("reload");

@@ -14,7 +14,7 @@ use crate::sys;
 
 /// What could not be done with which interface.
 #[derive(Debug, thiserror::Error)]
-#[error("{interface}: {what}: {source}{hint}", hint = hint(.source, .needs))]
+#[error("{interface}: {}", text(.what, .source, .needs))]
 pub struct LinkError {
     /// The interface.
     pub interface: String,
@@ -26,13 +26,17 @@ pub struct LinkError {
     pub source: io::Error,
 }
 
-fn hint(source: &io::Error, needs: &Option<&'static str>) -> String {
-    match needs {
-        Some(needs) if source.kind() == io::ErrorKind::PermissionDenied => {
-            format!(" (needs {needs})")
-        }
-        _ => String::new(),
+/// What looking for an interface is called.
+const LOOKUP: &str = "looking it up";
+
+fn text(what: &str, source: &io::Error, needs: &Option<&'static str>) -> String {
+    if what == LOOKUP && source.raw_os_error() == Some(libc::ENODEV) {
+        return "this machine has no interface of this name; `shadeline check` lists those it has"
+            .to_owned();
     }
+    let needs = needs.filter(|_| source.kind() == io::ErrorKind::PermissionDenied);
+    let hint = needs.map_or_else(String::new, |needs| format!(" (needs {needs})"));
+    format!("{what}: {source}{hint}")
 }
 
 /// One interface of the namespace.
@@ -141,7 +145,7 @@ impl Link {
     /// # Errors
     /// If it is gone.
     pub fn index(&self) -> Result<u32, LinkError> {
-        let data = self.get(libc::SIOCGIFINDEX as u32, "looking it up")?;
+        let data = self.get(libc::SIOCGIFINDEX as u32, LOOKUP)?;
         Ok(u32::from_ne_bytes([data[0], data[1], data[2], data[3]]))
     }
 
@@ -393,7 +397,10 @@ mod tests {
     #[test]
     fn an_absent_interface_is_named_in_the_error() {
         let error = Link::open("sl-none0").unwrap_err();
-        assert_eq!(error.to_string(), "sl-none0: looking it up: No such device (os error 19)");
+        assert_eq!(
+            error.to_string(),
+            "sl-none0: this machine has no interface of this name; `shadeline check` lists those it has"
+        );
         for name in ["", "a-name-that-is-too-long", "a/b", "a\0b"] {
             assert!(Link::open(name).unwrap_err().to_string().contains("not an interface name"));
         }

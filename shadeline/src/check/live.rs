@@ -12,6 +12,7 @@ use control::netlink::Client;
 use controlplane::Findings;
 use rustix::fs::{Access, access};
 
+use crate::earlier;
 use crate::privileges::{self, Account};
 
 /// Capabilities by their number in `capability.h`.
@@ -64,14 +65,21 @@ pub(super) fn check(
         need(NET_RAW);
         need(NET_ADMIN);
         let name = &physical.interface;
-        match interfaces.map(|all| all.iter().find(|link| link.name == *name)) {
+        let link = interfaces.map(|all| all.iter().find(|link| link.name == *name));
+        // Those of the instance that runs with this socket are its own.
+        if let Ok(Some(link)) = link
+            && !is_running
+            && let Some(other) = earlier::in_use(link.ifindex)
+        {
+            findings.error_of_all(format_args!("port {}: `{name}`: {other}", port.name));
+        }
+        match link {
             Ok(Some(link)) if link.mac == [0; 6] => {
                 findings.error_of_all(format_args!(
                     "port {}: interface `{name}` is not an Ethernet interface",
                     port.name
                 ));
             }
-            // Those of the instance that runs are its own.
             Ok(Some(link))
                 if physical.backend == Backend::AfXdp
                     && with_xdp.contains(&link.ifindex)

@@ -293,20 +293,22 @@ impl ControlPart for FirewallControl {
         self.prepared = None;
     }
 
-    fn commit(&mut self, _old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
+    fn commit(&mut self, old: &Config, _started: &Config, env: &mut Environment<'_>) -> String {
         let built = self.prepared.take();
         let Some(own) = self.section.of(env.config) else { return String::new() };
         self.rules.renumber(env.config, env.interfaces);
-        let Gone { rules, of_file } = self.rules.apply(own, built);
+        let Gone { rules, of_file } = self.rules.apply((self.section.of(old), own), built);
         let count = |n: usize| if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") };
-        match rules {
-            0 => String::new(),
-            _ => format!(
-                "`{}`: removed {} of `ctl rule`, restored {} of the configuration\n",
-                self.section.name,
-                count(rules),
-                count(of_file)
-            ),
+        let mut told = Vec::new();
+        if rules > 0 {
+            told.push(format!("removed {} of `ctl rule`", count(rules)));
+        }
+        if of_file > 0 {
+            told.push(format!("restored {} of the configuration", count(of_file)));
+        }
+        match &told[..] {
+            [] => String::new(),
+            told => format!("`{}`: {}\n", self.section.name, told.join(", ")),
         }
     }
 

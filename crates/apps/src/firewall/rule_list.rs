@@ -144,7 +144,7 @@ impl Rebuild {
 pub(super) struct Gone {
     /// Those that the file does not have.
     pub(super) rules: usize,
-    /// Rules that the file has: all that there are now.
+    /// Those of the file, before and now, that were changed or gone.
     pub(super) of_file: usize,
 }
 
@@ -222,9 +222,13 @@ impl RuleList {
 
     /// Makes the rules those of `config`, with the same ports: `built` by [`Basis::of_config`]. Says how many rules of
     /// `ctl rule`, which the file does not have, are gone.
-    pub(super) fn apply(&mut self, config: &config::Firewall, built: Option<Built>) -> Gone {
-        let added = self.rules.iter().filter(|rule| rule.is_added).cloned();
-        let added: Vec<Live> = added.collect();
+    pub(super) fn apply(
+        &mut self,
+        (old, config): (Option<&config::Firewall>, &config::Firewall),
+        built: Option<Built>,
+    ) -> Gone {
+        let before = self.rules.clone();
+        let is_built = built.is_some();
         if let Some(built) = built {
             self.take(built);
         }
@@ -237,13 +241,42 @@ impl RuleList {
             self.default = config.default.clone();
             self.changed.push(FirewallPatch::Record(0, Some(self.default_record())));
         }
-        Arc::make_mut(&mut self.rules).iter_mut().for_each(|rule| rule.is_added = false);
-        let is_there = |rule: &Live| {
-            let now = self.place_of(&rule.name).ok().map(|at| &self.rules[at]);
-            now.is_some_and(|now| now.conditions == rule.conditions && now.action == rule.action)
+        let is_same = |one: &Live, other: &Live| {
+            one.conditions == other.conditions && one.action == other.action
         };
-        let rules = added.iter().filter(|rule| !is_there(rule)).count();
-        Gone { rules, of_file: self.rules.len() }
+        let is_there = |rule: &&Live| {
+            let now = self.place_of(&rule.name).ok().map(|at| &self.rules[at]);
+            now.is_some_and(|now| is_same(now, rule))
+        };
+        let added = before.iter().filter(|rule| rule.is_added);
+        let rules = added.filter(|rule| !is_there(rule)).count();
+        let of_file = match old.filter(|_| is_built) {
+            Some(old) => {
+                let had: HashMap<&str, &Live> =
+                    before.iter().map(|own| (&*own.name, own)).collect();
+                let file: HashMap<&str, &RuleEntry> =
+                    old.rules.iter().map(|entry| (entry.name(), entry)).collect();
+                let is_back = |own: &&Live| {
+                    let had = had.get(&*own.name);
+                    // A file of rules stands for `NAME:0` and so on.
+                    let of_set = || file.get(own.name.rsplit_once(':')?.0);
+                    match file.get(&*own.name).or_else(of_set) {
+                        None => false,
+                        Some(RuleEntry::File(_)) => had.is_none(),
+                        Some(RuleEntry::One(rule)) => {
+                            let is_files =
+                                rule.conditions == own.conditions && rule.action == own.action;
+                            is_files && !had.is_some_and(|had| is_same(had, own))
+                        }
+                    }
+                };
+                self.rules.iter().filter(is_back).count()
+            }
+            None => 0,
+        };
+        drop(before);
+        Arc::make_mut(&mut self.rules).iter_mut().for_each(|rule| rule.is_added = false);
+        Gone { rules, of_file }
     }
 
     /// Adds a rule; what is odd about it.

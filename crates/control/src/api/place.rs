@@ -27,9 +27,11 @@ pub const SHOWN: &str = "`\"/run/shadeline/ctl.sock\"`; without write access to 
 
 /// Where an instance listens.
 pub fn of_instance() -> PathBuf {
-    if let Some(named) = named(std::env::var_os(VARIABLE)) {
-        return named;
-    }
+    named(std::env::var_os(VARIABLE)).unwrap_or_else(by_default)
+}
+
+/// The same without [`VARIABLE`].
+fn by_default() -> PathBuf {
     // The folder is there for a service; else the instance makes it.
     let folder = match access("/run/shadeline", Access::EXISTS) {
         Ok(()) => "/run/shadeline",
@@ -71,12 +73,12 @@ pub fn connect() -> Result<Client, ClientError> {
     }
 }
 
-/// Where an instance keeps the settings that its network interfaces had before, until they are put back. The same place as
-/// long as the program runs, whatever becomes of its rights.
+/// Where an instance keeps the settings that its network interfaces had before, until they are put back. One place for all
+/// instances of a user, wherever their sockets are; the same as long as the program runs, whatever becomes of its rights.
 pub fn settings_folder() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     let find = || {
-        let socket = of_instance();
+        let socket = by_default();
         match socket == Path::new(SYSTEM) {
             true => socket.with_file_name("ports"),
             false => socket.with_extension(""),

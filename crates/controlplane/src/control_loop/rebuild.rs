@@ -11,7 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use control::config::{Config, Diff};
+use control::config::{Backend, Config, Diff, Port, PortKind};
+use control::kernel::links;
+use control::netlink::Client;
 use lookup::fib::Interface;
 
 use super::ControlLoop;
@@ -50,10 +52,14 @@ impl ControlLoop {
         let gone: Vec<u16> =
             self.interfaces.numbers().filter(|n| !fresh.interfaces.has(*n)).collect();
 
+        let wanted: Vec<u16> = added.iter().chain(&reopened).copied().collect();
         if !reopened.is_empty() {
+            // What cannot be opened is to be known while all is open: a port that closes loses its twin, and with it what
+            // others have in Linux by it.
+            let leaves: Vec<u16> = reopened.iter().chain(&gone).copied().collect();
+            self.may_open(&fresh, &wanted, &leaves)?;
             self.close(&reopened)?;
         }
-        let wanted: Vec<u16> = added.iter().chain(&reopened).copied().collect();
         let before = self.before();
         match self.make(fresh, &wanted, &gone, &before) {
             Ok(told) => {
@@ -76,6 +82,46 @@ impl ControlLoop {
                 Err(error)
             }
         }
+    }
+
+    /// Whether the interfaces that ports need are there, and the names of those that they make are free once the ports
+    /// `leaves` are closed. What cannot be asked is found when they open.
+    fn may_open(&self, fresh: &Fresh, wanted: &[u16], leaves: &[u16]) -> Result<(), String> {
+        let Ok(mut client) = Client::route() else { return Ok(()) };
+        let Ok(links) = links::all(&mut client) else { return Ok(()) };
+        let is_there = |name: &str| links.iter().any(|link| link.name == name);
+        let ports = |config: &Config, interfaces: &Interfaces, numbers: &[u16]| {
+            let is_one = |port: &&Port| {
+                interfaces.number(&port.name).is_some_and(|number| numbers.contains(&number))
+            };
+            config.ports.iter().filter(is_one).cloned().collect::<Vec<_>>()
+        };
+        // Of a port, the interfaces that it makes.
+        let made = |port: &Port| {
+            let tap = match &port.kind {
+                PortKind::Physical(own) if own.backend == Backend::Tap => Some(&own.interface),
+                _ => None,
+            };
+            port.twin.iter().chain(tap).cloned().collect::<Vec<String>>()
+        };
+        let old = ports(&self.config, &self.interfaces, leaves);
+        let freed: Vec<String> = old.iter().flat_map(made).collect();
+        for port in ports(&fresh.config, &fresh.interfaces, wanted) {
+            if let Some(name) =
+                made(&port).iter().find(|name| is_there(name) && !freed.contains(name))
+            {
+                let Port { name: port, .. } = &port;
+                return Err(format!("port {port}: `{name}`: an interface of this name exists"));
+            }
+            if let PortKind::Physical(own) = &port.kind
+                && matches!(own.backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+                && !is_there(&own.interface)
+            {
+                let (port, name) = (&port.name, &own.interface);
+                return Err(format!("port {port}: this machine has no interface `{name}`"));
+            }
+        }
+        Ok(())
     }
 
     /// All that may fail. After an error the loop's own fields are to be put back.
