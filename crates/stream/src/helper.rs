@@ -8,7 +8,7 @@
 //!
 //! Three things are apart, so that other helpers, and who translates addresses, use each by itself: the parser of a protocol
 //! ([`ftp`]) knows bytes only, and says where in the stream an announcement is; the flows that are [expected](expect) are of
-//! any protocol; and [`Helpers`] joins them to the flows of a tracker.
+//! any protocol; and `Helpers` joins them to the flows of a tracker.
 //!
 //! # Rules
 //! - Nobody announces for others. An address that is not that of the end which sends the announcement is refused (the
