@@ -44,7 +44,7 @@ mod wiring;
 
 #[cfg(feature = "count-allocations")]
 use std::alloc::System;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -88,8 +88,24 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
 
 /// The command line.
 fn parse(mut command: clap::Command, args: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let matches = command.try_get_matches_from_mut(args)?;
+    let first = args.get(1).cloned();
+    let matches = command.try_get_matches_from_mut(args);
+    let matches = matches.map_err(|error| with_ctl(error, first.as_deref(), &command))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Suggests `ctl stop` for `stop`: what a running instance is told begins with `ctl`.
+fn with_ctl(mut error: clap::Error, first: Option<&OsStr>, command: &clap::Command) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let ctl = command.find_subcommand("ctl").and_then(|ctl| ctl.find_subcommand(word));
+    if let Some(own) = ctl.filter(|_| first.is_some_and(|first| first == word.as_str())) {
+        let suggested = vec![format!("ctl {}", own.get_name())];
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
+    }
+    error
 }
 
 /// Prints the help that was requested, or what is wrong with the command line.
@@ -136,5 +152,22 @@ fn run(command: Command) -> Result<(), Failure> {
             output::print(format_args!("{}", String::from_utf8_lossy(&script)))
         }
         Command::Man { folder } => manual::write(&folder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_ctl_is_found_there() {
+        let told = |words: &str| {
+            let words = std::iter::once("shadeline").chain(words.split(' ')).map(OsString::from);
+            parse(Cli::command(), words.collect()).unwrap_err().to_string()
+        };
+        assert!(told("stop").contains("a similar subcommand exists: 'ctl stop'"));
+        assert!(told("show ports").contains("exists: 'ctl show'"));
+        assert!(told("demoo").contains("exists: 'demo'"));
+        assert!(!told("bench stop").contains("ctl"));
     }
 }

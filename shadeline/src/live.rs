@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{Packet, Verdict, VerdictKind};
 use control::api::{
-    Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep,
+    Asked, CaptureAt, ErrorKind, Frame, Request, Responder, Response, Server, TraceStep, place,
 };
 use control::metrics::Sources;
 use controlplane::inject::injector;
@@ -47,6 +47,15 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let (config, warnings) = check::read(&args.config)?;
+    // Of a file this is known already.
+    let length = config.system.socket.as_os_str().len();
+    if length > place::PATH_BYTES_MAX {
+        return Err(Failure::other(format!(
+            "{}: the path has {length} bytes, a Unix socket's at most {}",
+            place::VARIABLE,
+            place::PATH_BYTES_MAX
+        )));
+    }
     let report_to = Beside::of(&config.flow)?;
     log::start(config.system.log, config.system.log_format);
     check::warn(&warnings);

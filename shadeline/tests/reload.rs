@@ -91,6 +91,20 @@ fn a_second_instance_names_the_first() {
     assert!(!output.status.success() && said.contains(&expected), "{said}");
 }
 
+/// What a variable says is in no file that `check` reads.
+#[test]
+fn a_socket_that_no_path_can_name_is_known_before_ports_open() {
+    let scratch = Scratch::new();
+    let config =
+        scratch.write("config.toml", &ROUTER.replace("[[routes]]\nfile = \"table.txt\"\n", ""));
+    let long = format!("/tmp/{}", "a".repeat(120));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    let output = run.arg("run").arg(config).env("SHADELINE_SOCKET", long).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = "error: SHADELINE_SOCKET: the path has 125 bytes, a Unix socket's at most 96\n";
+    assert_eq!((output.status.code(), &said[..]), (Some(1), expected));
+}
+
 #[test]
 fn routes_that_do_not_fit_leave_those_there_are() {
     let running = Running::start(&[("table.txt", &hosts(2000, "192.0.2.2"))], ROUTER);
@@ -140,6 +154,46 @@ fn a_reload_says_what_files_changed() {
     let said = reload(&hosts(9, "192.0.2.3"));
     assert!(said.contains("table.txt: 9 routes, 13 added, removed or replaced\n"), "{said}");
     assert_eq!(running.ctl("reload").1.trim(), "nothing changed");
+}
+
+#[test]
+fn a_reload_tells_the_warnings_that_are_new() {
+    let running = Running::start(&[("table.txt", "")], ROUTER);
+    let text = std::fs::read_to_string(running.scratch.join("config.toml")).expect("the file");
+    let reload = |more: &str| {
+        running.scratch.write("config.toml", &(text.clone() + more));
+        let (good, said) = running.ctl("reload");
+        assert!(good, "{said}");
+        said
+    };
+    let neighbour = |address: &str| {
+        format!(
+            "[[neighbour]]\nport = \"left\"\naddress = \"{address}\"\nmac = \"02:00:00:00:00:09\"\n"
+        )
+    };
+    let warning = |address: &str| format!("warning: `{address}` is in no subnet of port `left`");
+    let (one, two) = (neighbour("203.0.113.9"), neighbour("203.0.113.10"));
+    assert!(reload(&one).starts_with(&warning("203.0.113.9")));
+    // In force already: whoever wrote it knows.
+    assert!(!reload(&(one.clone() + "\n")).contains("warning"));
+    let said = reload(&(one + &two));
+    assert!(said.starts_with(&warning("203.0.113.10")) && !said.contains("203.0.113.9`"), "{said}");
+}
+
+/// Whoever reads the log sees that it came back.
+#[test]
+fn a_port_that_is_opened_anew_goes_down_and_up() {
+    let tagged = |vlan: u32| {
+        format!("[port.tagged]\nparent = \"left\"\nvlan = {vlan}\naddresses = [\"10.7.0.1/24\"]\n")
+    };
+    let mut running = Running::start(&[("table.txt", "")], &(ROUTER.to_owned() + &tagged(7)));
+    let (good, said) = running.reload_with(ROUTER, &tagged(8));
+    assert!(good, "{said}");
+    running.process.wait_for("port tagged: down", STARTED);
+    running.process.wait_for("port tagged: up", STARTED);
+    let interfaces = running.show("interfaces");
+    let line = interfaces.lines().find(|line| line.contains(" tagged ")).expect("its line");
+    assert!(line.contains("vlan 8 on left") && line.contains(" up "), "{interfaces}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 
 use crate::is_standard;
@@ -223,7 +223,7 @@ pub fn reader<'a>(mut input: impl Read + Send + 'a) -> io::Result<Box<dyn Read +
     let [gzip, xz, zstd] = COMPRESSIONS;
     Ok(match compression {
         Compression::Gzip => {
-            Box::new(Decompressed { name: gzip, inner: MultiGzDecoder::new(buffered(whole)) })
+            Box::new(Decompressed { name: gzip, inner: Members::new(buffered(whole)) })
         }
         Compression::Xz => {
             let inner = XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB);
@@ -307,6 +307,51 @@ impl<R: Read> Read for Decompressed<R> {
             // Not the kind of a capture that ends within a record.
             io::Error::new(io::ErrorKind::InvalidData, text)
         })
+    }
+}
+
+/// Members of gzip data one after another (RFC 1952 §2.2). What follows them is an error of its own: the data before it is
+/// whole. Zeros that fill a block of a tape are no error, as for gzip itself.
+struct Members<R> {
+    /// The member that is read; none after the last.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(input: R) -> Self {
+        Self { member: Some(GzDecoder::new(input)) }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.member else { return Ok(0) };
+            let n = member.read(buffer)?;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            let mut rest = self.member.take().expect("a member was read").into_inner();
+            let next = rest.fill_buf()?;
+            if next.is_empty() {
+                return Ok(0);
+            }
+            if next[0] == GZIP[0] {
+                self.member = Some(GzDecoder::new(rest));
+                continue;
+            }
+            loop {
+                let next = rest.fill_buf()?;
+                if next.iter().any(|&byte| byte != 0) {
+                    let what = "something else follows its end";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                match next.len() {
+                    0 => return Ok(0),
+                    n => rest.consume(n),
+                }
+            }
+        }
     }
 }
 

@@ -564,8 +564,16 @@ pub(super) mod tests {
                 stage("rewrite", 1_010_000 * k, 40.0),
             ],
             drops: vec![
-                dropped("no_route", "add a route, or a default route", 7 * k),
-                dropped("ttl_expired", "nothing: traceroute causes it", 100 * (k - 1)),
+                dropped(
+                    "no_route",
+                    "Add a route (`ctl show routes`), or find out why the routing daemon withdrew it.",
+                    7 * k,
+                ),
+                dropped(
+                    "ttl_expired",
+                    "Normal for traceroute. Otherwise look for a routing loop.",
+                    100 * (k - 1),
+                ),
             ],
             hottest: vec![HotTable {
                 title: "rules".to_owned(),

@@ -21,6 +21,10 @@ pub const SYSTEM: &str = "/run/shadeline/ctl.sock";
 /// The environment variable that names the socket where neither a file nor an option does.
 pub const VARIABLE: &str = "SHADELINE_SOCKET";
 
+/// Longest path of the control socket in bytes. `sockaddr_un` holds 108; the rest is for the name under which the
+/// socket is made.
+pub const PATH_BYTES_MAX: usize = 96;
+
 /// The default in words, for people who read the documentation on another machine.
 pub const SHOWN: &str = "`\"/run/shadeline/ctl.sock\"`; without write access to `/run`: `shadeline.sock` in \
     `$XDG_RUNTIME_DIR`, or `/tmp/shadeline-UID.sock`; `$SHADELINE_SOCKET` where it is set";

@@ -65,6 +65,12 @@ impl ControlLoop {
             Ok(told) => {
                 self.exchange(&gone)?;
                 (self.on_reload)(&self.config);
+                for at in wanted.iter().map(|number| usize::from(*number)) {
+                    // Without an interface of Linux, or over that of another port.
+                    if self.links[at].is_none() {
+                        self.set_link(at, true);
+                    }
+                }
                 if !wanted.is_empty() {
                     self.refresh_links();
                 }
@@ -144,7 +150,9 @@ impl ControlLoop {
         for number in wanted.iter().chain(gone) {
             let at = usize::from(*number);
             self.records[at] = self.fresh_record(at);
-            (self.twin_up[at], self.link_up[at], self.closed[at]) = (true, true, false);
+            (self.twin_up[at], self.closed[at]) = (true, false);
+            // One that was closed has its link once it carries packets.
+            self.link_up[at] = !before.closed.get(at).is_some_and(|closed| *closed);
         }
 
         let facts = |port: u16| self.facts.get(usize::from(port)).copied().unwrap_or_default();

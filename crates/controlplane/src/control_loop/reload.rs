@@ -1,10 +1,11 @@
 //! A reload: the file is read, and what takes long is built, on a thread of its own; then the parts apply it as one
 //! version, or nothing of it.
 
+use std::collections::HashSet;
 use std::sync::mpsc::Sender;
 
 use control::api::{Asked, ErrorKind, Response};
-use control::config::{self, Config, LoadError, NOTHING, Report, Topic};
+use control::config::{self, Config, Diagnostic, KnownStages, LoadError, NOTHING, Report, Topic};
 use control::kernel;
 use control::netlink::Client;
 use lookup::fib::Interface;
@@ -72,6 +73,21 @@ impl From<String> for NotApplied {
     fn from(why: String) -> Self {
         Self::Refused(why)
     }
+}
+
+/// The warnings of a new configuration that a reload repeats: of rules, what has not the effect that one may expect; of
+/// everything else, what the text in force did not have.
+fn worth_telling(warnings: &[Diagnostic], old: &str, known: &KnownStages) -> Vec<String> {
+    let is_always = |d: &Diagnostic| matches!(d.topic, Topic::OddRule | Topic::Unfiltered);
+    let before: HashSet<String> = match warnings.iter().all(is_always) {
+        true => HashSet::new(),
+        false => {
+            let before = config::parse(old, known).map_or_else(|all| all, |(_, warnings)| warnings);
+            before.into_iter().map(|d| d.message).collect()
+        }
+    };
+    let told = warnings.iter().filter(|d| is_always(d) || !before.contains(&d.message));
+    told.map(|d| d.message.clone()).collect()
 }
 
 impl ControlLoop {
@@ -170,14 +186,11 @@ impl ControlLoop {
             false => self.rebuild(fresh, &diff)?,
         };
         let told = told + &self.open_closed();
-        let diagnostics = report.map(|report| {
-            self.source = report.source;
-            report.diagnostics
+        let odd = report.map(|report| {
+            let old = std::mem::replace(&mut self.source, report.source);
+            worth_telling(&report.diagnostics, &old, &self.known)
         });
-        // Of rules, what has not the effect that one may expect.
-        let odd = diagnostics.iter().flatten();
-        let odd = odd.filter(|d| matches!(d.topic, Topic::OddRule | Topic::Unfiltered));
-        let odd: String = odd.map(|d| format!("warning: {}\n", d.message)).collect();
+        let odd: String = odd.iter().flatten().map(|what| format!("warning: {what}\n")).collect();
         let diff = match diff.to_string() {
             // Of the file; what the parts say was no part of it.
             text if !told.is_empty() && text == NOTHING => "nothing else changed".into(),

@@ -138,6 +138,26 @@ fn bytes_before_a_fault_are_delivered_and_the_fault_is_named() {
 }
 
 #[test]
+fn what_follows_gzip_data_is_told_from_a_fault_in_it() {
+    let line = b"first line\n";
+    let read = |after: &[u8]| {
+        let (mut bytes, mut out) = (gzip(line), Vec::new());
+        bytes.extend(after);
+        let end = reader(&bytes[..]).unwrap().read_to_end(&mut out);
+        (out, end.map_err(|error| error.to_string()))
+    };
+    assert_eq!(read(&[0; 700]), (line.to_vec(), Ok(11)));
+    assert_eq!(read(&gzip(b"next\n")), (b"first line\nnext\n".to_vec(), Ok(16)));
+    for after in [&b"x"[..], b"something long enough for a header", &[0, 0, 7]] {
+        let (out, end) = read(after);
+        assert_eq!(out, line);
+        assert_eq!(end.unwrap_err(), "the gzip data is corrupt: something else follows its end");
+    }
+    // A header that is cut.
+    assert_eq!(read(&gzip(b"next\n")[..5]).1.unwrap_err(), "the gzip data is truncated");
+}
+
+#[test]
 fn a_wrong_checksum_is_an_error() {
     let mut bad = bytes(SECOND_ZSTD);
     *bad.last_mut().unwrap() ^= 1;

@@ -3,13 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::api::place;
+use crate::api::place::{self, PATH_BYTES_MAX};
 use crate::config::kinds::{Custom, Kind, custom, integer, list, words};
 use crate::config::values;
-
-/// Longest path of the control socket in bytes. `sockaddr_un` holds 108; the rest is for the name under which the
-/// socket is made.
-const SOCKET_BYTES_MAX: usize = 96;
 
 crate::section! {
     /// Threads, memory, the log, the control socket and the metrics.
@@ -129,13 +125,13 @@ fn user() -> Custom<Option<String>> {
 }
 
 fn socket() -> Custom<PathBuf> {
-    let allowed = format!("a path of 1 to {SOCKET_BYTES_MAX} bytes");
+    let allowed = format!("a path of 1 to {PATH_BYTES_MAX} bytes");
     let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
         let text = values::string(walk, value)?;
-        if text.is_empty() || text.len() > SOCKET_BYTES_MAX || text.contains('\0') {
+        if text.is_empty() || text.len() > PATH_BYTES_MAX || text.contains('\0') {
             let message = format!("{} cannot name a Unix socket", walk.subject());
             walk.error(value.span(), message)
-                .expected(format!("a path of 1 to {SOCKET_BYTES_MAX} bytes"));
+                .expected(format!("a path of 1 to {PATH_BYTES_MAX} bytes"));
             return None;
         }
         Some(text.into())
