@@ -34,6 +34,7 @@ use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
 use packet::tcp::TcpHeader;
 use packet::{IpProtocol, tcp};
+use stream::table::Found;
 
 use crate::forms::ratio;
 use crate::forward::{received, start_over};
@@ -78,7 +79,7 @@ pub struct NatArgs {
     /// Seconds per case and round
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
-    /// Sessions of the largest table, about 0.7 KB each
+    /// Sessions of the largest table, about 0.9 KB each
     #[arg(long, default_value_t = 1_000_000, value_parser = up_to::<SESSIONS_MAX>)]
     pub sessions: usize,
     /// Distinct packets, 2 KB each
@@ -359,6 +360,18 @@ fn now_s() -> u32 {
     now.as_secs() as u32
 }
 
+/// Packets of a session there, back and there again: a connection is established.
+fn establish(own: &mut Translator, original: &Tuple, translated: &Tuple) {
+    for tuple in [*original, translated.reversed(), *original] {
+        let (key, side) = tuple.key();
+        let mut found = [Found::NONE];
+        own.find(&[key], now_s(), &mut found);
+        if let Some(slot) = found[0].slot() {
+            own.step(slot, side, tcp::flags::ACK as u8);
+        }
+    }
+}
+
 /// A number of sessions of a kind.
 struct Case {
     name: String,
@@ -381,6 +394,7 @@ impl Case {
             let translated = kind.begin(&mut own, &original, now_s())?;
             // Of two random clients that are one and the same there is one session.
             if own.len() > before {
+                establish(&mut own, &original, &translated);
                 all.push((original, translated));
             }
             if all.len() == sessions {
@@ -592,7 +606,7 @@ pub(crate) fn run(args: &Args, options: &NatArgs) -> Result<Report, String> {
 
 fn run_with(args: &Args, options: &NatArgs, routes: RoutesFile) -> Result<Report, String> {
     let NatArgs { seconds, sessions, packets, .. } = *options;
-    let memory = |sessions: usize| sessions * (5 * 100 + 2 * size_of::<Tuple>());
+    let memory = |sessions: usize| sessions * (5 * 100 + 256 + 2 * size_of::<Tuple>());
     let bytes = memory(sessions) + packets * (2048 + 9 * 120);
     has_room(&format!("{sessions} sessions and {packets} packets"), bytes)?;
     let data = format!(

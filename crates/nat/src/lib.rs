@@ -6,6 +6,7 @@
 //! | [`rewrite`] | addresses and ports of a packet in place, checksums updated (RFC 1624), ICMP errors with what they quote |
 //! | [`rules`] | which packets are translated and to what; which worker a packet belongs to |
 //! | [`ports`] | free ports of outside addresses |
+//! | [`cache`] | what plain packets of sessions become, in one cache line |
 //! | [`translator`] | sessions and bindings of a worker (RFC 4787, RFC 5382, RFC 5508) |
 //! | [`deterministic`] | addresses and ports of subscribers by arithmetic (RFC 7422) |
 //! | [`nat64`] | IPv4 addresses in IPv6 ones (RFC 6052), headers from one family to the other (RFC 7915) |
@@ -24,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod deterministic;
 pub mod nat64;
 pub mod ports;
@@ -32,6 +34,7 @@ pub mod rules;
 pub mod translator;
 pub mod tuple;
 
+pub use cache::Plain;
 pub use rules::{Rule, Rules};
 pub use translator::Translator;
 pub use tuple::Tuple;

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A packet whose key is that of a session is translated to the ends of the other entry, forward or back
-//! ([`Translator::step`]). A packet that another stage wants to quote is translated the other way round, to what its sender
-//! sent ([`Translator::restore`]).
+//! ([`Translator::step`]). What plain packets become that change nothing of their session's state is kept in a
+//! [`cache`](crate::cache), too ([`Translator::known`]). A packet that another stage wants to quote is translated the other
+//! way round, to what its sender sent ([`Translator::restore`]).
 //!
 //! | requirement | here |
 //! | --- | --- |
@@ -30,7 +31,9 @@ use packet::IpProtocol;
 use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
 use stream::{FlowKey, FlowTable, Side};
 
+use crate::cache::{Cache, Change, Place, Places, Plain};
 use crate::ports::{Class, Pool};
+use crate::rewrite::Which;
 use crate::rules::{Action, Rule, Rules};
 use crate::tuple::{End, Tuple};
 
@@ -45,7 +48,7 @@ const SCOPE_HOST: u32 = 3 << 16;
 /// Entries of the table for a session: its own two, a binding's two, and a host.
 pub const ENTRIES_PER_SESSION: usize = 5;
 
-/// Sessions that a piece of a sweep ends at most.
+/// Sessions that a piece of a sweep ends at most, and those that it marks as seen.
 const IDLE: usize = 512;
 
 /// What an entry is.
@@ -75,6 +78,13 @@ mod flags {
     pub(super) const FIN_BACK: u8 = 1 << 4;
     /// Reset.
     pub(super) const RESET: u8 = 1 << 5;
+}
+
+/// Flags of TCP that say something about a session.
+mod tcp {
+    pub(super) const FIN: u8 = 1;
+    pub(super) const SYN: u8 = 2;
+    pub(super) const RST: u8 = 4;
 }
 
 /// What is beside the key of an entry.
@@ -238,6 +248,7 @@ pub struct PoolUse {
 /// Translates the packets of a worker. See the module.
 pub struct Translator {
     table: FlowTable<Hot>,
+    cache: Cache,
     rules: Arc<Rules>,
     /// Of each rule, by its number.
     pools: Vec<(u16, Pool)>,
@@ -247,6 +258,8 @@ pub struct Translator {
     hand: u32,
     /// Sessions that a piece of a sweep ends.
     idle: Vec<Slot>,
+    /// Sessions that were seen later than their entries say, and when.
+    alive: Vec<(Slot, u32)>,
     /// The state of the generator of ports.
     random: u64,
 }
@@ -259,17 +272,31 @@ impl Translator {
     pub fn new(options: Options, rules: Arc<Rules>) -> Result<Self, TableError> {
         let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
         let table = FlowTable::new(Limits { capacity, half_open_max: 0 }, options.seed)?;
+        let cache = Cache::new(options.sessions.max(1), options.seed)?;
         let pools = rules.all.iter().map(|rule| (rule.number, Pool::new(rule.pool()))).collect();
         let (counts, random) = (Counts::default(), options.seed | 1);
-        let idle = Vec::with_capacity(IDLE);
-        Ok(Self { table, rules, pools, options, counts, sessions: 0, hand: 0, idle, random })
+        let (idle, alive) = (Vec::with_capacity(IDLE), Vec::with_capacity(IDLE));
+        Ok(Self {
+            table,
+            cache,
+            rules,
+            pools,
+            options,
+            counts,
+            sessions: 0,
+            hand: 0,
+            idle,
+            alive,
+            random,
+        })
     }
 
     /// Bytes of memory of one translator.
     pub fn memory_bytes(options: &Options, rules: &Rules) -> usize {
         let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
         let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
-        FlowTable::<Hot>::memory_bytes(entries) + pools.sum::<usize>()
+        let cache = Cache::memory_bytes(options.sessions.max(1));
+        FlowTable::<Hot>::memory_bytes(entries) + cache + pools.sum::<usize>()
     }
 
     /// The rules.
@@ -329,6 +356,70 @@ impl Translator {
             Way::Forward => (to, way),
             Way::Back => (to.reversed(), way),
         })
+    }
+
+    /// How the lines of plain packets in the cache are found.
+    pub fn places(&self) -> Places {
+        self.cache.places()
+    }
+
+    /// Starts loading what [`known`](Self::known) reads.
+    #[inline(always)]
+    pub fn prefetch(&self, place: Place) {
+        self.cache.prefetch(place);
+    }
+
+    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: its flags, or 0.
+    #[inline(always)]
+    pub fn known(&mut self, place: Place, plain: Plain, tcp: u8, now_s: u32) -> Option<Change> {
+        // A connection that opens or closes changes its session.
+        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+            return None;
+        }
+        let change = self.cache.get(place, plain, now_s)?;
+        self.counts.packets += 1;
+        Some(change)
+    }
+
+    /// As [`step`](Self::step) for a plain packet, whose translation is known afterwards if packets like it leave the state of
+    /// their session as it is.
+    #[inline]
+    pub fn step_plain(
+        &mut self,
+        slot: Slot,
+        side: Side,
+        plain: Plain,
+        tcp: u8,
+        now_s: u32,
+    ) -> Option<(Tuple, Way)> {
+        let (to, way) = self.step(slot, side, tcp)?;
+        let hot = *self.table.get(slot)?;
+        let original = if hot.kind == Kind::Original { slot } else { Slot(hot.other) };
+        let bits = self.table.get(original)?.flags;
+        let is_settled = to.protocol != IpProtocol::TCP.0 || bits & flags::ESTABLISHED != 0;
+        let from = plain.tuple();
+        let change = match (to.src == from.src, to.dst == from.dst) {
+            _ if !is_settled || to.family != 4 => None,
+            (false, true) => Some((Which::Source, to.src)),
+            (true, false) => Some((Which::Destination, to.dst)),
+            _ => None,
+        };
+        if let Some((which, end)) = change {
+            let change = Change { which, address: end.0[1] as u32, port: end.1 };
+            if let Some((gone, seen_s)) = self.cache.put(plain, change, now_s) {
+                self.saw(gone, seen_s);
+            }
+        }
+        Some((to, way))
+    }
+
+    /// Brings to the table when a plain packet was seen that the cache forgets.
+    fn saw(&mut self, plain: Plain, seen_s: u32) {
+        if let Some(slot) = self.table.find(&plain.tuple().key().0)
+            && self.table.seen(slot).is_some_and(|seen| seen < seen_s)
+        {
+            self.table.set_seen(slot, seen_s);
+        }
     }
 
     /// The ends that the sender of a packet gave it, which was translated to `tuple`; `None` if it was not translated.
@@ -615,6 +706,9 @@ impl Translator {
 
     /// Ends a session by its original entry, and its binding if no other session has it.
     fn end(&mut self, slot: Slot) {
+        for plain in self.plain(slot).into_iter().flatten() {
+            self.cache.remove(plain);
+        }
         let Some((_, hot)) = self.table.remove(slot) else { return };
         self.table.remove(Slot(hot.other));
         self.sessions -= 1;
@@ -664,13 +758,21 @@ impl Translator {
             }
             let protocol = self.table.key(slot).map_or(0, |key| key.protocol);
             let timeout = self.options.timeouts.of(protocol, hot.flags);
-            if self.idle_s(slot, hot, now_s) >= timeout {
+            let idle_s = self.idle_s(slot, hot, now_s);
+            let seen_s = now_s - idle_s;
+            if idle_s >= timeout {
                 self.idle.push(slot);
-                if self.idle.len() == IDLE {
-                    next = slot.index() + 1;
-                    break;
-                }
+            } else if self.table.seen(slot).is_some_and(|seen| seen < seen_s) {
+                // The next sweeps pass it over.
+                self.alive.push((slot, seen_s));
             }
+            if self.idle.len().max(self.alive.len()) == IDLE {
+                next = slot.index() + 1;
+                break;
+            }
+        }
+        for (slot, seen_s) in self.alive.drain(..) {
+            self.table.set_seen(slot, seen_s);
         }
         while let Some(slot) = self.idle.pop() {
             self.counts.expired += 1;
@@ -681,10 +783,21 @@ impl Translator {
         is_end
     }
 
+    /// The plain packets of a session by its original entry, forward and back.
+    fn plain(&self, slot: Slot) -> [Option<Plain>; 2] {
+        let other = self.table.get(slot).map(|hot| Slot(hot.other));
+        let original = self.tuple(slot);
+        let translated = other.and_then(|other| self.tuple(other)).map(Tuple::reversed);
+        [original, translated].map(|own| own.as_ref().and_then(Plain::of_tuple))
+    }
+
     /// Seconds since the last packet of a session either way. Time that runs back counts as none.
     fn idle_s(&self, slot: Slot, hot: Hot, now_s: u32) -> u32 {
-        let of = |slot: Slot| now_s.saturating_sub(self.table.seen(slot).unwrap_or(0));
-        of(slot).min(of(Slot(hot.other)))
+        let idle_s = |seen: u32| now_s.saturating_sub(seen);
+        let of = |slot: Slot| idle_s(self.table.seen(slot).unwrap_or(0));
+        let cached = self.plain(slot).map(|own| own.and_then(|own| self.cache.seen(own)));
+        let cached = cached.into_iter().flatten().map(idle_s).min().unwrap_or(u32::MAX);
+        of(slot).min(of(Slot(hot.other))).min(cached)
     }
 
     /// Ends all sessions that `is_it` names; how many.
@@ -798,17 +911,15 @@ fn host_end(key: &FlowKey) -> End {
 
 /// Bits that a packet adds to the state of its session.
 fn follow(bits: u8, way: Way, tcp: u8) -> u8 {
-    const FIN: u8 = 1;
-    const RST: u8 = 4;
     let mut new = match way {
         Way::Back => flags::ANSWERED,
         Way::Forward if bits & flags::ANSWERED != 0 => flags::ESTABLISHED,
         Way::Forward => 0,
     };
-    if tcp & FIN != 0 {
+    if tcp & tcp::FIN != 0 {
         new |= if way == Way::Forward { flags::FIN } else { flags::FIN_BACK };
     }
-    if tcp & RST != 0 {
+    if tcp & tcp::RST != 0 {
         new |= flags::RESET;
     }
     new

@@ -3,6 +3,7 @@
 use packet::{Decoded, IpProtocol, Kind};
 use stream::{FlowKey, Side};
 
+use crate::cache::Plain;
 use crate::nat64;
 
 /// An address, IPv6 as `[high, low]`, IPv4 as `[0, address]`, and a port.
@@ -47,30 +48,11 @@ impl Tuple {
         })
     }
 
-    /// The ends of a *plain* packet, and its TCP flags or 0: IPv4 without options, not a fragment, TCP or UDP whose fixed
-    /// header is there. `ip` begins with the IP header, whose lengths were found right. `None` for anything else: it is what
-    /// [`Tuple::of`] finds without a record, and most packets are so.
+    /// The ends of a *plain* packet, and its TCP flags or 0: see [`Plain::of`]. It is what [`Tuple::of`] finds without a
+    /// record, and most packets are so.
     #[inline]
     pub fn plain(ip: &[u8]) -> Option<(Tuple, u8)> {
-        let head = ip.first_chunk::<28>()?;
-        let total_len = u16::from_be_bytes([head[2], head[3]]);
-        let protocol = head[9];
-        let is_tcp = protocol == IpProtocol::TCP.0;
-        let is_fragment = (head[6] & 0x3f) | head[7] != 0;
-        let is_odd = (head[0] != 0x45)
-            | is_fragment
-            | (!is_tcp & (protocol != IpProtocol::UDP.0))
-            | (total_len < if is_tcp { 40 } else { 28 });
-        if is_odd {
-            return None;
-        }
-        let flags = if is_tcp { ip.first_chunk::<40>()?[33] } else { 0 };
-        let end = |address: usize, port: usize| {
-            let bytes = [head[address], head[address + 1], head[address + 2], head[address + 3]];
-            let address = [0, u64::from(u32::from_be_bytes(bytes))];
-            (address, u16::from_be_bytes([head[port], head[port + 1]]))
-        };
-        Some((Tuple { src: end(12, 20), dst: end(16, 22), protocol, family: 4 }, flags))
+        Plain::of(ip).map(|(plain, flags)| (plain.tuple(), flags))
     }
 
     /// The ends of the packet that an ICMP error quotes, from its IP header on, and where its upper layer starts. The

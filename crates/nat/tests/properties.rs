@@ -7,9 +7,9 @@ use nat::deterministic::Blocks;
 use nat::nat64;
 use nat::rewrite::{Which, set_end, set_end_plain, set_ends, set_quoted};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
-use nat::translator::{Options, Refusal, Source, Timeouts, Way};
+use nat::translator::{Options, Refusal, Session, Source, Timeouts, Way};
 use nat::tuple::{End, Tuple};
-use nat::{Translator, ports};
+use nat::{Plain, Translator, ports};
 use packet::IpProtocol;
 use packet::checksum::{finish, internet_checksum, partial_sum};
 use proptest::prelude::*;
@@ -325,22 +325,61 @@ fn options() -> Options {
     }
 }
 
-/// The step of a packet with these ends.
+/// The step of a packet of UDP with these ends.
 fn step(translator: &mut Translator, of: &Tuple, now_s: u32) -> Option<(Tuple, Way)> {
+    cached_step(translator, of, 0, now_s)
+}
+
+/// The step of a packet as the stage takes it: by the cache, then by the table.
+fn cached_step(
+    translator: &mut Translator,
+    of: &Tuple,
+    tcp: u8,
+    now_s: u32,
+) -> Option<(Tuple, Way)> {
+    let Some(plain) = Plain::of_tuple(of) else { return table_step(translator, of, tcp, now_s) };
+    let place = translator.places().of(plain);
+    if let Some(change) = translator.known(place, plain, tcp, now_s) {
+        let end = ([0, change.address.into()], change.port);
+        return Some(match change.which {
+            Which::Source => (Tuple { src: end, ..*of }, Way::Forward),
+            Which::Destination => (Tuple { dst: end, ..*of }, Way::Back),
+        });
+    }
     let (key, side) = of.key();
     let mut found = [Found::NONE];
     translator.find(&[key], now_s, &mut found);
-    translator.step(found[0].slot()?, side, 0)
+    translator.step_plain(found[0].slot()?, side, plain, tcp, now_s)
+}
+
+/// The same by the table alone.
+fn table_step(
+    translator: &mut Translator,
+    of: &Tuple,
+    tcp: u8,
+    now_s: u32,
+) -> Option<(Tuple, Way)> {
+    let (key, side) = of.key();
+    let mut found = [Found::NONE];
+    translator.find(&[key], now_s, &mut found);
+    translator.step(found[0].slot()?, side, tcp)
+}
+
+/// All sessions as they are shown.
+fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
+    let mut all = Vec::new();
+    assert_eq!(translator.visit(0, usize::MAX / 2, now_s, &mut |own| all.push(own)), None);
+    all
 }
 
 /// The translator that a textbook would have, with the ports that the other one chose.
 #[derive(Default)]
-struct Plain {
+struct Textbook {
     sessions: HashMap<Tuple, (Tuple, u32)>,
     bindings: HashMap<(u8, End), (End, u32)>,
 }
 
-impl Plain {
+impl Textbook {
     fn expire(&mut self, now_s: u32) {
         let idle: Vec<Tuple> = self
             .sessions
@@ -368,7 +407,7 @@ proptest! {
     ) {
         let action = Action::Source(vec![OUTSIDE]);
         let mut own = Translator::new(options(), rules(action, 5000..=5000 + narrow, 1)).unwrap();
-        let mut plain = Plain::default();
+        let mut plain = Textbook::default();
         let mut now_s = 100;
         for (host, port, remote, pause, is_back) in steps {
             now_s += pause;
@@ -430,6 +469,78 @@ proptest! {
             prop_assert_eq!(own.len(), plain.sessions.len());
             let used: u32 = own.pools().map(|pool| pool.used).sum();
             prop_assert_eq!(used as usize, plain.bindings.len());
+        }
+    }
+
+    /// What is known without the table is what a translator says that looks everything up: ends, refusals, ICMP errors, sessions
+    /// with their idle times, ports in use and counts, whatever happens in between.
+    #[test]
+    fn the_cache_says_what_the_table_says(
+        steps in prop::collection::vec(
+            (0u8..24, (0u8..3, 0u16..6, 0u8..4), prop::sample::select(vec![1u8, 6, 6, 17, 17]), 0u8..32, 0u32..9), 1..400,
+        ),
+        (sessions, narrow) in (2usize..40, 1u16..24),
+        filter_by_remote: bool,
+    ) {
+        let timeouts = Timeouts { tcp_established: 90, tcp_transitory: 20, udp: 30, icmp: 15, other: 25 };
+        let options = Options { sessions, filter_by_remote, timeouts, ..options() };
+        let sets = [Action::Source(vec![OUTSIDE]), Action::Source(vec![OUTSIDE, OUTSIDE + 1])]
+            .map(|action| rules(action, 5000..=5000 + narrow, 1));
+        // Other rules, which have nothing of the sessions there are.
+        let none = Arc::new(Rules::new(Vec::new(), 1, Arc::new(Own::new(4))));
+        let [mut own, mut plain] =
+            [(); 2].map(|()| Translator::new(options, sets[0].clone()).unwrap());
+        let mut now_s = 100;
+        // Ends of a session that is or was there, by those of its first packet.
+        let mut made: HashMap<Tuple, Tuple> = HashMap::new();
+        for (what, (host, port, remote), protocol, tcp, pause) in steps {
+            now_s += pause / 4 * pause;
+            let tcp = if protocol == 6 { tcp & 0x17 } else { 0 };
+            let src = ([0, 0xc0a8_0100 + u64::from(host)], 5000 + port);
+            let remote_port = if protocol == 1 { src.1 } else { 53 };
+            let dst = ([0, 0x0808_0800 + u64::from(remote)], remote_port);
+            let original = Tuple { src, dst, protocol, family: 4 };
+            let translated = made.get(&original).copied();
+            match what {
+                0 => {
+                    let pieces = 1 + usize::from(tcp);
+                    for translator in [&mut own, &mut plain] {
+                        while !translator.sweep(pieces, now_s) {}
+                    }
+                }
+                1 => {
+                    let other = if tcp & 3 == 0 { &none } else { &sets[usize::from(tcp & 1)] };
+                    prop_assert_eq!(own.set_rules(other.clone()), plain.set_rules(other.clone()));
+                }
+                2 => {
+                    let is_it = |known: &nat::translator::Known| known.tuple.dst == dst;
+                    prop_assert_eq!(own.forget(is_it), plain.forget(is_it));
+                }
+                // The ends that a quoted packet had, there and back.
+                3 | 4 => {
+                    let quoted = translated.unwrap_or(original);
+                    prop_assert_eq!(own.restore(&quoted), plain.restore(&quoted));
+                    let quoted = original.reversed();
+                    prop_assert_eq!(own.restore(&quoted), plain.restore(&quoted));
+                }
+                _ => {
+                    let is_back = what % 2 == 1;
+                    let of = if is_back { translated.unwrap_or(original).reversed() } else { original };
+                    let known = cached_step(&mut own, &of, tcp, now_s);
+                    prop_assert_eq!(known, table_step(&mut plain, &of, tcp, now_s));
+                    let rule = own.rules().all.first().map(|rule| rule.number);
+                    if let (None, false, Some(rule)) = (known, is_back, rule) {
+                        let [one, other] = [&mut own, &mut plain]
+                            .map(|translator| translator.begin(&of, dst, 4, Source::Rule(rule, 1), now_s));
+                        prop_assert_eq!(one, other);
+                        made.extend(one.ok().map(|one| (original, one)));
+                    }
+                    prop_assert_eq!(own.inward(&of), plain.inward(&of));
+                }
+            }
+            prop_assert_eq!(all_sessions(&own, now_s), all_sessions(&plain, now_s));
+            prop_assert_eq!(own.pools().collect::<Vec<_>>(), plain.pools().collect::<Vec<_>>());
+            prop_assert_eq!((own.len(), own.counts()), (plain.len(), plain.counts()));
         }
     }
 

@@ -632,6 +632,14 @@ impl<H: Copy + Default> FlowTable<H> {
         Some(&self.live(slot)?.key)
     }
 
+    /// Says that a flow was seen elsewhere, `now`.
+    #[inline]
+    pub fn set_seen(&mut self, slot: Slot, now: u32) {
+        if let Some(time) = self.times.get_mut(slot.index()).filter(|time| **time != 0) {
+            *time = stamp(now);
+        }
+    }
+
     /// When a batch had a row of this flow last, where 0 is shown as 1; `None` if the slot is free.
     #[inline]
     pub fn seen(&self, slot: Slot) -> Option<u32> {

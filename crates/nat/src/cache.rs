@@ -1,0 +1,294 @@
+//! An exact-match cache of plain packets of sessions: what changes of them, in one cache line.
+//!
+//! The session of a packet is four lines of the table away: bucket, entry, the entry of the other side, time. Most packets are
+//! plain and of a session whose state they do not change, so what they become is kept under their own ends, one entry for each
+//! direction:
+//!
+//! ```text
+//!  0                         16             24       28     32
+//!  │ source, destination,    │ new address, │ seen   │      │   two entries a line
+//!  │ ports, protocol         │ port, which  │        │      │
+//! ```
+//!
+//! It only ever says what the table says: an entry is put in by a packet that the table translated, and goes with its session.
+//! `seen` is when an entry was last used; a sweep brings it to the table before it calls a session idle. Where a line is full,
+//! an entry that was not used in this second makes room, and its `seen` goes to the table.
+//!
+//! One line for each packet instead of four: as the exact-match cache of Open vSwitch before its classifier (Pfaff et al.,
+//! NSDI 2015, §4.2).
+
+use interleave::prefetch;
+use stream::table::TableError;
+
+use crate::rewrite::Which;
+use crate::tuple::Tuple;
+
+/// Lines for each session: on average two entries in four places.
+const LINES_PER_SESSION: usize = 2;
+
+/// The ends of a plain packet in its direction ([`Tuple::plain`]): `[source, destination; ports, protocol]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plain([u64; 2]);
+
+impl Plain {
+    /// The ends of a plain packet, and its TCP flags or 0: IPv4 without options, not a fragment, TCP or UDP whose fixed header is
+    /// there. `ip` begins with the IP header, whose lengths were found right. `None` for anything else.
+    #[inline(always)]
+    pub fn of(ip: &[u8]) -> Option<(Plain, u8)> {
+        const TCP: u8 = 6;
+        const UDP: u8 = 17;
+        let head = ip.first_chunk::<28>()?;
+        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|byte| head[at + byte]));
+        let (first, addresses) = (word(0), word(12));
+        let ports = u32::from_be_bytes([head[20], head[21], head[22], head[23]]);
+        let (total_len, protocol) = (first >> 32 & 0xffff, head[9]);
+        let is_tcp = protocol == TCP;
+        let is_odd = (head[0] != 0x45)
+            | (first & 0x3fff != 0)
+            | (!is_tcp & (protocol != UDP))
+            | (total_len < if is_tcp { 40 } else { 28 });
+        if is_odd {
+            return None;
+        }
+        let flags = if is_tcp { ip.first_chunk::<40>()?[33] } else { 0 };
+        Some((Plain([addresses, u64::from(ports) << 8 | u64::from(protocol)]), flags))
+    }
+
+    /// The same of a tuple; `None` for one that no plain packet has.
+    pub fn of_tuple(tuple: &Tuple) -> Option<Plain> {
+        let is_plain = tuple.family == 4 && matches!(tuple.protocol, 6 | 17);
+        is_plain.then(|| {
+            let ports = u64::from(tuple.src.1) << 16 | u64::from(tuple.dst.1);
+            Plain([tuple.src.0[1] << 32 | tuple.dst.0[1], ports << 8 | u64::from(tuple.protocol)])
+        })
+    }
+
+    /// As a tuple.
+    #[inline]
+    pub fn tuple(self) -> Tuple {
+        let [addresses, more] = self.0;
+        let (src, dst) = ([0, addresses >> 32], [0, addresses & 0xffff_ffff]);
+        let (src_port, dst_port) = ((more >> 24) as u16, (more >> 8) as u16);
+        Tuple { src: (src, src_port), dst: (dst, dst_port), protocol: more as u8, family: 4 }
+    }
+}
+
+/// What of a packet changes: one of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which end.
+    pub which: Which,
+    /// To this address, host order,
+    pub address: u32,
+    /// and port.
+    pub port: u16,
+}
+
+/// An empty one has no protocol.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Entry {
+    key: [u64; 2],
+    address: u32,
+    port: u16,
+    is_source: bool,
+    seen: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Line([Entry; 2]);
+
+const _: () = assert!(size_of::<Entry>() == 32 && size_of::<Line>() == 64);
+
+/// The cache of a worker.
+#[derive(Debug)]
+pub struct Cache {
+    lines: Vec<Line>,
+    seed: u64,
+}
+
+/// The line of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place(u32);
+
+/// How the line of a key is found: a copy for whoever does not hold the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    mask: u32,
+    seed: u64,
+}
+
+impl Places {
+    /// The line of a packet.
+    #[inline(always)]
+    pub fn of(self, plain: Plain) -> Place {
+        Place((chunk::hash::key128(plain.0, self.seed) >> 32) as u32 & self.mask)
+    }
+}
+
+impl Cache {
+    /// Lines for so many sessions.
+    const fn lines(sessions: usize) -> usize {
+        (sessions * LINES_PER_SESSION).next_power_of_two()
+    }
+
+    /// Bytes of memory for so many sessions.
+    pub const fn memory_bytes(sessions: usize) -> usize {
+        Self::lines(sessions) * size_of::<Line>()
+    }
+
+    /// An empty cache, for the sessions of a table. `seed`: a number that nobody outside can know.
+    ///
+    /// # Errors
+    /// The memory cannot be allocated.
+    pub fn new(sessions: usize, seed: u64) -> Result<Self, TableError> {
+        let count = Self::lines(sessions);
+        let mut lines = Vec::new();
+        let bytes = count * size_of::<Line>();
+        lines.try_reserve_exact(count).map_err(|_| TableError::Memory { bytes })?;
+        chunk::prefer_huge_pages(lines.spare_capacity_mut());
+        lines.resize(count, Line::default());
+        Ok(Self { lines, seed: chunk::hash::parameter(seed, 7) })
+    }
+
+    /// How lines are found.
+    pub fn places(&self) -> Places {
+        Places { mask: self.lines.len() as u32 - 1, seed: self.seed }
+    }
+
+    /// Starts loading a line.
+    #[inline(always)]
+    pub fn prefetch(&self, place: Place) {
+        if let Some(line) = self.lines.get(place.0 as usize) {
+            prefetch(line);
+        }
+    }
+
+    /// What of a packet changes, if that is known; it was then seen `now_s`.
+    #[inline(always)]
+    pub fn get(&mut self, place: Place, plain: Plain, now_s: u32) -> Option<Change> {
+        let line = self.lines.get_mut(place.0 as usize)?;
+        let entry = line.0.iter_mut().find(|entry| entry.key == plain.0)?;
+        if entry.seen != now_s {
+            entry.seen = now_s;
+        }
+        let which = if entry.is_source { Which::Source } else { Which::Destination };
+        Some(Change { which, address: entry.address, port: entry.port })
+    }
+
+    /// Keeps what of a packet changes. Returns the packet that made room for it, and when that one was last seen.
+    pub fn put(&mut self, plain: Plain, change: Change, now_s: u32) -> Option<(Plain, u32)> {
+        let place = self.places().of(plain);
+        let line = self.lines.get_mut(place.0 as usize)?;
+        let is_own = |entry: &Entry| entry.key == plain.0;
+        let is_free = |entry: &Entry| entry.key[1] == 0;
+        let is_older = |entry: &Entry| entry.seen != now_s;
+        let at = (line.0.iter().position(is_own))
+            .or_else(|| line.0.iter().position(is_free))
+            .or_else(|| line.0.iter().position(is_older));
+        let entry = &mut line.0[at?];
+        let before = (!is_own(entry) && !is_free(entry)).then_some((Plain(entry.key), entry.seen));
+        let Change { which, address, port } = change;
+        let is_source = which == Which::Source;
+        *entry = Entry { key: plain.0, address, port, is_source, seen: now_s };
+        before
+    }
+
+    /// When a packet was last seen here; `None`: it is not known.
+    pub fn seen(&self, plain: Plain) -> Option<u32> {
+        let line = self.lines.get(self.places().of(plain).0 as usize)?;
+        line.0.iter().find(|entry| entry.key == plain.0).map(|entry| entry.seen)
+    }
+
+    /// Forgets a packet.
+    pub fn remove(&mut self, plain: Plain) {
+        let place = self.places().of(plain);
+        let Some(line) = self.lines.get_mut(place.0 as usize) else { return };
+        if let Some(entry) = line.0.iter_mut().find(|entry| entry.key == plain.0) {
+            *entry = Entry::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn plain(number: u8) -> Plain {
+        Plain([0x0a00_0001_0808_0800 + u64::from(number), 0x12_3400_5006])
+    }
+
+    fn number(plain: Plain) -> u8 {
+        (plain.0[0] - 0x0a00_0001_0808_0800) as u8
+    }
+
+    proptest! {
+        /// It has what was put in and not removed, but what it gave back for want of room.
+        #[test]
+        fn it_agrees_with_a_map(
+            steps in prop::collection::vec((0u8..40, 0u8..4, any::<u16>(), 0u32..2), 1..300), sessions in 1usize..12,
+        ) {
+            let mut cache = Cache::new(sessions, 5).unwrap();
+            let places = cache.places();
+            let mut twin: HashMap<u8, (Change, u32)> = HashMap::new();
+            let mut now_s = 1;
+            for (which, what, port, pause) in steps {
+                now_s += pause;
+                let own = plain(which);
+                match what {
+                    0 | 1 => {
+                        let end = if port % 2 == 0 { Which::Source } else { Which::Destination };
+                        let change = Change { which: end, address: port.into(), port };
+                        if let Some((gone, seen)) = cache.put(own, change, now_s) {
+                            prop_assert!(seen != now_s && places.of(gone).0 == places.of(own).0);
+                            prop_assert_eq!(twin.remove(&number(gone)).map(|known| known.1), Some(seen));
+                        }
+                        if cache.seen(own).is_some() {
+                            twin.insert(which, (change, now_s));
+                        } else {
+                            // Two others of its line were used in this second.
+                            let others = twin.iter().filter(|(other, known)| {
+                                known.1 == now_s && places.of(plain(**other)).0 == places.of(own).0
+                            });
+                            prop_assert_eq!(others.count(), 2);
+                        }
+                    }
+                    2 => {
+                        cache.remove(own);
+                        twin.remove(&which);
+                    }
+                    _ => {
+                        let known = twin.get_mut(&which);
+                        prop_assert_eq!(cache.get(places.of(own), own, now_s), known.as_ref().map(|known| known.0));
+                        if let Some(known) = known {
+                            known.1 = now_s;
+                        }
+                    }
+                }
+                for which in 0..40 {
+                    prop_assert_eq!(cache.seen(plain(which)), twin.get(&which).map(|known| known.1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_keeps_what_this_second_used() {
+        // One line has room for two; with as many lines as there are, some three of these meet.
+        let mut cache = Cache::new(1, 5).unwrap();
+        let change = Change { which: Which::Source, address: 1, port: 2 };
+        let places = cache.places();
+        let mut same = (0..40).filter(|own| places.of(plain(*own)).0 == 0);
+        let [first, second, third] = [(); 3].map(|()| plain(same.next().unwrap()));
+        for own in [first, second, third] {
+            assert_eq!(cache.put(own, change, 9), None);
+        }
+        assert_eq!([first, second, third].map(|own| cache.seen(own)), [Some(9), Some(9), None]);
+        assert!(cache.get(places.of(first), first, 10).is_some());
+        assert_eq!(cache.put(third, change, 10), Some((second, 9)));
+        assert_eq!([first, second, third].map(|own| cache.seen(own)), [Some(10), None, Some(10)]);
+    }
+}
