@@ -62,6 +62,8 @@ pub struct Destination {
     /// Rows whose packets are plain.
     plain: Vec<PlainRow>,
     places: Places,
+    /// Places in `asked`, in the order of rows.
+    order: Vec<u16>,
     errors: Vec<u16>,
     keys: Vec<FlowKey>,
     found: Vec<Found>,
@@ -182,6 +184,7 @@ impl Destination {
             asked: Vec::with_capacity(max),
             plain: Vec::with_capacity(max),
             places,
+            order: Vec::with_capacity(max),
             errors: Vec::with_capacity(max),
             keys: Vec::with_capacity(max),
             found: Vec::with_capacity(max),
@@ -241,7 +244,13 @@ impl Destination {
         self.found.resize(self.keys.len(), Found::NONE);
         translator.find(&self.keys, now_s, &mut self.found);
         let rules = translator.rules().clone();
-        for at in 0..self.asked.len() {
+        // Plain rows were asked for behind the others; what is numbered or begun is so in the order of receipt.
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(0..self.asked.len() as u16);
+        order.sort_unstable_by_key(|at| self.asked[usize::from(*at)].row);
+        for &at in &order {
+            let at = usize::from(at);
             let (Asked { row, side, tcp, plain }, key) = (self.asked[at], self.keys[at]);
             let row = usize::from(row);
             let step = self.found[at].slot().and_then(|slot| match plain {
@@ -256,6 +265,7 @@ impl Destination {
             self.translate_row(out, row, &mut packets[row], &mut translator, &looked);
         }
         drop(translator);
+        self.order = order;
         self.asked.clear();
         self.keys.clear();
     }
