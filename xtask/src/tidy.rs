@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("lookup", &["interleave", "chunk", "files"]),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "interleave", "chunk"]),
-    ("nat", &["stream", "packet", "chunk"]),
+    ("nat", &["stream", "packet", "interleave", "chunk"]),
     ("flowlog", &["stream", "packet", "files", "chunk"]),
     ("crypto", &[]),
     ("kernels", &["chunk"]),

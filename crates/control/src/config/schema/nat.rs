@@ -20,7 +20,7 @@ crate::section! {
     /// Address translation: a router with `[[nat]]`.
     #[derive(Eq)]
     pub struct Translation("translation") {
-        /// Sessions of each worker. Memory for them is reserved at the start: about 460 bytes each.
+        /// Sessions of each worker. Memory for them is reserved at the start: about 600 bytes each.
         restart sessions: usize = 65_536, integer(16..=16_777_216);
         /// Ports and identifiers that one inside host may use at a time, so that it cannot use those of all others.
         restart bindings_per_host: u32 = 8192, integer(1..=1_000_000);
