@@ -81,7 +81,7 @@ const FUZZ_SMOKE: Duration = Duration::from_secs(2);
 
 /// Crates whose unsafe code AddressSanitizer watches.
 const ASAN_CRATES: &[&str] =
-    &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto"];
+    &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "automata"];
 
 /// What AddressSanitizer does not see: tests over large sets that touch memory as those over smaller ones do, or as the same
 /// test of another structure does (`auto4` and `bspl` have the routes of the Internet).

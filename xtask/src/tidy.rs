@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("interleave", &[]),
     ("files", &[]),
     ("lookup", &["interleave", "chunk", "files"]),
+    ("automata", &[]),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "interleave", "chunk"]),
     ("nat", &["stream", "packet", "interleave", "chunk"]),
@@ -74,8 +75,18 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// The only crates of the layers with unsafe code. `bench` counts allocations, which takes an allocator;
 /// the tests of `kernels` set variables before the libraries that read them are there.
-const UNSAFE_CRATES: &[&str] =
-    &["chunk", "io", "device", "interleave", "lookup", "classify", "crypto", "bench", "kernels"];
+const UNSAFE_CRATES: &[&str] = &[
+    "chunk",
+    "io",
+    "device",
+    "interleave",
+    "lookup",
+    "classify",
+    "automata",
+    "crypto",
+    "bench",
+    "kernels",
+];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] =
     &["packet", "stream", "flowlog", "apps", "control", "controlplane", "files"];
