@@ -140,6 +140,11 @@ def piece(which, offset, more, payload, pause=1, kind=0):
     return struct.pack(">BBHBB", pause, which, offset, kind << 1 | more, len(payload)) + payload
 
 
+def literals(patterns, cuts, stream):
+    """Patterns, cuts and a stream, as target `literals` reads them."""
+    return bytes([len(patterns)]) + b"".join(bytes([kind]) + text for kind, text in patterns) + bytes(cuts + [0]) + stream
+
+
 def segment(flags, how=8, sequence=0, acknowledgment=0, length=0):
     """A segment, as target `tcp_stream` reads it."""
     return struct.pack(">BBHHB", flags, how, sequence, acknowledgment, length)
@@ -188,6 +193,11 @@ SEEDS = {
         "late": b"\2" + piece(0, 0, 1, UDP) + piece(8, 0, 1, UDP, 100) + piece(0, 16, 0, b"late", 20),
         "overlap": b"\3" + piece(2, 8, 1, b"b" * 16) + piece(2, 0, 1, b"a" * 16) + piece(2, 24, 0, b"c"),
         "frame": b"\4" + struct.pack(">BBHBB", 0, 0, 0, 128, len(FRAMES["v4-fragment"])) + FRAMES["v4-fragment"],
+    },
+    "literals": {
+        "boundary": literals([(4, b"GET "), (43, b"/etc/passwd"), (70, b"GET /x")], [3, 5, 1, 1], b"GET /ETC/Passwd GET /x" * 4),
+        "overlap": literals([(n, b"a" * n) for n in range(1, 9)] + [(35, b"aAb")], [70], b"aaaaaaaAAab" * 12),
+        "bytes": literals([(2, bytes([n, 255 - n])) for n in range(99)], [], bytes(range(256)) + bytes(range(255, -1, -1))),
     },
     "tcp_stream": {
         "order": b"\0\0" + HANDSHAKE + segment(ACK, length=50) * 3 + segment(ACK, 9, length=20) + segment(FIN | ACK) + segment(FIN | ACK, 9),
