@@ -30,8 +30,18 @@ const FLAGS: &[&str] = &[
 const THOROUGH: &str = "-Ccodegen-units=1";
 
 /// Of a test, which tries few inputs: built sooner is done sooner. What decodes is optimised a little, all else not.
-const QUICK: &[&str] =
-    &["packet", "io", "files", "lookup", "classify", "stream", "chunk", "interleave", "crypto", "automata"];
+const QUICK: &[&str] = &[
+    "packet",
+    "io",
+    "files",
+    "lookup",
+    "classify",
+    "stream",
+    "chunk",
+    "interleave",
+    "crypto",
+    "automata",
+];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same
 /// inputs each time, as a test has to; without, it goes where no run has been.
