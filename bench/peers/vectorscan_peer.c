@@ -1,10 +1,11 @@
 /*
- * A peer of `crates/automata/examples/speed.rs`: Vectorscan (Debian's libvectorscan, Hyperscan's portable fork) in block
+ * A peer of `shadeline bench patterns`: Vectorscan (Debian's libvectorscan, Hyperscan's portable fork) in block
  * mode, behind a line protocol.
  *
  * pkg-config: libhs
  *
- * The parent writes one command a line to stdin and reads one answer a line from stdout: "ok …" or "error …".
+ * The parent reads a first line, "ok Vectorscan VERSION", writes one command a line to stdin and reads one answer a line
+ * from stdout: "ok …" or "error …".
  *
  *   load FILE            literals, each its length (4 bytes, the machine's order) and its bytes:  ok SECONDS BYTES
  *                        SECONDS: of the compilation; BYTES: of the database
@@ -132,6 +133,8 @@ static void scan_all(void)
 int main(void)
 {
 	char line[4096], path[4000];
+	printf("ok Vectorscan %s\n", hs_version());
+	fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		if (sscanf(line, "load %3999s", path) == 1) {
 			load(path);

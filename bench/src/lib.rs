@@ -31,6 +31,7 @@ mod ndn_loop;
 mod on_device;
 mod order;
 mod paper;
+mod patterns;
 mod payload;
 #[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
 mod peer;
@@ -49,6 +50,7 @@ pub use self::classify::{ClassifyArgs, Size as ClassifySize};
 pub use nat::NatArgs;
 pub use on_device::check_backend;
 pub use paper::{Figure, PaperArgs};
+pub use patterns::PatternsArgs;
 pub use report::{Curve, Machine, Report, Row};
 pub use shade::{ShadeArgs, ShadeLoad};
 pub use streams::StreamsArgs;
@@ -164,6 +166,8 @@ pub enum What {
     Paper(PaperArgs),
     /// Address translation from memory to memory on one core, compared with the router without; new sessions
     Nat(NatArgs),
+    /// Thousands of literals in packets: every way to scan, compared with Vectorscan
+    Patterns(PatternsArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -320,6 +324,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Captures { connections } => captures::run(args, *connections)?,
             What::Paper(options) => paper::run(args, options)?,
             What::Nat(options) => nat::run(args, options)?,
+            What::Patterns(options) => patterns::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

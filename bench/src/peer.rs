@@ -1,5 +1,5 @@
-//! DPDK's lookups, and libnids, in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`, `rte_acl_peer.c`,
-//! `nids_peer.c`), round by round.
+//! DPDK's lookups, libnids and Vectorscan in a child program (`bench/peers/rte_fib_peer.c`, `rte_hash_peer.c`,
+//! `rte_acl_peer.c`, `nids_peer.c`, `vectorscan_peer.c`), round by round.
 //!
 //! The peer holds table and keys; each round is one pass over the keys, timed by the peer itself,
 //! so that rounds of it and of ours can alternate. Answers are checked: every round returns their
@@ -248,17 +248,41 @@ impl Peer {
         parse_streams(&answer, |word| u64::from_str_radix(word, 16).ok())
     }
 
+    /// Has `vectorscan_peer` compile these literals.
+    pub fn vectorscan_load<'a>(
+        &mut self,
+        literals: impl Iterator<Item = &'a [u8]>,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for literal in literals {
+            bytes.extend((literal.len() as u32).to_ne_bytes());
+            bytes.extend(literal);
+        }
+        self.hand_over("load", std::iter::once(bytes), "").map(drop)
+    }
+
+    /// Hands over packets of `size` bytes, one after the other.
+    pub fn vectorscan_packets(&mut self, packets: &[u8], size: usize) -> io::Result<()> {
+        self.hand_over("packets", std::iter::once(packets), &size.to_string()).map(drop)
+    }
+
+    /// One pass over them; the sum is the number of matches.
+    pub fn vectorscan_round(&mut self) -> io::Result<Round> {
+        let answer = self.ask("round")?;
+        parse_round(&answer)
+    }
+
     /// Puts records into a file, has the peer read it, and takes it away.
-    fn hand_over<const N: usize>(
+    fn hand_over<R: AsRef<[u8]>>(
         &mut self,
         command: &str,
-        records: impl Iterator<Item = [u8; N]>,
+        records: impl Iterator<Item = R>,
         more: &str,
     ) -> io::Result<String> {
         let path = self.folder.join(command);
         let mut file = BufWriter::new(std::fs::File::create(&path)?);
         for record in records {
-            file.write_all(&record)?;
+            file.write_all(record.as_ref())?;
         }
         file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let result = self.ask(&format!("{command} {} {more}", path.display()));

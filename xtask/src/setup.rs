@@ -150,6 +150,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["peers"],
     },
     Component {
+        name: "Vectorscan",
+        found: Library("libhs"),
+        source: Debian("libvectorscan-dev"),
+        suites: &["peers"],
+    },
+    Component {
         name: "libpcap",
         found: File("/usr/include/pcap.h"),
         source: Debian("libpcap-dev"),
