@@ -5,10 +5,35 @@ use libfuzzer_sys::fuzz_target;
 use packet::ethernet::EthernetView;
 use packet::ipv4::Ipv4View;
 use packet::ipv6::Ipv6View;
+use packet::checksum::Checksums;
+use packet::tunnel::Kinds;
 use packet::vlan::VlanView;
-use packet::{Anomaly, Decoded, Kind, arp::ArpView, decode, flow};
+use packet::{Anomaly, Decoded, Kind, arp::ArpView, decode, flow, tunnel};
+
+/// What is inside of tunnels is in the frame, and is hashed as a packet by itself; by what it is without a right checksum, too.
+fn look_inside(frame: &[u8]) {
+    let asked = Kinds::all();
+    let hash = tunnel::hash_of_frame(frame, &asked);
+    for checksums in [Checksums::Verify, Checksums::Ignore] {
+        let mut outer = decode(frame, frame.len());
+        if checksums == Checksums::Ignore {
+            packet::decode::ignore_checksum(&mut outer);
+        }
+        let Some(inner) = tunnel::inside(frame, &outer, &asked, checksums) else { continue };
+        let d = &inner.decoded;
+        assert!(d.is_ip() && (1..=tunnel::DEPTH_MAX).contains(&inner.path.iter().count()));
+        assert!(inner.at + d.l3_end() <= outer.l3_end() && outer.l3_end() <= frame.len());
+        let l3 = &frame[inner.at + usize::from(d.l3_offset)..];
+        let ethertype = if d.kind == Kind::Ipv4 { [8, 0] } else { [0x86, 0xdd] };
+        let alone = [&[2; 12][..], &ethertype, l3].concat();
+        if d.anomaly != Anomaly::BadChecksum {
+            assert_eq!(hash, flow::tracked_hash_of_frame(&alone));
+        }
+    }
+}
 
 fuzz_target!(|frame: &[u8]| {
+    look_inside(frame);
     let d = decode(frame, frame.len());
     let Some(ethernet) = EthernetView::new_checked(frame) else {
         assert_eq!(d.anomaly, Anomaly::Truncated);

@@ -111,7 +111,7 @@ fn decode_plain_ipv4(frame: &[u8], frame_len: usize) -> Option<Decoded> {
 
 /// Decodes an IP packet without a link header: offsets count from its first byte. `packet` may be only the start of it,
 /// of `len` bytes in all.
-pub(crate) fn decode_ip(packet: &[u8], len: usize) -> Decoded {
+pub fn decode_ip(packet: &[u8], len: usize) -> Decoded {
     let mut d = Decoded::default();
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => decode_ipv4(&mut d, packet, len),

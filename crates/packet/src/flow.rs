@@ -120,26 +120,44 @@ pub fn host_hash_of_frame(frame: &[u8]) -> u32 {
 /// whichever router sent it.
 #[inline]
 pub fn tracked_hash_of_frame(frame: &[u8]) -> u32 {
-    let of_quoted = || {
-        let (ethertype, l3) = network_layer(frame)?;
-        match ethertype {
-            EtherType::IPV4 => {
-                let h = l3.first_chunk::<20>().filter(|h| h[9] == IpProtocol::ICMP.0)?;
+    let Some((ethertype, l3)) = network_layer(frame) else { return 0 };
+    let kind = match ethertype {
+        EtherType::IPV4 => Kind::Ipv4,
+        EtherType::IPV6 => Kind::Ipv6,
+        _ => return 0,
+    };
+    tracked_hash_of_packet(kind, l3).unwrap_or(0)
+}
+
+/// [`tracked_hash_of_frame`] of an IP packet without a link header; `None` if it has no IP header of that kind.
+#[inline(always)]
+pub(crate) fn tracked_hash_of_packet(kind: Kind, l3: &[u8]) -> Option<u32> {
+    match kind {
+        Kind::Ipv4 => {
+            let h = l3.first_chunk::<20>()?;
+            let of_quoted = || {
                 let at = usize::from(h[0] & 0xf) * 4;
                 let is_error = is_error(Kind::Ipv4, *l3.get(at)?) && be16(h, 6) & 0x3fff == 0;
                 let q = l3.get(at + 8..).filter(|_| is_error)?.first_chunk::<20>()?;
                 Some(hash_hosts([0, u64::from(be32(q, 12))], [0, u64::from(be32(q, 16))]))
-            }
-            EtherType::IPV6 => {
-                l3.first_chunk::<40>().filter(|h| h[6] == IpProtocol::ICMPV6.0)?;
+            };
+            let quoted = if h[9] == IpProtocol::ICMP.0 { of_quoted() } else { None };
+            let hosts = || hash_hosts([0, u64::from(be32(h, 12))], [0, u64::from(be32(h, 16))]);
+            Some(quoted.unwrap_or_else(hosts))
+        }
+        Kind::Ipv6 => {
+            let h = l3.first_chunk::<40>()?;
+            let of_quoted = || {
                 let q = l3.get(48..).filter(|_| is_error(Kind::Ipv6, l3[40]))?;
                 let q = q.first_chunk::<40>()?;
                 Some(hash_hosts([be64(q, 8), be64(q, 16)], [be64(q, 24), be64(q, 32)]))
-            }
-            _ => None,
+            };
+            let quoted = if h[6] == IpProtocol::ICMPV6.0 { of_quoted() } else { None };
+            let hosts = || hash_hosts([be64(h, 8), be64(h, 16)], [be64(h, 24), be64(h, 32)]);
+            Some(quoted.unwrap_or_else(hosts))
         }
-    };
-    of_quoted().unwrap_or_else(|| host_hash_of_frame(frame))
+        Kind::Arp | Kind::Other => None,
+    }
 }
 
 #[inline(always)]

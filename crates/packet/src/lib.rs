@@ -11,6 +11,7 @@
 //!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.
 //! * [`ndn`]: Interest and Data, their names, and the link packets around them.
 //! * [`host`]: classes of packets for the machine itself.
+//! * [`tunnel`]: what tunnels carry, decoded by the same pass.
 //! * [`checksum`], [`flow`], [`icmp_error`], [`fragment`], [`offload`], [`filter`].
 //!
 //! Nothing here allocates except [`filter::Filter::parse`] and what makes [`ndn`] names and packets; nothing is shared between threads.
@@ -41,6 +42,7 @@ pub mod quoted;
 pub mod reasons;
 pub mod tcp;
 pub mod tcp_reset;
+pub mod tunnel;
 mod types;
 pub mod udp;
 pub mod vlan;

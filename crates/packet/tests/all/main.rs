@@ -7,6 +7,7 @@ mod filter;
 mod flow;
 mod fragment;
 mod icmp_error;
+mod inside;
 mod nd;
 mod ndn;
 mod ndn_management;
