@@ -3,11 +3,13 @@
 //!
 //! The first byte chooses bounds. Each record behind it is: time since the last one, flags, length (2), and a frame of so
 //! many bytes. The highest bit of the first time says that flows count once their first packet got through, as for a firewall,
-//! with a helper for FTP; the next bit of a time, that the packet is dropped then.
+//! with a helper for FTP; the next bit of a time, that the packet is dropped then. The bit 16 of the flags, otherwise, that tunnels
+//! are looked into.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use packet::{Decoded, ipv4};
+use packet::checksum::Checksums;
+use packet::{Decoded, ipv4, tunnel};
 use stream::tcp::{End, Want};
 use stream::tracker::{Identity, IdleTimeouts, Input, Module, Options, Tracker};
 use stream::{FlowRecord, Side, defrag, helper, tcp};
@@ -96,6 +98,7 @@ fuzz_target!(|bytes: &[u8]| {
             ..defrag::Config::default()
         },
         by_vlan: choice & 128 != 0,
+        tunnels: tunnel::Kinds::all(),
         seed: 1,
         confirms: rest.first().is_some_and(|time| time & 128 != 0),
         helpers: helper::Options { ftp_ports: &[21] },
@@ -115,10 +118,17 @@ fuzz_target!(|bytes: &[u8]| {
         if flags & 1 == 0 && frame.len() >= 34 && frame[12..15] == [8, 0, 0x45] {
             ipv4::fill_checksum(&mut frame[14..]);
         }
-        let decoded = packet::decode(&frame, frame.len());
+        let mut decoded = packet::decode(&frame, frame.len());
+        let mut inner = None;
+        if flags & 16 != 0 && !options.confirms {
+            let found = tunnel::inside(&frame, &decoded, &options.tunnels, Checksums::Verify);
+            decoded = found.map_or(decoded, |found| found.decoded);
+            inner = found.map(|found| (found.at, found.path));
+        }
         batch.push(Own {
             frame,
             decoded,
+            inner,
             time_ns: now_ns,
             checksums: flags & 2 != 0,
             is_dropped: pause & 64 != 0,
@@ -165,6 +175,8 @@ fuzz_target!(|bytes: &[u8]| {
 struct Own {
     frame: Vec<u8>,
     decoded: Decoded,
+    /// Where it is in the frame, in tunnels.
+    inner: Option<(usize, tunnel::Path)>,
     time_ns: u64,
     checksums: bool,
     is_dropped: bool,
@@ -179,11 +191,12 @@ fn give(tracker: &mut Tracker<Reader>, batch: &[Own]) {
             let own = &batch[first + at];
             Input {
                 decoded: &own.decoded,
-                frame: &own.frame,
+                frame: &own.frame[own.inner.map_or(0, |(at, _)| at)..],
                 frame_len: own.frame.len() as u32,
                 time_ns: own.time_ns,
                 port: 0,
                 checksums: own.checksums,
+                tunnels: own.inner.as_ref().map(|(_, path)| path),
             }
         };
         let taken = tracker.packets(batch.len() - first, input, |at, tracked| {

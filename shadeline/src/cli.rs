@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use control::config::units::parse_duration;
 use device::Backend;
 use packet::checksum::Checksums;
+use packet::tunnel::Kinds;
 
 use crate::backend::Backends;
 pub(crate) use ctl::{ClearCommand, CoreCommand, CtlArgs, CtlCommand, FlowsCommand};
@@ -273,6 +274,11 @@ pub(crate) struct StreamsArgs {
     /// Only packets that match this expression, in the language of tcpdump
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
+    /// Look into tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, with commas between them, or all
+    ///
+    /// A connection in a tunnel is shown with the addresses inside. `vxlan:8472` replaces the usual port.
+    #[arg(long, value_name = "KINDS")]
+    pub(crate) tunnels: Option<Kinds>,
     /// Write the bytes of each direction into a file in this folder; gaps are holes in it
     #[arg(long, value_name = "DIR")]
     pub(crate) bytes: Option<PathBuf>,

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use apps::flow::follow::Kept;
 use apps::flow::order::{Key, Ordered};
-use apps::flow::rows::tcp_state;
+use apps::flow::rows::{in_tunnels, tcp_state};
 use apps::flow::{Attached, Follower, Listener};
 use control::api::table::{Row, table, thousands, time};
 use control::config::{Config, LogLevel};
@@ -26,6 +26,7 @@ use controlplane::Interfaces;
 use packet::IpProtocol;
 use packet::checksum::Checksums;
 use packet::filter::Filter;
+use packet::tunnel::Tunnel;
 use serde::Serialize;
 use sha1::{Digest, Sha1};
 use stream::tcp::Want;
@@ -152,6 +153,9 @@ fn config(args: &StreamsArgs) -> Result<Config, Failure> {
     if let Some(path) = &args.parquet {
         config.flow.parquet = Some(path.clone());
     }
+    if let Some(tunnels) = args.tunnels {
+        config.flow.tunnels = tunnels;
+    }
     if let Some(workers) = args.workers {
         (config.system.workers, config.system.has_workers) = (workers.into(), true);
     }
@@ -253,11 +257,16 @@ fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> IoResult<()> {
     file.write_all(bytes)
 }
 
-/// The file of a direction: begin of the connection, sender, receiver.
+/// The file of a direction: begin of the connection, sender, receiver; of a connection in tunnels also their kinds and
+/// identifier as numbers ([`packet::tunnel::Path::key`]).
 fn file_name(flow: &Identity, side: Side) -> String {
     let (s, ns) = (flow.start_ns / 1_000_000_000, flow.start_ns % 1_000_000_000);
     let end = |side: Side| format!("{}.{}", flow.key.address(side), flow.key.port(side));
-    format!("{s}.{ns:09}-{}-{}", end(side), end(side.other()))
+    let tunnels = match flow.key.tunnels {
+        0 => String::new(),
+        kinds => format!("-{kinds:x}.{}", flow.key.tunnel_id),
+    };
+    format!("{s}.{ns:09}-{}-{}{tunnels}", end(side), end(side.other()))
 }
 
 impl Follower for OfWorker {
@@ -381,6 +390,9 @@ struct StreamRow {
     server_ip: IpAddr,
     server_port: u16,
     vlans: Vec<u16>,
+    /// Around it, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tunnels: Vec<TunnelRow>,
     /// By RFC 9293.
     state: &'static str,
     /// Time between SYN and the ACK that ends the handshake.
@@ -390,6 +402,9 @@ struct StreamRow {
     server: Direction,
     #[serde(skip)]
     order: (u64, u64),
+    /// The same tunnels as text.
+    #[serde(skip)]
+    around: String,
 }
 
 impl StreamRow {
@@ -410,13 +425,30 @@ impl StreamRow {
             server_ip: record.server,
             server_port: record.server_port,
             vlans: record.vlans.into_iter().filter(|vlan| *vlan != 0).collect(),
+            tunnels: record.tunnels.iter().map(TunnelRow::of).collect(),
             state: record.tcp.map_or("none", tcp_state),
             handshake_rtt_s: record.handshake_rtt_ns.map(seconds),
             community_id: String::from_utf8_lossy(&id).into_owned(),
             client,
             server,
             order: (record.start_ns, record.id),
+            around: record.tunnels.to_string(),
         }
+    }
+}
+
+/// A tunnel around a connection.
+#[derive(Debug, Clone, Serialize)]
+struct TunnelRow {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u32>,
+}
+
+impl TunnelRow {
+    fn of(tunnel: Tunnel) -> Self {
+        Self { kind: tunnel.kind.name(), id: (tunnel.id != 0).then_some(tunnel.id) }
     }
 }
 
@@ -445,7 +477,10 @@ impl Row for StreamRow {
             _ => own.sha1.chars().take(12).collect(),
         };
         vec![
-            SocketAddr::new(self.client_ip, self.client_port).to_string(),
+            in_tunnels(
+                &self.around,
+                &SocketAddr::new(self.client_ip, self.client_port).to_string(),
+            ),
             SocketAddr::new(self.server_ip, self.server_port).to_string(),
             self.state.to_owned(),
             thousands(there.bytes),

@@ -5,14 +5,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 use sha1::{Digest, Sha1};
+use testkit::frames::Frame;
+use testkit::pcap::{Record, write_pcap};
 use testkit::{Scratch, repository};
 
 /// Captures in which tshark and Shadeline differ, and why.
 const DIFFERENT: &[(&str, &str)] = &[
     ("zeek/timestamp.pcap", "frames that are cut by the snap length"),
-    ("bug-2576-04-ips/temp6.pcap", "PPPoE"),
+    ("bug-2576-04-ips/temp6.pcap", "a tunnel"),
     ("bug-4571-02/ipv6.pcap", "data on SYN that nobody acknowledged"),
     ("bug-4571-03/ipv6_over_ipv6.pcap", "a tunnel"),
     ("bug-4571-04/ipv6_over_ipv4.pcap", "a tunnel"),
@@ -44,6 +47,16 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("modbus/fuzz-72.pcap", "headers that a fuzzer changed"),
     ("zeek/mixed-vlan-mpls.pcap", "MPLS"),
     ("data/mixed-vlan-mpls.pcap", "MPLS"),
+    ("data/gre-ssh.pcap", "a tunnel"),
+    ("data/geneve-gre.pcap", "a tunnel"),
+];
+
+/// Those in which they agree with `--tunnels all`, and how many connections are in tunnels.
+const TUNNELS: &[(&str, usize)] = &[
+    ("tests/data/gre-ssh.pcap", 1),
+    ("tests/data/geneve-gre.pcap", 1),
+    ("tests/data/vxlan-pings.pcap", 0),
+    ("ids/suricata-verify/bug-2576-04-ips/temp6.pcap", 1),
 ];
 
 fn streams(arguments: &[&str]) -> Output {
@@ -161,6 +174,263 @@ fn streams_of_all_captures_are_those_of_tshark() {
     if is_new {
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     }
+}
+
+/// tshark looks into all tunnels.
+#[test]
+fn streams_in_tunnels_are_those_of_tshark() {
+    if testkit::require_tool("tshark").is_none() {
+        return;
+    }
+    for (name, connections) in TUNNELS {
+        let path = match name.strip_prefix("ids/") {
+            Some(rest) => testdata::path("ids").map(|folder| folder.join(rest)),
+            None => Some(repository().join(name)),
+        };
+        let Some(path) = path else { continue };
+        let text = path.to_string_lossy();
+        let own = streams(&["-r", &text, "--tunnels", "all", "--json", "-k", "none"]);
+        let lines = ok(&own);
+        assert_eq!(judged_by_tshark(&path, &own.stdout), None);
+        assert_eq!(
+            lines.lines().filter(|line| line.contains("\"tunnels\":[")).count(),
+            *connections
+        );
+    }
+    // Pings: their addresses and the VNI, by packet.
+    let path = repository().join("tests/data/vxlan-pings.pcap");
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(&path).args(["-Y", "vxlan && icmp.type == 8", "-T", "fields"]);
+    command.args(["-e", "vxlan.vni", "-e", "ip.src", "-e", "ip.dst"]);
+    let judged = ok(&command.output().unwrap());
+    let (events, report) = monitored(&path, "tunnels = [\"vxlan\"]\n");
+    let pings: Vec<_> = events.iter().filter(|event| event["proto"] == "ICMP").collect();
+    let [ping] = pings[..] else { panic!("{events:?}") };
+    let inner = |field: &str| field.rsplit(',').next().unwrap_or_default().to_owned();
+    for line in judged.lines() {
+        let fields: Vec<_> = line.split('\t').map(inner).collect();
+        assert_eq!(fields[0], ping["tunnels"][0]["id"].to_string());
+        assert_eq!((&fields[1], &fields[2]), (&text(&ping["src_ip"]), &text(&ping["dest_ip"])));
+    }
+    let packets = ping["flow"]["pkts_toserver"].as_u64().unwrap() as usize;
+    assert_eq!(
+        (packets, ping["tunnels"][0]["type"].as_str()),
+        (judged.lines().count(), Some("vxlan"))
+    );
+    assert_eq!(report["flow"]["tunnels"]["packets"], 8);
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The events of a monitor over a capture, with these settings of `[flow]`, and its report.
+fn monitored(capture: &Path, flow: &str) -> (Vec<Value>, Value) {
+    let scratch = Scratch::new();
+    let events = scratch.join("eve.json");
+    let config = format!(
+        "mode = \"monitor\"\n[port.tap]\ninterface = \"tap\"\n[flow]\nevents = \"{}\"\n{flow}",
+        events.display()
+    );
+    let config = scratch.write("monitor.toml", &config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(config).arg("-r").arg(capture).arg("--json");
+    let report = serde_json::from_str(&ok(&command.output().unwrap())).unwrap();
+    let text = std::fs::read_to_string(events).unwrap();
+    (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), report)
+}
+
+/// The IP packet of a frame in a tunnel of this number, between two hosts of the way; `back`: of the other direction.
+fn in_tunnel(number: usize, inner: &[u8], back: bool, [a, b]: [u8; 2]) -> Vec<u8> {
+    let outer = || Frame::new().ipv4(&format!("10.250.0.{a}"), &format!("10.250.1.{b}"));
+    let (ethertype, packet) = (&inner[12..14], &inner[14..]);
+    let is_v6 = packet[0] >> 4 == 6;
+    let gre = |key: u8| {
+        outer().raw(47, &[&[0x20, 0][..], ethertype, &[0, 0, 0, key], packet].concat()).bytes()
+    };
+    let vxlan = |vni: u8| {
+        let header = [8, 0, 0, 0, 0, 0, vni, 0];
+        outer().udp(u16::from(a) << 8 | 9, 4789, &[&header[..], inner].concat()).bytes()
+    };
+    match number {
+        0 => inner.to_vec(),
+        1 => gre(7),
+        2 => gre(8),
+        3 => vxlan(7),
+        4 => vxlan(8),
+        5 => {
+            let header = [1, 0, 0x65, 0x58, 0, 0, 7, 0, 1, 1, 0x80, 0];
+            outer().udp(5, 6081, &[&header[..], inner].concat()).bytes()
+        }
+        6 => {
+            let len = (packet.len() as u16).to_be_bytes();
+            let header = [0x30, 255, len[0], len[1], 0, 0, 1, u8::from(back)];
+            outer().udp(2152, 2152, &[&header[..], packet].concat()).bytes()
+        }
+        7 => outer().raw(if is_v6 { 41 } else { 4 }, packet).bytes(),
+        8 => in_tunnel(3, &gre(7), back, [b, a]),
+        _ => in_tunnel(7, &in_tunnel(6, inner, back, [a, b]), back, [b, a]),
+    }
+}
+
+/// What rows say of a tunnel with that number.
+fn named(number: usize, first_is_back: bool) -> Value {
+    let teid = 256 + u32::from(first_is_back);
+    match number {
+        0 => Value::Null,
+        1 | 2 => json!([{"type": "gre", "id": number + 6}]),
+        3 | 4 => json!([{"type": "vxlan", "id": number + 4}]),
+        5 => json!([{"type": "geneve", "id": 7}]),
+        6 => json!([{"type": "gtp-u", "id": teid}]),
+        7 => json!([{"type": "ipip"}]),
+        8 => json!([{"type": "vxlan", "id": 7}, {"type": "gre", "id": 7}]),
+        _ => json!([{"type": "ipip"}, {"type": "gtp-u", "id": teid}]),
+    }
+}
+
+/// A connection in a tunnel: its frames without that, in both directions.
+#[derive(Clone, Debug)]
+struct Wrapped {
+    tunnel: usize,
+    is_v6: bool,
+    /// By frame: whether the server sent it, its bytes, and whether it comes in two fragments.
+    sent: Vec<(bool, Vec<u8>, bool)>,
+}
+
+impl Wrapped {
+    fn frames(&self) -> Vec<(bool, Vec<u8>)> {
+        let mut next = [1_000_u32, 5_000];
+        let mut frames = Vec::new();
+        for (back, bytes, is_cut) in &self.sent {
+            let ends = if self.is_v6 {
+                ["2001:db8::1", "2001:db8::2"]
+            } else {
+                ["192.168.0.1", "192.168.0.2"]
+            };
+            let [from, to] = if *back { [1, 0] } else { [0, 1] };
+            let ports = [40_000, 80];
+            let base = match self.is_v6 {
+                true => Frame::new().ipv6(ends[from], ends[to]),
+                false => Frame::new().ipv4(ends[from], ends[to]),
+            };
+            let whole = base.clone().tcp(ports[from], ports[to], next[from], bytes).bytes();
+            next[from] += bytes.len() as u32;
+            if *is_cut && !self.is_v6 {
+                let (first, second) = whole[34..].split_at(16);
+                let base = base.identification(next[from] as u16);
+                frames.push((*back, base.clone().raw(6, second).fragment(2, false).bytes()));
+                frames.push((*back, base.raw(6, first).fragment(0, true).bytes()));
+            } else {
+                frames.push((*back, whole));
+            }
+        }
+        frames
+    }
+}
+
+fn wrapped(tunnel: usize) -> impl Strategy<Value = Wrapped> {
+    let bytes = prop::collection::vec(any::<u8>(), 1..60);
+    let sent = prop::collection::vec((any::<bool>(), bytes, prop::bool::weighted(0.2)), 1..12);
+    (any::<bool>(), sent).prop_map(move |(is_v6, sent)| Wrapped { tunnel, is_v6, sent })
+}
+
+fn rows(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// The same addresses and ports in ten tunnels, and without one: each has the streams that it has by itself. The way
+    /// outside changes from packet to packet, and any number of workers prints the same.
+    #[test]
+    fn streams_in_tunnels_are_those_without(
+        all in (0..10).map(wrapped).collect::<Vec<_>>(),
+        hosts in prop::collection::vec(any::<[u8; 2]>(), 1..40),
+    ) {
+        let scratch = Scratch::new();
+        let mut packets = Vec::new();
+        let mut expected = Vec::new();
+        for own in &all {
+            let plain: Vec<_> = own.frames().into_iter().enumerate().map(|(at, (back, frame))| {
+                let time_ns = 1_000_000_000_000 + (at * 10 + own.tunnel) as u64 * 1_000_000;
+                let way = hosts[(at * 10 + own.tunnel) % hosts.len()];
+                let inside = in_tunnel(own.tunnel, &frame, back, way);
+                packets.push(Record::new(time_ns, inside));
+                Record::new(time_ns, frame)
+            }).collect();
+            let path = scratch.join("plain.pcap");
+            write_pcap(&path, &plain);
+            let text = ok(&streams(&["-r", path.to_str().unwrap(), "--json"]));
+            let first_is_back = own.frames()[0].0;
+            for mut row in rows(&text) {
+                if own.tunnel != 0 {
+                    row["tunnels"] = named(own.tunnel, first_is_back);
+                }
+                expected.push(row.to_string());
+            }
+        }
+        prop_assert!(!expected.is_empty());
+        packets.sort_by_key(|packet| packet.time_ns);
+        let path = scratch.join("tunnels.pcap");
+        write_pcap(&path, &packets);
+        let asked = ["-r", path.to_str().unwrap(), "--tunnels", "all", "--json"];
+        let one = ok(&streams(&asked));
+        let mut found: Vec<_> = rows(&one).iter().map(Value::to_string).collect();
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        for workers in ["2", "4"] {
+            let more = ok(&streams(&[&asked[..], &["--workers", workers]].concat()));
+            prop_assert_eq!(&more, &one);
+        }
+    }
+}
+
+/// What is not looked into is counted, and a flow of what is outside.
+#[test]
+fn tunnels_in_fragments_and_too_many_tunnels() {
+    let scratch = Scratch::new();
+    let inner = Frame::new().ipv4("192.168.0.1", "192.168.0.2").udp(7, 8, &[1; 40]).bytes();
+    let around = |number| in_tunnel(number, &inner, false, [1, 2]);
+    let whole = around(7);
+    let outer = || Frame::new().ipv4("10.250.0.1", "10.250.1.2").identification(9);
+    let (first, second) = whole[34..].split_at(24);
+    let deep = in_tunnel(
+        7,
+        &in_tunnel(8, &in_tunnel(7, &around(1), false, [3, 4]), false, [5, 6]),
+        false,
+        [7, 8],
+    );
+    let frames = [
+        outer().raw(4, first).fragment(0, true).bytes(),
+        outer().raw(4, second).fragment(3, false).bytes(),
+        deep,
+        around(3),
+    ];
+    let records =
+        frames.into_iter().zip(1..).map(|(frame, at)| Record::new(at * 1_000_000_000, frame));
+    let path = scratch.join("in.pcap");
+    write_pcap(&path, &records.collect::<Vec<_>>());
+    let (events, report) = monitored(&path, "tunnels = [\"all\"]\n");
+    let counts = &report["flow"]["tunnels"];
+    assert_eq!(*counts, json!({"packets": 2, "too_deep": 1, "in_fragments": 1}));
+    let mut flows: Vec<_> = events
+        .iter()
+        .map(|event| (text(&event["proto"]), text(&event["src_ip"]), event["tunnels"].to_string()))
+        .collect();
+    flows.sort();
+    let three = "[{\"id\":7,\"type\":\"vxlan\"},{\"id\":7,\"type\":\"gre\"}]";
+    let expected = [
+        ("IPv4", "10.250.0.1", "null".to_owned()),
+        ("IPv4", "10.250.0.3", format!("[{{\"type\":\"ipip\"}},{}", &three[1..])),
+        ("UDP", "192.168.0.1", "[{\"id\":7,\"type\":\"vxlan\"}]".to_owned()),
+    ];
+    assert_eq!(flows, expected.map(|(proto, src, path)| (proto.to_owned(), src.to_owned(), path)));
+    // Without the option a tunnel is a flow.
+    let (events, report) = monitored(&path, "");
+    assert!(events.iter().all(|event| event.get("tunnels").is_none()), "{events:?}");
+    assert_eq!(report["flow"].get("tunnels"), None);
 }
 
 /// Any number of workers prints the same, line by line.

@@ -430,6 +430,7 @@ fn connections_by_shadeline(script: &Script) -> Vec<(FlowKey, Option<(String, u6
             time_ns: 1_700_000_000_000_000_000 + at as u64 * 1_000_000,
             port: 0,
             checksums: true,
+            tunnels: None,
         };
         let mut tracked = Tracked::default();
         assert_eq!(tracker.packets(1, input, |_, own| tracked = own), 1);

@@ -118,6 +118,7 @@ impl Worker {
                         time_ns,
                         port: 0,
                         checksums,
+                        tunnels: None,
                     }
                 },
                 |_, _| {},

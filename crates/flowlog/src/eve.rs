@@ -22,6 +22,8 @@
 //! * IPv6 addresses are written as RFC 5952 has them, not with all their digits.
 //! * `tcp` has further fields, prefixed by the direction (`ts_`, to the server; `tc_`, to the client), where they are not
 //!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`.
+//! * `tunnels` is not Suricata's: the tunnels around the flow, the outermost first, each with its `type` and, if it has one, its
+//!   `id`. It is missing where there are none.
 //! * `app_proto` is missing: nothing here looks into payloads.
 //!
 //! A function of its arguments, which appends lines to a buffer of the caller.
@@ -79,6 +81,7 @@ impl Eve {
             line.number("response_icmp_type", kind);
             line.number("response_icmp_code", code);
         }
+        tunnels(&mut line, record);
         let mut flow = line.object("flow");
         flow.number("pkts_toserver", to_server.packets);
         flow.number("pkts_toclient", to_client.packets);
@@ -117,6 +120,7 @@ impl Eve {
             }
             let mut line = Object::begin(out);
             head(&mut line, &of);
+            tunnels(&mut line, record);
             let mut netflow = line.object("netflow");
             netflow.number("pkts", sent.packets);
             netflow.number("bytes", sent.bytes);
@@ -217,6 +221,24 @@ fn head(line: &mut Object<'_>, head: &Head<'_>) {
         line.number("icmp_type", kind);
         line.number("icmp_code", code);
     }
+}
+
+/// The tunnels around a flow, the outermost first; nothing without one.
+fn tunnels(line: &mut Object<'_>, record: &FlowRecord) {
+    if record.tunnels.is_empty() {
+        return;
+    }
+    let out = line.value("tunnels");
+    for (number, tunnel) in record.tunnels.iter().enumerate() {
+        out.extend_from_slice(if number == 0 { b"[" } else { b"," });
+        let mut own = Object::begin(out);
+        own.string("type", tunnel.kind.name());
+        if tunnel.id != 0 {
+            own.number("id", tunnel.id);
+        }
+        own.end();
+    }
+    out.push(b']');
 }
 
 fn id(line: &mut Object<'_>, id: &[u8; community_id::LEN]) {

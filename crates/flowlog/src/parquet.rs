@@ -6,8 +6,8 @@
 //! before.
 //!
 //! Columns: `flow_id`, `start`, `end`, `client`, `server`, `client_port`, `server_port`, `protocol`, `proto`, `icmp_type`,
-//! `icmp_code`, `vlan`, `vlan_inner`, `port`, `state`, `reason`, `tcp_state`, `handshake_rtt_ns`, `community_id`, and,
-//! with the prefixes `client_` and `server_` for what the two ends sent: `packets`, `bytes`, `ip_bytes`, `ttl_min`,
+//! `icmp_code`, `vlan`, `vlan_inner`, `tunnels`, `port`, `state`, `reason`, `tcp_state`, `handshake_rtt_ns`, `community_id`,
+//! and, with the prefixes `client_` and `server_` for what the two ends sent: `packets`, `bytes`, `ip_bytes`, `ttl_min`,
 //! `ttl_max`, `tcp_flags`, `stream_bytes`, `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gaps`,
 //! `gap_bytes`, `rtt_min_ns`. Names and meanings are those of [`FlowRecord`].
 //!
@@ -161,15 +161,18 @@ fn field(column: &Column) -> Result<TypePtr, ParquetError> {
         Source::Id(_) => (Physical::INT64, Some(LogicalType::integer(64, false))),
         Source::Count(_) | Source::CountIfKnown(_) => (Physical::INT64, None),
         Source::Small(_) | Source::SmallIfAny(_) => (Physical::INT32, None),
-        Source::Word(_) | Source::WordIfAny(_) | Source::Text(_) | Source::CommunityId => {
-            (Physical::BYTE_ARRAY, Some(LogicalType::String))
-        }
+        Source::Word(_)
+        | Source::WordIfAny(_)
+        | Source::Text(_)
+        | Source::TextIfAny(_)
+        | Source::CommunityId => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
     };
     let is_optional = matches!(
         column.source,
         Source::CountIfKnown(_)
             | Source::SmallIfAny(_)
             | Source::WordIfAny(_)
+            | Source::TextIfAny(_)
             | Source::CommunityId
     );
     let repetition = if is_optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
@@ -206,6 +209,12 @@ fn write_group(
                 partial::<ByteArrayType>(&mut group, rows, |row| of(row).map(words))?;
             }
             Source::Text(of) => put::<ByteArrayType>(&mut group, &texts(rows, of), None)?,
+            Source::TextIfAny(of) => {
+                let mut texts = texts(rows, of);
+                let levels: Vec<_> = texts.iter().map(|text| i16::from(!text.is_empty())).collect();
+                texts.retain(|text| !text.is_empty());
+                put::<ByteArrayType>(&mut group, &texts, Some(&levels))?;
+            }
             Source::CommunityId => match seed {
                 Some(seed) => {
                     let texts = texts(rows, |row, text| columns::community_id(seed, row, text));

@@ -763,7 +763,8 @@ fn binding_key(end: End, protocol: u8, family: u8, scope: u32) -> FlowKey {
         scope,
         protocol,
         family,
-        reserved: [0; 6],
+        tunnels: 0,
+        tunnel_id: 0,
     }
 }
 

@@ -105,6 +105,7 @@ impl Datagram {
             dst: [0; 2],
             identification: 0,
             scope: 0,
+            tunnels: (0, 0),
             protocol: 0,
             family: 0,
         },

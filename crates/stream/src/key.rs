@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use packet::tunnel::Path;
+
 /// The end of a [`FlowKey`] that sent a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -45,14 +47,16 @@ pub struct FlowKey {
     pub addresses: [[u64; 2]; 2],
     /// Ports of the ends; of ICMP echoes and the like the identifier at both; otherwise 0.
     pub ports: [u16; 2],
-    /// VLAN or tunnel identifier, where flows of different ones are different; otherwise 0.
+    /// VLANs, where flows of different ones are different; otherwise 0.
     pub scope: u32,
     /// Upper-layer protocol (IANA).
     pub protocol: u8,
     /// 4 or 6; 0 in a key that is none.
     pub family: u8,
-    /// 0.
-    pub reserved: [u8; 6],
+    /// The tunnels that its packets are in, and their identifier ([`packet::tunnel::Path::key`]); 0 for none.
+    pub tunnels: u16,
+    /// Likewise.
+    pub tunnel_id: u32,
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 48);
@@ -69,7 +73,15 @@ impl FlowKey {
     ) -> (Self, Side) {
         let (side, [a, b]) = if src <= dst { (Side::A, [src, dst]) } else { (Side::B, [dst, src]) };
         let (addresses, ports) = ([a.0, b.0], [a.1, b.1]);
-        (Self { addresses, ports, scope, protocol, family, reserved: [0; 6] }, side)
+        (Self { addresses, ports, scope, protocol, family, tunnels: 0, tunnel_id: 0 }, side)
+    }
+
+    /// The same inside tunnels.
+    #[inline]
+    #[must_use]
+    pub fn inside(self, path: Option<&Path>) -> Self {
+        let (tunnels, tunnel_id) = path.map_or((0, 0), Path::key);
+        Self { tunnels, tunnel_id, ..self }
     }
 
     /// The symmetric hash by which workers share flows: that of [`packet::flow`].

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use packet::tunnel::Path;
+
 /// A flow, ended or not, as it is reported. The *client* is the end that opened the flow; without its first packet, the end
 /// that sent the first packet that was seen, or the one with the higher port if a TCP flow was joined in the middle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct FlowRecord {
     pub icmp: Option<(u8, u8)>,
     /// VLAN identifiers of the first packet, outer first; 0 for none.
     pub vlans: [u16; 2],
+    /// The tunnels that the first packet was in.
+    pub tunnels: Path,
     /// Number of the port by which the first packet came in.
     pub port: u16,
     /// When the first packet came, in nanoseconds since 1970.

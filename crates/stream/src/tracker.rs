@@ -33,7 +33,8 @@ mod tracked;
 
 use std::ops::Range;
 
-use packet::{Decoded, IpProtocol};
+use packet::checksum::Checksums;
+use packet::{Decoded, IpProtocol, tunnel};
 
 use crate::defrag::{self, Defragmenter};
 use crate::helper::{self, Helpers};
@@ -69,6 +70,8 @@ pub struct Options {
     pub defrag: defrag::Config,
     /// Whether flows of different VLANs are different.
     pub by_vlan: bool,
+    /// The tunnels that the caller looks into.
+    pub tunnels: tunnel::Kinds,
     /// Key of the table's hash.
     pub seed: u64,
     /// Helpers, where flows are tracked for a firewall.
@@ -88,6 +91,7 @@ impl Default for Options {
             tcp: tcp::Options::default(),
             defrag: defrag::Config::default(),
             by_vlan: false,
+            tunnels: tunnel::Kinds::NONE,
             seed: 0,
             helpers: helper::Options::default(),
             confirms: false,
@@ -116,6 +120,12 @@ pub struct Counts {
     pub fragments: u64,
     /// Fragments that did not become a datagram.
     pub fragments_lost: u64,
+    /// Packets out of tunnels.
+    pub tunnelled: u64,
+    /// Of them those with a tunnel inside that was not looked into, because there were too many around it.
+    pub tunnels_too_deep: u64,
+    /// Datagrams of tunnels that came in fragments: they are not looked into.
+    pub tunnels_in_fragments: u64,
 }
 
 /// A flow, with what a firewall knows of it.
@@ -364,6 +374,10 @@ impl<M: Module> Tracker<M> {
     /// What is known of a packet, in so many frames, before its flow is looked up; an ICMP error belongs to the flow of what it
     /// quotes, where flows are tracked for a firewall.
     fn of_row(&mut self, input: &Input<'_>, frames: u64) -> Result<Row, Tracked> {
+        if let Some(path) = input.tunnels {
+            self.counts.tunnelled += frames;
+            self.counts.tunnels_too_deep += u64::from(path.is_too_deep());
+        }
         let (key, side) = self.key_of(input, frames)?;
         if !self.options.confirms || !packet::quoted::is_error_packet(input.decoded) {
             return Ok(Row { key, side, about: None });
@@ -484,7 +498,20 @@ impl<M: Module> Tracker<M> {
             return Tracked::INVALID;
         }
         let whole = std::mem::take(&mut self.whole);
-        let decoded = packet::decode::decode(&whole.frame, whole.frame.len());
+        let decoded = match whole.ip_at {
+            // It was in a tunnel, without a link header.
+            0 => Decoded {
+                vlan_tci: input.decoded.vlan_tci,
+                vlan_count: input.decoded.vlan_count,
+                ..packet::decode::decode_ip(&whole.frame, whole.frame.len())
+            },
+            _ => packet::decode::decode(&whole.frame, whole.frame.len()),
+        };
+        // Its flow may be another worker's.
+        let (kinds, checksums) = (&self.options.tunnels, Checksums::Verify);
+        let is_tunnel =
+            !kinds.is_empty() && tunnel::inside(&whole.frame, &decoded, kinds, checksums).is_some();
+        self.counts.tunnels_in_fragments += u64::from(is_tunnel);
         let datagram = Input {
             decoded: &decoded,
             frame: &whole.frame,
@@ -606,7 +633,18 @@ impl<M: Module> Tracker<M> {
             }
         };
         let time_ns = input.time_ns;
-        self.defrag.push_frame(input.decoded, input.frame, input.frame_len, time_ns, &mut take);
+        let fragment = |path: &tunnel::Path| {
+            let mut fragment = defrag::Fragment::from_frame(input.decoded, input.frame).ok()??;
+            fragment.key.tunnels = path.key();
+            Some(fragment)
+        };
+        match input.tunnels.and_then(fragment) {
+            Some(fragment) => self.defrag.push(&fragment, input.frame_len, time_ns, &mut take),
+            None => {
+                let (decoded, frame) = (input.decoded, input.frame);
+                self.defrag.push_frame(decoded, frame, input.frame_len, time_ns, &mut take);
+            }
+        }
         self.counts.fragments_lost = whole.lost;
     }
 

@@ -154,6 +154,7 @@ mod tests {
             proto: "tcp".to_owned(),
             client: format!("192.0.2.1:{id}"),
             server: "198.51.100.1:443".to_owned(),
+            tunnels: String::new(),
             state: "established".to_owned(),
             client_packets: packets,
             server_packets: 0,

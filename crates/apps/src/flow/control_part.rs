@@ -13,6 +13,7 @@ use controlplane::{
     Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables, WorkerSetup,
 };
 use engine::Stage;
+use packet::tunnel::Kinds;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use stream::tracker::{Options, TrackedFlow};
@@ -107,12 +108,26 @@ pub(super) struct FlowTotals {
     pub fragments: u64,
     /// Fragments that did not become a datagram.
     pub fragments_lost: u64,
+    /// Packets of tunnels, if tunnels are looked into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnels: Option<TunnelTotals>,
     /// Bytes of TCP segments that wait for others.
     pub buffered_bytes: u64,
     /// Packets by state, as rules of a firewall ask for it.
     pub states: States,
     /// What helpers did.
     pub helpers: HelperTotals,
+}
+
+/// What was looked into.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct TunnelTotals {
+    /// Packets out of tunnels.
+    pub packets: u64,
+    /// Of them those with a tunnel inside that was not looked into: there were three around it.
+    pub too_deep: u64,
+    /// Datagrams that came in fragments; they are not looked into.
+    pub in_fragments: u64,
 }
 
 /// What helpers did: FTP.
@@ -128,6 +143,17 @@ pub(super) struct HelperTotals {
     pub refused: u64,
     /// Announcements, and segments of control connections, for which there was no room.
     pub full: u64,
+}
+
+impl TunnelTotals {
+    fn text(&self) -> String {
+        format!(
+            "{} packets looked into, {} with more than three tunnels, {} datagrams in fragments not looked into",
+            thousands(self.packets),
+            thousands(self.too_deep),
+            thousands(self.in_fragments)
+        )
+    }
 }
 
 /// Packets by their state in their flow.
@@ -183,7 +209,8 @@ impl FlowControl {
     }
 
     fn totals(&self) -> FlowTotals {
-        let mut all = FlowTotals::default();
+        let tunnels = (!self.options.tunnels.is_empty()).then(TunnelTotals::default);
+        let mut all = FlowTotals { tunnels, ..FlowTotals::default() };
         for (.., tracker) in &self.trackers {
             let tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
             let (counts, table) = (tracker.counts(), tracker.statistics());
@@ -198,6 +225,11 @@ impl FlowControl {
             all.not_ip += counts.not_ip;
             all.fragments += counts.fragments;
             all.fragments_lost += counts.fragments_lost;
+            if let Some(tunnels) = &mut all.tunnels {
+                tunnels.packets += counts.tunnelled;
+                tunnels.too_deep += counts.tunnels_too_deep;
+                tunnels.in_fragments += counts.tunnels_in_fragments;
+            }
             all.buffered_bytes += tracker.buffered_bytes() as u64;
             let [untracked, invalid, new, established, related] = tracker.states().map(|own| own.1);
             all.states.untracked += untracked;
@@ -370,7 +402,10 @@ impl ControlPart for FlowControl {
         };
         let mut behind = worker.pipeline.kinds.iter().skip(worker.at);
         let confirms = behind.any(|kind| kind == crate::firewall::STAGE);
-        Some(Box::new(Flow::new(tracker, self.latest_ns.clone()).confirming(confirms)))
+        let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
+        let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
+        let stage = Flow::new(tracker, self.latest_ns.clone());
+        Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
     }
 
     fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
@@ -428,6 +463,9 @@ impl ControlPart for FlowControl {
             );
             lines.push(["FTP data connections".to_owned(), text]);
         }
+        if let Some(tunnels) = t.tunnels {
+            lines.push(["tunnels".to_owned(), tunnels.text()]);
+        }
         lines.extend(self.outputs.lines());
         (Map::from_iter([("flow".to_owned(), Value::Object(fields))]), lines)
     }
@@ -481,6 +519,24 @@ impl ControlPart for FlowControl {
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);
         }
+        if let Some(TunnelTotals { packets, too_deep, in_fragments }) = t.tunnels {
+            let families = [
+                ("flow_tunnel_packets_total", "Packets out of tunnels.", packets),
+                (
+                    "flow_tunnels_too_deep_total",
+                    "Packets out of tunnels with a tunnel inside that was not looked into.",
+                    too_deep,
+                ),
+                (
+                    "flow_tunnel_fragments_total",
+                    "Datagrams of tunnels that came in fragments and were not looked into.",
+                    in_fragments,
+                ),
+            ];
+            for (name, help, value) in families {
+                out.counter(name, help).sample(&[], value);
+            }
+        }
         let States { untracked, invalid, new, established, related } = t.states;
         let by_state = [
             ("untracked", untracked),
@@ -514,6 +570,9 @@ impl ControlPart for FlowControl {
             thousands(t.malformed),
             thousands(t.fragments)
         );
+        if let Some(tunnels) = t.tunnels {
+            text += &format!("tunnels: {}\n", tunnels.text());
+        }
         for [name, line] in self.outputs.lines() {
             text += &format!("{name}: {line}\n");
         }

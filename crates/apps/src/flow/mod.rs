@@ -19,11 +19,15 @@
 //! | --- | --- |
 //! | reads | frames, of rows that no stage before it has settled |
 //! | writes | `flow_state`, `flow_slot` ([`columns`]) |
-//! | spread | by hosts: both directions of a flow, and its fragments, meet at one worker |
+//! | spread | by hosts: both directions of a flow, and its fragments, meet at one worker; with `tunnels` by the hosts inside |
+//!
+//! With `tunnels` of `[flow]`, a packet in a tunnel is the packet that is inside: [`packet::tunnel`] decodes it by the same
+//! pass. Where a stage behind this one asks what it found (`firewall`), or spreads packets by a hash of its own (`nat`),
+//! tunnels stay flows of their own: rules, translation and states are of the packets that are forwarded.
 //!
 //! # Deliberately absent
 //! - A device form: tracking and reassembly run on the CPU.
-//! - What tunnels carry: a tunnel is one flow.
+//! - What datagrams of tunnels carry that came in fragments: the flow inside may be another worker's. They are counted.
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
 
@@ -64,7 +68,13 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::NONE
 };
 
-/// `check`: helpers that nobody asks.
+/// Whether the stage looks into tunnels in a pipeline of these stages.
+fn looks_into_tunnels(kinds: &[String]) -> bool {
+    let needs_outer = |kind: &String| kind == crate::firewall::STAGE || kind == crate::nat::STAGE;
+    !kinds.iter().any(needs_outer)
+}
+
+/// `check`: helpers that nobody asks, tunnels that are not looked into.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_firewall = |pipeline: &Pipeline| {
         let behind = pipeline.kinds.iter().skip_while(|kind| *kind != STAGE);
@@ -73,6 +83,14 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     if !config.flow.ftp_ports.is_empty() && !config.in_use().any(has_firewall) {
         findings.warn_of_all(
             "`ftp_ports` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+        );
+    }
+    let looks = |pipeline: &Pipeline| {
+        pipeline.kinds.iter().any(|kind| kind == STAGE) && looks_into_tunnels(&pipeline.kinds)
+    };
+    if !config.flow.tunnels.is_empty() && !config.in_use().any(looks) {
+        findings.warn_of_all(
+            "`tunnels` of [flow] has no effect: with a firewall or address translation, a tunnel is one flow".to_owned(),
         );
     }
 }
@@ -184,6 +202,7 @@ fn options(config: &Config, seed: u64) -> Options {
         confirms: false, // by pipeline
         active_ns: outputs::Outputs::want_active(config).then(|| ns(own.active)),
         by_vlan: own.by_vlan,
+        tunnels: own.tunnels,
         seed,
     }
 }

@@ -18,6 +18,9 @@ pub struct FlowRow {
     pub client: String,
     /// Address and port of the server.
     pub server: String,
+    /// The tunnels around it, the outermost first: `vxlan:100/gre`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tunnels: String,
     /// State of the connection, or of the flow.
     pub state: String,
     /// Packets of the client.
@@ -49,6 +52,7 @@ impl FlowRow {
             proto: protocol(record.protocol),
             client: end(record.client, record.client_port),
             server: end(record.server, record.server_port),
+            tunnels: record.tunnels.to_string(),
             state: state.to_owned(),
             client_packets: packets(client),
             server_packets: packets(server),
@@ -78,7 +82,7 @@ impl Row for FlowRow {
     fn cells(&self) -> Vec<String> {
         vec![
             self.proto.clone(),
-            self.client.clone(),
+            in_tunnels(&self.tunnels, &self.client),
             self.server.clone(),
             self.state.clone(),
             thousands(self.client_packets),
@@ -89,6 +93,11 @@ impl Row for FlowRow {
             time(self.idle_s),
         ]
     }
+}
+
+/// The client of a flow, behind the tunnels around it.
+pub fn in_tunnels(tunnels: &str, client: &str) -> String {
+    if tunnels.is_empty() { client.to_owned() } else { format!("{tunnels} {client}") }
 }
 
 /// States of connections, by the names of Linux's conntrack.

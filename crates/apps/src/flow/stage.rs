@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict, VerdictKind};
-use engine::{Context, Phases, Spread, Stage};
-use packet::Decoded;
+use engine::{Context, Phases, Spread, SpreadHash, Stage};
+use packet::tunnel::{Kinds, Path};
+use packet::{Decoded, tunnel};
 use stream::Tracker;
 use stream::tracker::Input;
 
@@ -45,6 +46,9 @@ pub struct Flow {
     /// How many of them are decoded and looked up at once. Those behind a packet that waits are looked at again: the more
     /// chunks are divided, the fewer.
     ahead: usize,
+    /// What tunnels carry, by place in `decoded`; empty if none are looked into.
+    inner: Vec<Option<(usize, Path)>>,
+    tunnels: Kinds,
     /// A firewall behind it asks what it found: flows count once their first packet got through.
     confirms: bool,
     /// Over captures: the time of the packets, as far as this worker has come.
@@ -65,6 +69,8 @@ impl Flow {
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             ahead: chunk::CHUNK_PACKETS_MAX,
+            inner: Vec::new(),
+            tunnels: Kinds::NONE,
             confirms: false,
             now_ns: 0,
             sweep_ns: 0,
@@ -76,6 +82,13 @@ impl Flow {
     #[must_use]
     pub fn confirming(mut self, confirms: bool) -> Self {
         self.confirms = confirms;
+        self
+    }
+
+    /// The packets of these tunnels are what is inside.
+    #[must_use]
+    pub fn looking_into(mut self, tunnels: Kinds) -> Self {
+        self.tunnels = tunnels;
         self
     }
 
@@ -128,6 +141,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         Spread::Hosts
     }
 
+    /// The hosts inside, if tunnels are looked into.
+    fn spread_hash(&self) -> Option<SpreadHash> {
+        let tunnels = self.tunnels;
+        let hash = move |frame: &[u8]| tunnel::hash_of_frame(frame, &tunnels);
+        (!tunnels.is_empty()).then(|| SpreadHash::from(hash))
+    }
+
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Chunk { packets, rows, .. } = chunk;
         self.rows.clear();
@@ -148,9 +168,18 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             let piece = &piece[..piece.len().min(self.ahead)];
             self.places.clear();
             self.linear.clear();
+            self.inner.clear();
             for (row, decoded) in piece.iter().zip(&mut self.decoded) {
                 let packet = &packets[usize::from(*row)];
                 crate::received::decode_into(packet, decoded);
+                if !self.tunnels.is_empty() {
+                    let checksums = crate::received::checksums(packet);
+                    let inner = tunnel::inside(packet.data(), decoded, &self.tunnels, checksums);
+                    if let Some(inner) = &inner {
+                        *decoded = inner.decoded;
+                    }
+                    self.inner.push(inner.map(|inner| (inner.at, inner.path)));
+                }
                 let is_whole = packet.data().len() == packet.frame_len();
                 self.places.push((!is_whole).then(|| {
                     let begin = self.linear.len();
@@ -158,20 +187,22 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     begin..self.linear.len()
                 }));
             }
+            let frame = |at: usize| match &self.places[at] {
+                Some(place) => &self.linear[place.clone()],
+                None => packets[usize::from(piece[at])].data(),
+            };
             let input = |at: usize| {
                 let packet = &packets[usize::from(piece[at])];
-                let frame = match &self.places[at] {
-                    Some(place) => &self.linear[place.clone()],
-                    None => packet.data(),
-                };
+                let inner = self.inner.get(at).and_then(Option::as_ref);
                 Input {
                     decoded: &self.decoded[at],
-                    frame,
+                    frame: &frame(at)[inner.map_or(0, |(at, _)| *at)..],
                     frame_len: packet.frame_len() as u32,
                     time_ns: cx.arrival_ns(packet),
                     port: packet.port,
                     checksums: crate::received::checksums(packet)
                         == packet::checksum::Checksums::Verify,
+                    tunnels: inner.map(|(_, path)| path),
                 }
             };
             let followers = owned.module();
@@ -179,7 +210,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             followers.rows.extend_from_slice(piece);
             followers.frames.clear();
             followers.frames.extend((0..piece.len()).map(|at| {
-                let bytes = input(at).frame.as_ptr_range();
+                let bytes = frame(at).as_ptr_range();
                 bytes.start.addr()..bytes.end.addr()
             }));
             let taken = owned.packets(piece.len(), input, |at, tracked| {

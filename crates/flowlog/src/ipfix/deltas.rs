@@ -91,6 +91,7 @@ mod tests {
             protocol: 17,
             icmp: None,
             vlans: [0; 2],
+            tunnels: packet::tunnel::Path::NONE,
             port: 0,
             start_ns: 1000,
             end_ns,

@@ -32,6 +32,8 @@ pub(super) enum Source {
     WordIfAny(fn(&FlowRecord) -> Option<&'static str>),
     /// Text that is appended to the string.
     Text(fn(&FlowRecord, &mut String)),
+    /// The same; none is nothing.
+    TextIfAny(fn(&FlowRecord, &mut String)),
     /// The Community ID, where the table has a seed.
     CommunityId,
 }
@@ -76,6 +78,7 @@ const FLOW: &[Column] = &[
     column("icmp_code", Source::SmallIfAny(|r| r.icmp.map(|(_, code)| code.into()))),
     column("vlan", Source::SmallIfAny(|r| vlan(r.vlans[0]))),
     column("vlan_inner", Source::SmallIfAny(|r| vlan(r.vlans[1]))),
+    column("tunnels", Source::TextIfAny(|r, text| tunnels(&r.tunnels, text))),
     column("port", Source::Small(|r| r.port.into())),
     column("state", Source::Word(|r| eve::state(r.state))),
     column("reason", Source::Word(|r| reason(r.reason))),
@@ -117,6 +120,11 @@ pub(super) fn community_id(seed: u16, record: &FlowRecord, text: &mut String) {
 fn address(address: std::net::IpAddr, text: &mut String) {
     // A string takes whatever is written to it.
     let _ = write!(text, "{address}");
+}
+
+fn tunnels(path: &packet::tunnel::Path, text: &mut String) {
+    // A string takes whatever is written to it.
+    let _ = write!(text, "{path}");
 }
 
 fn vlan(id: u16) -> Option<u32> {

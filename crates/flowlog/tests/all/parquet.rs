@@ -42,6 +42,7 @@ fn expected(record: &FlowRecord) -> Value {
         "icmp_code": record.icmp.map(|icmp| icmp.1),
         "vlan": (record.vlans[0] != 0).then_some(record.vlans[0]),
         "vlan_inner": (record.vlans[1] != 0).then_some(record.vlans[1]),
+        "tunnels": (!record.tunnels.is_empty()).then(|| record.tunnels.to_string()),
         "port": record.port,
         "state": format!("{:?}", record.state).to_lowercase(),
         "reason": format!("{:?}", record.reason).to_lowercase(),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use packet::tunnel::{Kind, Path, Tunnel};
 use proptest::prelude::*;
 use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 
@@ -35,6 +36,7 @@ pub(crate) fn tcp() -> FlowRecord {
         protocol: 6,
         icmp: None,
         vlans: [100, 20],
+        tunnels: Path::NONE,
         port: 3,
         start_ns: START_NS,
         end_ns: START_NS + 2_500_000_000,
@@ -57,6 +59,7 @@ pub(crate) fn udp6() -> FlowRecord {
         protocol: 17,
         icmp: None,
         vlans: [0, 0],
+        tunnels: nested(),
         port: 1,
         start_ns: START_NS + 5_000_000,
         end_ns: START_NS + 12_000_000,
@@ -155,6 +158,12 @@ fn any_side() -> impl Strategy<Value = SideRecord> {
     )
 }
 
+/// VXLAN 100, and GRE without a key in it.
+fn nested() -> Path {
+    let path = Path::NONE.through(Tunnel { kind: Kind::Vxlan, id: 100 }).unwrap();
+    path.through(Tunnel { kind: Kind::Gre, id: 0 }).unwrap()
+}
+
 /// Any record whose addresses are of one family.
 pub(crate) fn any_record() -> impl Strategy<Value = FlowRecord> {
     use FlowState::*;
@@ -184,8 +193,9 @@ pub(crate) fn any_record() -> impl Strategy<Value = FlowRecord> {
     let facts =
         any::<(u64, [u16; 2], u8, Option<(u8, u8)>, [u16; 2], u16, [u64; 2], Option<u64>)>();
     let ends = prop_oneof![v4, v6];
-    (facts, ends, [any_side(), any_side()], states, reasons, tcp).prop_map(
-        |(facts, [client, server], sides, state, reason, tcp)| {
+    let tunnels = prop::sample::select(vec![Path::NONE, nested()]);
+    (facts, ends, [any_side(), any_side()], states, reasons, tcp, tunnels).prop_map(
+        |(facts, [client, server], sides, state, reason, tcp, tunnels)| {
             let (id, [client_port, server_port], protocol, icmp, vlans, port, times, rtt) = facts;
             FlowRecord {
                 id,
@@ -196,6 +206,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = FlowRecord> {
                 protocol,
                 icmp,
                 vlans,
+                tunnels,
                 port,
                 start_ns: times[0],
                 end_ns: times[1],

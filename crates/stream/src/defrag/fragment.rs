@@ -22,8 +22,10 @@ pub struct DatagramKey {
     pub dst: [u64; 2],
     /// Identification: 16 bits of IPv4, 32 bits of IPv6.
     pub identification: u32,
-    /// VLAN or tunnel identifier, where datagrams of different ones are different; otherwise 0.
+    /// Its VLANs.
     pub scope: u32,
+    /// The tunnels that it is in, as [`packet::tunnel::Path::key`] has them; 0 for none.
+    pub tunnels: (u16, u32),
     /// IPv4: upper-layer protocol (IANA). IPv6: 0, as fragments may name different next headers.
     pub protocol: u8,
     /// 4 or 6.
@@ -40,12 +42,13 @@ impl DatagramKey {
             dst: decoded.dst,
             identification,
             scope: outer | inner << 16,
+            tunnels: (0, 0),
             protocol: if is_v6 { 0 } else { decoded.protocol.0 },
             family: if is_v6 { 6 } else { 4 },
         }
     }
 
-    pub(super) fn words(&self) -> [u32; 11] {
+    pub(super) fn words(&self) -> [u32; 13] {
         let [a, b, c, d] = [self.src[0], self.src[1], self.dst[0], self.dst[1]];
         let high = |word: u64| (word >> 32) as u32;
         [
@@ -59,6 +62,8 @@ impl DatagramKey {
             d as u32,
             self.identification,
             self.scope,
+            self.tunnels.0.into(),
+            self.tunnels.1,
             u32::from(self.protocol) << 8 | u32::from(self.family),
         ]
     }

@@ -6,7 +6,7 @@
 //! a sum of products are no good as a tag.
 //!
 //! ```text
-//! w = first address (2 words) │ second address (2 words) │ ports, scope │ protocol, family
+//! w = first address (2 words) │ second address (2 words) │ ports, scope │ protocol, family, tunnels
 //! sum = (w0 + k0)(w1 + k1) + (w2 + k2)(w3 + k3) + (w4 + k4)(w5 + k5)      terms modulo 2^64, sum modulo 2^128
 //! ```
 //!
@@ -36,7 +36,8 @@ impl KeyHash {
         let [a, b] = key.addresses;
         let [p, q] = key.ports.map(u64::from);
         let ends = p | q << 16 | u64::from(key.scope) << 32;
-        let kind = u64::from(key.protocol) | u64::from(key.family) << 8;
+        let tunnels = u64::from(key.tunnels) << 16 | u64::from(key.tunnel_id) << 32;
+        let kind = u64::from(key.protocol) | u64::from(key.family) << 8 | tunnels;
         let product = |x: u64, y: u64, at: usize| {
             let (x, y) = (x.wrapping_add(self.k[at]), y.wrapping_add(self.k[at + 1]));
             u128::from(x) * u128::from(y)
@@ -64,11 +65,13 @@ mod tests {
                 256..288 => other.ports[(bit - 256) / 16] ^= 1 << (bit % 16),
                 288..320 => other.scope ^= 1 << (bit - 288),
                 320..328 => other.protocol ^= 1 << (bit - 320),
-                _ => other.family ^= 1 << (bit - 328),
+                328..336 => other.family ^= 1 << (bit - 328),
+                336..352 => other.tunnels ^= 1 << (bit - 336),
+                _ => other.tunnel_id ^= 1 << (bit - 352),
             }
             other
         };
-        for other in (0..336).map(flipped) {
+        for other in (0..384).map(flipped) {
             let (mut high, mut low) = (0u32, 0u32);
             for seed in 0..4_000 {
                 let member = KeyHash::new(seed);

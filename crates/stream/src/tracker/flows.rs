@@ -2,6 +2,7 @@
 
 use interleave::{prefetch, prefetch_at};
 use packet::IpProtocol;
+use packet::tunnel::Path;
 
 use super::input::Input;
 use super::module::{Identity, Module};
@@ -57,6 +58,8 @@ struct Cold {
     icmp: Option<(u8, u8)>,
     port: u16,
     first: Side,
+    /// Of its first packet.
+    tunnels: Path,
     /// ICMP errors about it.
     errors: u32,
     /// Number of the flow that announced it; 0 for none.
@@ -76,6 +79,7 @@ impl Cold {
         icmp: None,
         port: 0,
         first: Side::A,
+        tunnels: Path::NONE,
         errors: 0,
         announced_by: 0,
     };
@@ -175,6 +179,7 @@ impl<M: Module> Rest<M> {
             icmp: d.icmp_type_code(),
             port: input.port,
             first: side,
+            tunnels: input.tunnels.copied().unwrap_or_default(),
             ..Cold::NONE
         };
         self.connections[at] = Connection::for_key(key, side);
@@ -432,6 +437,7 @@ impl<M: Module> Rest<M> {
             protocol: key.protocol,
             icmp: cold.icmp,
             vlans: cold.vlans,
+            tunnels: cold.tunnels,
             port: cold.port,
             start_ns: cold.start_ns,
             end_ns: cold.end_ns,
@@ -559,5 +565,9 @@ fn id_of(key: &FlowKey, start_ns: u64, before: u32) -> u64 {
     let rest = ports << 8 | u64::from(key.protocol);
     let mut hash = chunk::hash::key128(a, start_ns);
     hash = chunk::hash::key128([b[0] ^ hash, b[1]], rest);
+    if key.tunnels != 0 {
+        let tunnels = u64::from(key.tunnels) << 32 | u64::from(key.tunnel_id);
+        hash = chunk::hash::key64(hash ^ tunnels, rest);
+    }
     chunk::hash::key64(hash ^ u64::from(key.scope), u64::from(before) << 32).max(1)
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::tcp::TcpView;
+use packet::tunnel::Path;
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
 
 use super::Options;
@@ -15,9 +16,9 @@ use crate::tcp::Segment;
 pub struct Input<'a> {
     /// What decoding found.
     pub decoded: &'a Decoded,
-    /// The frame; all of it, for TCP and fragments.
+    /// The frame; all of it, for TCP and fragments. Of a packet in a tunnel the frame or IP packet that is inside.
     pub frame: &'a [u8],
-    /// Bytes of the frame on the wire.
+    /// Bytes of the frame on the wire, of all of it.
     pub frame_len: u32,
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -25,6 +26,8 @@ pub struct Input<'a> {
     pub port: u16,
     /// Whether a TCP segment with a wrong checksum is passed over, as its receiver does.
     pub checksums: bool,
+    /// The tunnels that the packet was in; `None` for none.
+    pub tunnels: Option<&'a Path>,
 }
 
 /// Why a packet belongs to no flow.
@@ -70,7 +73,8 @@ pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, S
     }
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
     let scope = scope(d, options);
-    let found = FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope);
+    let (key, side) = FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope);
+    let found = (key.inside(input.tunnels), side);
     Ok(match d.icmp_type_code() {
         Some((kind, _)) if options.confirms => with_asker(found, kind),
         _ => found,

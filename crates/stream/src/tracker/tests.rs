@@ -160,6 +160,7 @@ fn run(
                 time_ns: frames[at].time_ns,
                 port: 3,
                 checksums: true,
+                tunnels: None,
             },
             |_, _| {},
         );

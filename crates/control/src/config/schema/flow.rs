@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use packet::tunnel::Kinds;
+
 use crate::config::kinds::{Custom, Kind, boolean, custom, duration, integer, list, words};
 use crate::config::values;
 
@@ -66,6 +68,10 @@ crate::section! {
         restart ftp_ports: Vec<u16> = Vec::new(), list(integer(1..=65_535), "an array of ports such as [21]");
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
+        /// Tunnels whose packets are followed as what is inside: flows have the addresses of the inner packets, and those of
+        /// different tunnels are different. `ipip` (IP in IP, 6in4), `gre`, `erspan`, `vxlan`, `geneve`, `gtp-u`, `teredo`, or `all`. A
+        /// port behind a colon replaces the usual one, as in `vxlan:8472`. Without it a tunnel is one flow.
+        restart tunnels: Kinds = Kinds::NONE, tunnels();
         /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
         /// Memory for the segments of one connection, in KiB. If it is full, the missing bytes are given up.
@@ -201,6 +207,31 @@ fn parquet() -> Custom<Option<PathBuf>> {
         path.as_ref().map_or_else(|| "off".to_owned(), |path| path.display().to_string())
     };
     custom("path", "a path, or `\"off\"`", read, text)
+}
+
+fn tunnels() -> Custom<Kinds> {
+    const EXPECTED: &str = "an array such as [\"vxlan\", \"gre\"]";
+    let read = |walk: &mut values::Walk<'_>, value: &values::Value<'_>| {
+        let array = values::array(walk, value, EXPECTED)?;
+        let elements = walk.elements(array, |walk, value| {
+            let element = values::string(walk, value)?;
+            if let Err(error) = Kinds::NONE.with_element(element) {
+                walk.error(value.span(), error).expected(
+                    "\"ipip\", \"gre\", \"erspan\", \"vxlan\", \"geneve\", \"gtp-u\", \"teredo\" or \"all\"; with a port \"vxlan:8472\"",
+                );
+                return None;
+            }
+            Some(element.to_owned())
+        });
+        let add = |all: Kinds, element: &String| all.with_element(element).unwrap_or(all);
+        Some(elements.iter().map(|(element, _)| element).fold(Kinds::NONE, add))
+    };
+    let text = |own: &Kinds| {
+        let elements: Vec<_> = own.elements().map(|own| format!("\"{own}\"")).collect();
+        format!("[{}]", elements.join(", "))
+    };
+    let allowed = "an array of `\"ipip\"`, `\"gre\"`, `\"erspan\"`, `\"vxlan\"`, `\"geneve\"`, `\"gtp-u\"`, `\"teredo\"`, `\"all\"`; with a port `\"vxlan:8472\"`";
+    custom("array", allowed, read, text).bare()
 }
 
 fn events() -> Custom<Option<PathBuf>> {

@@ -41,6 +41,7 @@ fn run_confirming(
                 time_ns: frames[first + at].time_ns,
                 port: 3,
                 checksums: true,
+                tunnels: None,
             };
             said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
             let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
@@ -117,6 +118,7 @@ impl Twin {
             time_ns: frame.time_ns,
             port: 3,
             checksums: true,
+            tunnels: None,
         };
         let options = Options { confirms: true, ..Options::default() };
         let (key, side) = match key_of(&input, &options) {
@@ -290,6 +292,7 @@ fn half_open_flows_evict_no_established_one() {
                 time_ns: frame.time_ns,
                 port: 3,
                 checksums: true,
+                tunnels: None,
             };
             assert_eq!(tracker.packets(1, input, |_, tracked| last = tracked), 1);
             let is_first = frame.time_ns == scene.frames[0].time_ns;

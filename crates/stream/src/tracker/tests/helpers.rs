@@ -190,6 +190,7 @@ fn run(
                 time_ns: frames[first + at].time_ns,
                 port: 3,
                 checksums: false,
+                tunnels: None,
             };
             said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
             let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
@@ -377,6 +378,7 @@ fn a_connection_knows_what_it_is_related_to() {
             time_ns: frame.time_ns,
             port: 0,
             checksums: false,
+            tunnels: None,
         };
         let mut last = Tracked::default();
         tracker.packets(1, input, |_, own| last = own);
