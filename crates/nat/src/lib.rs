@@ -8,6 +8,8 @@
 //! | [`ports`] | free ports of outside addresses |
 //! | [`cache`] | what plain packets of sessions become, in one cache line |
 //! | [`translator`] | sessions and bindings of a worker (RFC 4787, RFC 5382, RFC 5508) |
+//! | [`ftp`] | control connections of FTP, and the addresses and ports in their lines |
+//! | [`edits`] | what sequence numbers become where a stream is edited |
 //! | [`deterministic`] | addresses and ports of subscribers by arithmetic (RFC 7422) |
 //! | [`nat64`] | IPv4 addresses in IPv6 ones (RFC 6052), headers from one family to the other (RFC 7915) |
 //!
@@ -27,6 +29,8 @@
 
 pub mod cache;
 pub mod deterministic;
+pub mod edits;
+pub mod ftp;
 pub mod nat64;
 pub mod ports;
 pub mod rewrite;
