@@ -344,6 +344,7 @@ impl Nat {
             bindings_per_host: 1 << 20,
             filter_by_remote: true,
             timeouts,
+            ftp_ports: &[],
             seed: 7,
         };
         let translator = Translator::new(options, rules.clone()).map_err(|e| e.to_string())?;

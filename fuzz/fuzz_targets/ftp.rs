@@ -1,10 +1,13 @@
 //! Bytes of FTP's control connection, in segments of any size and with gaps: they say the same as in one piece, and each
-//! announcement is a line of the stream.
+//! announcement is a line of the stream. Edited by a translator, what goes on is one stream, too.
 //!
 //! The first byte chooses the side and where the segments are cut. The others are the stream.
 #![no_main]
 
+use std::net::Ipv4Addr;
+
 use libfuzzer_sys::fuzz_target;
+use nat::ftp::{Segment, Stream};
 use stream::helper::ftp::Control;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,4 +33,29 @@ fuzz_target!(|bytes: &[u8]| {
     gap.feed(is_client, 7, text.split(|byte| *byte == b'\n').next().unwrap_or_default(), |_| count += 1);
     gap.feed(is_client, 7 + text.len() as u64, b"\n", |_| count += 1);
     assert_eq!(count, 0);
+    // Through a translator: the numbers of what goes on are those of its bytes.
+    let (mut stream, mut at, mut there) = (Stream::new(), u32::MAX - 40, u32::MAX - 40);
+    for piece in text.chunks(1 + usize::from(choice >> 1)).take(64) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let mut out = [0; 300];
+            let segment = Segment { seq: at, flags: 0x10, payload: rest, room: out.len() };
+            let end = |own: &stream::helper::ftp::Announcement| Ok::<_, ()>(Some((Ipv4Addr::new(9, 1, 22, 3), own.port ^ 5)));
+            let Ok(passed) = stream.pass(&segment, is_client, &mut out, end) else {
+                // It comes again as it is.
+                let again = stream.pass(&segment, is_client, &mut out, end);
+                let Ok(passed) = again else { return };
+                assert!(passed.seq == there && passed.len.is_none());
+                there = there.wrapping_add(passed.kept as u32);
+                at = at.wrapping_add(passed.kept as u32);
+                rest = &rest[passed.kept..];
+                continue;
+            };
+            assert!(passed.seq == there && passed.kept > 0);
+            there = there.wrapping_add(passed.len.unwrap_or(passed.kept) as u32);
+            at = at.wrapping_add(passed.kept as u32);
+            rest = &rest[passed.kept..];
+            assert_eq!(stream.acknowledged(there), at);
+        }
+    }
 });

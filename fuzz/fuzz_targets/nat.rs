@@ -42,6 +42,7 @@ fuzz_target!(|data: &[u8]| {
         bindings_per_host: 4,
         filter_by_remote: false,
         timeouts: Timeouts::default(),
+        ftp_ports: &[],
         seed: 1,
     };
     let Ok(mut translator) = Translator::new(options, RULES.clone()) else { return };

@@ -64,6 +64,7 @@ fn world(sessions: usize) -> (Translator, Vec<[u8; FRAME]>) {
         bindings_per_host: 1,
         filter_by_remote: true,
         timeouts: Timeouts::default(),
+        ftp_ports: &[],
         seed: 7,
     };
     let mut translator = Translator::new(options, rules).expect("memory");

@@ -130,6 +130,91 @@ pub fn set_end_plain(ip: &mut [u8], which: Which, address: u32, port: u16) -> bo
     true
 }
 
+/// Writes what a TCP segment acknowledges: `number` gives a number and whether all before it was received, otherwise it is an
+/// edge of a block of selective acknowledgements (RFC 2018 §3), and gets what it becomes.
+pub fn set_acknowledged(ip: &mut [u8], l4: usize, mut number: impl FnMut(u32, bool) -> u32) {
+    const ACK: u8 = 0x10;
+    const END: u8 = 0;
+    const NOTHING: u8 = 1;
+    const SACK: u8 = 5;
+    let Some(tcp) = ip.get_mut(l4..) else { return };
+    let Some(head) = tcp.first_chunk::<20>() else { return };
+    let (has_ack, len) = (head[13] & ACK != 0, usize::from(head[12] >> 4) * 4);
+    let mut change = Change::default();
+    if has_ack {
+        let own = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
+        write(tcp, 8, &number(own, true).to_be_bytes(), &mut change);
+    }
+    // Options are of any alignment, all of them together are not.
+    let Some(options) = tcp.get_mut(20..len) else { return update(tcp, 16, change) };
+    let before = partial_sum(options);
+    let mut rest = &mut *options;
+    while let Some((&kind, behind)) = rest.split_first() {
+        let own = match kind {
+            END => break,
+            NOTHING => 1,
+            _ => usize::from(behind.first().copied().unwrap_or(0)),
+        };
+        if own == 0 || own > rest.len() || kind > NOTHING && own < 2 {
+            break;
+        }
+        let (option, behind) = std::mem::take(&mut rest).split_at_mut(own);
+        if kind == SACK {
+            for edge in option[2..].chunks_exact_mut(4) {
+                let old = u32::from_be_bytes([edge[0], edge[1], edge[2], edge[3]]);
+                edge.copy_from_slice(&number(old, false).to_be_bytes());
+            }
+        }
+        rest = behind;
+    }
+    change.0 += (!before & 0xffff) + partial_sum(options);
+    update(tcp, 16, change);
+}
+
+/// Other bytes of a TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Resized {
+    /// Sums ([`partial_sum`]) of its bytes before and now.
+    pub sums: [u32; 2],
+    /// Their number, before and now.
+    pub lens: [u16; 2],
+    /// Flags that it has no more.
+    pub cleared: u8,
+}
+
+/// Writes the sequence number of a TCP segment over IPv4, and what follows from other bytes that it has: lengths and checksums.
+pub fn set_segment(ip: &mut [u8], l4: usize, seq: u32, resized: Option<Resized>) {
+    let mut change = Change::default();
+    if let Some(Resized { sums, lens, cleared }) = resized
+        && let Some(&[high, low]) = ip.get(2..4)
+        && let Some(&flags) = ip.get(l4 + 13)
+        && let Some(&offset) = ip.get(l4 + 12)
+    {
+        let total = u16::from_be_bytes([high, low]);
+        let new = total.wrapping_sub(lens[0]).wrapping_add(lens[1]);
+        let mut header = Change::default();
+        write(ip, 2, &new.to_be_bytes(), &mut header);
+        update(ip, 10, header);
+        // The pseudo header has the length of the segment.
+        change = header;
+        change.0 += (!sums[0] & 0xffff) + sums[1];
+        write(ip, l4 + 12, &[offset, flags & !cleared], &mut change);
+    }
+    write(ip, l4 + 4, &seq.to_be_bytes(), &mut change);
+    update(ip, l4 + 16, change);
+}
+
+/// Writes the sequence number of the TCP segment that an ICMP error quotes; `ip` and places as for [`set_quoted`].
+pub fn set_quoted_number(ip: &mut [u8], l4: usize, quoted_l4: usize, seq: u32) {
+    let Some(icmp) = ip.get_mut(l4..) else { return };
+    let Some(quoted) = icmp.get_mut(8..) else { return };
+    let len = quoted.len().min(quoted_l4 + crate::tuple::L4_BYTES) & !1;
+    let before = partial_sum(&quoted[..len]);
+    set_segment(quoted, quoted_l4, seq, None);
+    let after = partial_sum(&quoted[..len]);
+    update(icmp, 2, Change((!before & 0xffff) + after));
+}
+
 /// Writes both ends of an IP packet.
 pub fn set_ends(ip: &mut [u8], l4: usize, to: &Tuple) {
     set_end(ip, l4, to.protocol, Which::Source, to.src);

@@ -185,13 +185,21 @@ pub struct Rules {
     pub classes: u32,
     /// Addresses of interfaces.
     pub own: Arc<Own>,
+    /// FTP is translated: servers behind port forwards announce other ports of their outside addresses.
+    pub has_ftp: bool,
 }
 
 impl Rules {
     /// These rules for so many workers.
     pub fn new(all: Vec<Rule>, workers: usize, own: Arc<Own>) -> Self {
         let classes = (workers.max(1) as u32).next_power_of_two().min(CLASSES_MAX);
-        Self { all, classes, own }
+        Self { all, classes, own, has_ftp: false }
+    }
+
+    /// Says whether FTP is translated.
+    #[must_use]
+    pub fn with_ftp(self, has_ftp: bool) -> Self {
+        Self { has_ftp, ..self }
     }
 
     /// The rule of a number.
@@ -356,6 +364,12 @@ impl Rules {
                     return Owner::Host([0, host.into()]);
                 }
                 Action::Masquerade if self.own.has(&rule.outside, dst) => found = Owner::Port,
+                Action::Destination { at, .. } if self.has_ftp && protocol == 6 => {
+                    let is_own = at.is_empty() && self.own.has(&rule.outside, dst);
+                    if is_own || at.contains(&dst) {
+                        found = Owner::Port;
+                    }
+                }
                 Action::Source(to) | Action::Nat64 { to, .. } if to.contains(&dst) => {
                     found = Owner::Port;
                 }

@@ -9,12 +9,14 @@
 //!  inside       inside end of a binding, scope of rule   the entry of kind outside
 //!  outside      outside end of a binding                 the entry of kind inside
 //!  host         an inside host: how many bindings it has
+//!  expected     remote address and outside end of FTP    the inside entry of its binding
 //! ```
 //!
 //! A packet whose key is that of a session is translated to the ends of the other entry, forward or back
 //! ([`Translator::step`]). What plain packets become that change nothing of their session's state is kept in a
 //! [`cache`](crate::cache), too ([`Translator::known`]). A packet that another stage wants to quote is translated the other
-//! way round, to what its sender sent ([`Translator::restore`]).
+//! way round, to what its sender sent ([`Translator::restore`]). Lines of [FTP](crate::ftp) that announce a data connection
+//! get its outside end ([`Translator::announce`]).
 //!
 //! | requirement | here |
 //! | --- | --- |
@@ -25,6 +27,8 @@
 //! | RFC 4787 REQ-8, RFC 5382 REQ-3 | filtering, [`Options::filter_by_remote`] |
 //! | RFC 6888 REQ-4 | a limit for each host, [`Options::bindings_per_host`] |
 
+mod bindings;
+mod ftp;
 mod kinds;
 
 use std::sync::Arc;
@@ -34,11 +38,12 @@ use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
 use stream::{FlowKey, FlowTable, Side};
 
 use crate::cache::{Cache, Change, Place, Places, Plain};
-use crate::ports::{Class, Pool};
+use crate::ports::Pool;
 use crate::rewrite::Which;
-use crate::rules::{Action, Rule, Rules};
+use crate::rules::{Rule, Rules};
 use crate::tuple::{End, Tuple};
 
+pub use ftp::{CONTROLS_MAX, EXPECTED_S};
 pub use kinds::{Counts, Options, PoolUse, Refusal, Session, Source, Timeouts, Way};
 
 /// No entry.
@@ -48,6 +53,7 @@ const NIL: u32 = u32::MAX;
 const SCOPE_INSIDE: u32 = 1 << 16;
 const SCOPE_OUTSIDE: u32 = 2 << 16;
 const SCOPE_HOST: u32 = 3 << 16;
+const SCOPE_EXPECTED: u32 = 4 << 16;
 
 /// Entries of the table for a session: its own two, a binding's two, and a host.
 pub const ENTRIES_PER_SESSION: usize = 5;
@@ -66,9 +72,10 @@ enum Kind {
     Inside,
     Outside,
     Host,
+    Expected,
 }
 
-/// Bits of [`Hot::flags`] of an original entry; the first one is of a translated one, too.
+/// Bits of [`Hot::flags`] of an original entry; the first one and the last one are of a translated one, too.
 mod flags {
     /// The first end of the key is the tuple's destination.
     pub(super) const FROM_B: u8 = 1 << 0;
@@ -82,6 +89,8 @@ mod flags {
     pub(super) const FIN_BACK: u8 = 1 << 4;
     /// Reset.
     pub(super) const RESET: u8 = 1 << 5;
+    /// A control connection of FTP.
+    pub(super) const CONTROL: u8 = 1 << 6;
 }
 
 /// Flags of TCP that say something about a session.
@@ -96,9 +105,10 @@ mod tcp {
 #[repr(C)]
 struct Hot {
     other: u32,
-    /// Of an original entry: the inside entry of its binding. Of an inside entry: that of its host.
+    /// Of an original entry: the inside entry of its binding. Of a translated one: that of its destination, if that was
+    /// expected. Of an inside entry: that of its host. Of what is expected: the original entry of the control connection.
     owner: u32,
-    /// Of an inside entry: its sessions. Of a host: its bindings.
+    /// Of an inside entry: its sessions. Of a host: its bindings. Of a control connection: its number.
     count: u32,
     rule: u16,
     kind: Kind,
@@ -116,6 +126,7 @@ pub struct Translator {
     pools: Vec<(u16, Pool)>,
     options: Options,
     counts: Counts,
+    controls: ftp::Controls,
     sessions: usize,
     hand: u32,
     /// Sessions that a piece of a sweep ends.
@@ -137,6 +148,7 @@ impl Translator {
         let cache = Cache::new(options.sessions.max(1), options.seed)?;
         let pools = rules.all.iter().map(|rule| (rule.number, Pool::new(rule.pool()))).collect();
         let (counts, random) = (Counts::default(), options.seed | 1);
+        let controls = ftp::Controls::new(options.ftp_ports, options.sessions.max(1));
         let (idle, alive) = (Vec::with_capacity(IDLE), Vec::with_capacity(IDLE));
         Ok(Self {
             table,
@@ -145,6 +157,7 @@ impl Translator {
             pools,
             options,
             counts,
+            controls,
             sessions: 0,
             hand: 0,
             idle,
@@ -158,7 +171,8 @@ impl Translator {
         let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
         let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
         let cache = Cache::memory_bytes(options.sessions.max(1));
-        FlowTable::<Hot>::memory_bytes(entries) + cache + pools.sum::<usize>()
+        let controls = ftp::Controls::memory_bytes(options.ftp_ports, options.sessions.max(1));
+        FlowTable::<Hot>::memory_bytes(entries) + cache + controls + pools.sum::<usize>()
     }
 
     /// The rules.
@@ -260,8 +274,10 @@ impl Translator {
         let bits = self.table.get(original)?.flags;
         let is_settled = to.protocol != IpProtocol::TCP.0 || bits & flags::ESTABLISHED != 0;
         let from = plain.tuple();
+        // Whoever translates a packet of a control connection must see its session.
+        let is_control = bits & flags::CONTROL != 0;
         let change = match (to.src == from.src, to.dst == from.dst) {
-            _ if !is_settled || to.family != 4 => None,
+            _ if !is_settled || is_control || to.family != 4 => None,
             (false, true) => Some((Which::Source, to.src)),
             (true, false) => Some((Which::Destination, to.dst)),
             _ => None,
@@ -328,14 +344,8 @@ impl Translator {
         source: Source,
         now_s: u32,
     ) -> Result<Tuple, Refusal> {
-        self.try_begin(original, dst, family, source, now_s).inspect_err(|refusal| {
-            *match refusal {
-                Refusal::Ports | Refusal::NoAddress => &mut self.counts.ports_exhausted,
-                Refusal::Sessions => &mut self.counts.sessions_exhausted,
-                Refusal::HostLimit => &mut self.counts.host_limit,
-                Refusal::Conflict => &mut self.counts.conflicts,
-            } += 1;
-        })
+        let made = self.try_begin(original, dst, family, source, now_s);
+        made.inspect_err(|refusal| self.counts.refuse(*refusal))
     }
 
     fn try_begin(
@@ -354,7 +364,9 @@ impl Translator {
             let other = self.tuple(Slot(hot.other)).filter(|_| is_own);
             return other.ok_or(Refusal::Conflict);
         }
-        if self.sessions >= self.options.sessions {
+        // What is expected has the room of a session.
+        let expected = self.controls.expected - usize::from(self.expected(original).is_some());
+        if self.sessions + expected >= self.options.sessions {
             return Err(Refusal::Sessions);
         }
         let protocol = match (IpProtocol(original.protocol), family) {
@@ -401,156 +413,16 @@ impl Translator {
             if let Some(hot) = self.table.get_mut(first) {
                 hot.owner = binding.0;
             }
-            if let Some(hot) = self.table.get_mut(binding) {
-                hot.count += 1;
-            }
+            self.hold(binding);
         }
+        let of_destination = self.came(original);
+        if let Some(hot) = self.table.get_mut(second) {
+            hot.owner = of_destination;
+        }
+        self.begin_control([first, second], original, &translated);
         self.sessions += 1;
         self.counts.sessions += 1;
         Ok(translated)
-    }
-
-    fn pool(&mut self, rule: u16) -> Option<&mut Pool> {
-        self.pools.iter_mut().find(|(number, _)| *number == rule).map(|(_, pool)| pool)
-    }
-
-    /// The address that a masquerade has now, by which a packet leaves.
-    fn place(&mut self, rule: u16, interface: u16) -> Option<u32> {
-        let rules = self.rules.clone();
-        let own = rules.rule(rule)?;
-        if own.action != Action::Masquerade {
-            return None;
-        }
-        let at = own.outside.iter().position(|out| *out == interface)?;
-        let address = rules.own.of(interface)?;
-        let known = *self.pool(rule)?.addresses().get(at)?;
-        if known != address {
-            // What had the address before cannot be answered any more.
-            self.forget(|entry| entry.rule == rule && entry.behind == known);
-            self.pool(rule)?.replace(at, address);
-        }
-        Some(address)
-    }
-
-    /// The ends of a packet whose source a rule changes, with the binding and the rule. The inside host `met_by` decides
-    /// about the worker.
-    fn source(
-        &mut self,
-        original: &Tuple,
-        behind: impl Fn(End) -> Tuple,
-        number: u16,
-        address: Option<u32>,
-        met_by: [u64; 2],
-    ) -> Result<(Tuple, Option<Slot>, u16), Refusal> {
-        let rules = self.rules.clone();
-        let rule = rules.rule(number).ok_or(Refusal::NoAddress)?;
-        let host = original.src.0;
-        let host_v4 = host[1] as u32;
-        if let Action::Static { inside, outside } = &rule.action {
-            let to = outside.address[1] as u32 + (host_v4 - inside.address[1] as u32);
-            return Ok((behind(([0, to.into()], original.src.1)), None, number));
-        }
-        let (address, range, class) = match &rule.action {
-            Action::Deterministic { blocks, .. } => {
-                let (address, range) = blocks.of(host_v4).ok_or(Refusal::NoAddress)?;
-                (address, range, Class::ALL)
-            }
-            action => {
-                let address = match (action, address) {
-                    (_, Some(address)) => address,
-                    (Action::Source(to) | Action::Nat64 { to, .. }, None) if !to.is_empty() => {
-                        to[chunk::hash::key128(host, 0x706f_6f6c) as usize % to.len()]
-                    }
-                    _ => return Err(Refusal::NoAddress),
-                };
-                let class = Class { number: rules.class_of(met_by), classes: rules.classes };
-                // Identifiers are no ports: all of them will do.
-                let is_icmp =
-                    matches!(IpProtocol(original.protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
-                let range = if is_icmp { 0..=u16::MAX } else { rule.ports.clone() };
-                (address, range, class)
-            }
-        };
-        let end = ([0, address.into()], 0);
-        if !original.has_ports() {
-            return Ok((behind(end), None, number));
-        }
-        let (binding, port) = self.bind(original, number, address, &range, class)?;
-        Ok((behind((end.0, port)), Some(binding), number))
-    }
-
-    /// The binding of an inside end, which is made if there is none.
-    fn bind(
-        &mut self,
-        original: &Tuple,
-        number: u16,
-        address: u32,
-        range: &std::ops::RangeInclusive<u16>,
-        class: Class,
-    ) -> Result<(Slot, u16), Refusal> {
-        let (family, protocol) = (original.family, original.protocol);
-        // ICMPv6 behind a NAT64 is ICMP.
-        let outside_protocol = match IpProtocol(protocol) {
-            IpProtocol::ICMPV6 => IpProtocol::ICMP.0,
-            _ => protocol,
-        };
-        let inside = binding_key(original.src, protocol, family, SCOPE_INSIDE | u32::from(number));
-        if let Some(slot) = self.table.find(&inside) {
-            let other = self.table.get(slot).map_or(NIL, |hot| hot.other);
-            let key = self.table.key(Slot(other)).ok_or(Refusal::Conflict)?;
-            return Ok((slot, host_end(key).1));
-        }
-        let host_key = binding_key((original.src.0, 0), 0, family, SCOPE_HOST);
-        let host = self.table.find(&host_key);
-        let count = host.and_then(|slot| self.table.get(slot)).map_or(0, |hot| hot.count);
-        if count >= self.options.bindings_per_host {
-            return Err(Refusal::HostLimit);
-        }
-        let start = self.next_random();
-        let (rules, table, pools) = (&self.rules, &self.table, &mut self.pools);
-        let is_free = |port: u16| {
-            let end = ([0, u64::from(address)], port);
-            rules.destination(outside_protocol, address, port).is_none()
-                && table.find(&binding_key(end, outside_protocol, 4, SCOPE_OUTSIDE)).is_none()
-        };
-        let pool = pools.iter_mut().find(|own| own.0 == number).ok_or(Refusal::NoAddress)?;
-        let pool = &mut pool.1;
-        let at = pool.position(address).ok_or(Refusal::NoAddress)?;
-        let spread = u32::from(*range.end() - *range.start()) + 1;
-        let start = range.start() + (start % spread) as u16;
-        let ports = [original.src.1, start];
-        let port = pool.take(at, outside_protocol, range, class, ports, is_free);
-        let port = port.ok_or(Refusal::Ports)?;
-        let outside = binding_key(([0, address.into()], port), outside_protocol, 4, SCOPE_OUTSIDE);
-        let host = match host {
-            Some(host) => Some(host),
-            None => self.insert(&host_key, 0),
-        };
-        let made = [self.insert(&inside, 0), self.insert(&outside, 0), host];
-        let [Some(first), Some(second), Some(host)] = made else {
-            made[..2].iter().flatten().for_each(|slot| {
-                self.table.remove(*slot);
-            });
-            if let Some(pool) = self.pool(number) {
-                pool.give(address, outside_protocol, port);
-            }
-            return Err(Refusal::Sessions);
-        };
-        self.set(first, Kind::Inside, second.0, number, 0);
-        self.set(second, Kind::Outside, first.0, number, 0);
-        if let Some(hot) = self.table.get_mut(first) {
-            hot.owner = host.0;
-        }
-        if let Some(hot) = self.table.get_mut(host) {
-            hot.kind = Kind::Host;
-            hot.count += 1;
-        }
-        Ok((first, port))
-    }
-
-    fn next_random(&mut self) -> u32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (chunk::hash::fmix64(self.random) >> 32) as u32
     }
 
     fn insert(&mut self, key: &FlowKey, now_s: u32) -> Option<Slot> {
@@ -572,38 +444,13 @@ impl Translator {
             self.cache.remove(plain);
         }
         let Some((_, hot)) = self.table.remove(slot) else { return };
-        self.table.remove(Slot(hot.other));
+        let other = self.table.remove(Slot(hot.other));
         self.sessions -= 1;
-        if hot.owner != NIL {
-            let binding = Slot(hot.owner);
-            if let Some(own) = self.table.get_mut(binding) {
-                own.count = own.count.saturating_sub(1);
-            }
-            self.release_if_unused(Some(binding));
+        if hot.flags & flags::CONTROL != 0 {
+            self.end_control(hot.count);
         }
-    }
-
-    /// Ends a binding without sessions.
-    fn release_if_unused(&mut self, binding: Option<Slot>) {
-        let Some(slot) = binding else { return };
-        let Some(hot) = self.table.get(slot).copied() else { return };
-        if hot.kind != Kind::Inside || hot.count > 0 {
-            return;
-        }
-        self.table.remove(slot);
-        if let Some((key, outside)) = self.table.remove(Slot(hot.other)) {
-            let (address, port) = host_end(&key);
-            if let Some(pool) = self.pool(outside.rule) {
-                pool.give(address[1] as u32, key.protocol, port);
-            }
-        }
-        let host = Slot(hot.owner);
-        let is_last = self.table.get_mut(host).is_some_and(|own| {
-            own.count = own.count.saturating_sub(1);
-            own.count == 0
-        });
-        if is_last {
-            self.table.remove(host);
+        for owner in [hot.owner, other.map_or(NIL, |(_, hot)| hot.owner)] {
+            self.let_go(Slot(owner));
         }
     }
 
@@ -611,10 +458,16 @@ impl Translator {
     /// entries, and the entries that may be idle.
     pub fn sweep(&mut self, entries: usize, now_s: u32) -> bool {
         self.idle.clear();
-        let shortest = self.options.timeouts.shortest();
+        let shortest = self.options.timeouts.shortest().min(EXPECTED_S);
         let mut next = (self.hand as usize).saturating_add(entries);
         for slot in self.table.idle_from(Slot(self.hand), entries, now_s, shortest) {
             let Some(hot) = self.table.get(slot).copied() else { continue };
+            if hot.kind == Kind::Expected {
+                let seen_s = self.table.seen(slot).unwrap_or(0);
+                if now_s.saturating_sub(seen_s) >= EXPECTED_S {
+                    self.idle.push(slot);
+                }
+            }
             if hot.kind != Kind::Original {
                 continue;
             }
@@ -637,6 +490,10 @@ impl Translator {
             self.table.set_seen(slot, seen_s);
         }
         while let Some(slot) = self.idle.pop() {
+            if self.table.get(slot).is_some_and(|hot| hot.kind == Kind::Expected) {
+                self.end_expected(slot);
+                continue;
+            }
             self.counts.expired += 1;
             self.end(slot);
         }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use nat::deterministic::Blocks;
 use nat::nat64;
-use nat::rewrite::{Which, set_end, set_end_plain, set_ends, set_quoted};
+use nat::rewrite::{
+    Resized, Which, set_acknowledged, set_end, set_end_plain, set_ends, set_quoted,
+    set_quoted_number, set_segment,
+};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Refusal, Session, Source, Timeouts, Way};
 use nat::tuple::{End, Tuple};
@@ -214,6 +217,62 @@ proptest! {
         is_same_frame(&bytes, &want)?;
     }
 
+    /// Numbers and bytes of a segment, with options of any alignment: checksums are those of the packet made anew.
+    #[test]
+    fn segments_are_written(
+        from in tuple(4), seq: u32, more: u32, (before, after) in (0usize..3, 0usize..6), blocks in 0usize..4,
+        edges in prop::collection::vec(any::<u32>(), 8), has_ack: bool,
+        (old, new) in (prop::collection::vec(any::<u8>(), 0..60), prop::collection::vec(any::<u8>(), 0..60)), is_resized: bool,
+    ) {
+        let from = with_protocol(from, 6);
+        // The frame with an acknowledgement, blocks and a payload.
+        let made = |seq: u32, ack: u32, edges: &[u32], payload: &[u8], flags: u8| {
+            let mut options = vec![1; before];
+            if blocks > 0 {
+                options.extend([5, 2 + 8 * blocks as u8]);
+                options.extend(edges[..2 * blocks].iter().flat_map(|edge| edge.to_be_bytes()));
+            }
+            // An option that nobody knows, and an end behind which anything may be.
+            options.extend([0xfe, 2 + after as u8]);
+            options.extend(vec![5; after]);
+            options.push(0);
+            options.resize(options.len().next_multiple_of(4), 5);
+            let mut bytes = frame(&from, &[&options, payload].concat(), true);
+            let tcp = &mut bytes[LINK + 20..];
+            tcp[4..8].copy_from_slice(&seq.to_be_bytes());
+            tcp[8..12].copy_from_slice(&ack.to_be_bytes());
+            (tcp[12], tcp[13]) = (((20 + options.len()) as u8 / 4) << 4, flags);
+            tcp[16..18].fill(0);
+            let sum = finish(partial_sum(tcp) + pseudo(&from, tcp.len()));
+            tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+            (bytes, LINK + 40 + options.len())
+        };
+        prop_assume!(before + 8 * blocks + after <= 30);
+        let flags = if has_ack { 0x11 } else { 0x01 };
+        let (mut bytes, _) = made(seq, 7, &edges, &old, flags);
+        let mut seen = 0;
+        set_acknowledged(&mut bytes[LINK..], 20, |number, is_cumulative| {
+            seen += 1;
+            number.wrapping_add(if is_cumulative { more } else { 9 })
+        });
+        prop_assert_eq!(seen, usize::from(has_ack) + 2 * blocks);
+        let ack = if has_ack { 7u32.wrapping_add(more) } else { 7 };
+        let edges: Vec<u32> = edges.iter().map(|edge| edge.wrapping_add(9)).collect();
+        let (whole, at) = made(seq, ack, &edges, &old, flags);
+        is_same_frame(&bytes, &whole)?;
+
+        let resized = is_resized.then(|| Resized {
+            sums: [&old, &new].map(|own| partial_sum(own)),
+            lens: [&old, &new].map(|own| own.len() as u16),
+            cleared: 1,
+        });
+        let (payload, flags) = if is_resized { (&new, flags & !1) } else { (&old, flags) };
+        bytes.truncate(at);
+        bytes.extend(payload);
+        set_segment(&mut bytes[LINK..], 20, seq.wrapping_add(more), resized);
+        is_same_frame(&bytes, &made(seq.wrapping_add(more), ack, &edges, payload, flags).0)?;
+    }
+
     /// From IPv6 to IPv4 and back: each time the packet that would be made anew.
     #[test]
     fn headers_of_the_other_family(
@@ -301,6 +360,9 @@ proptest! {
             let _ = nat64::to_v4(&d, &mut ip.to_vec(), &to, 1, false);
             set_ends(&mut ip.to_vec(), 20, &to);
             set_quoted(&mut ip.to_vec(), 20, 20, &to);
+            set_quoted_number(&mut ip.to_vec(), 20, 20, 7);
+            set_segment(&mut ip.to_vec(), 20, 7, Some(Resized { sums: [1, 2], lens: [3, 4], cleared: 1 }));
+            set_acknowledged(&mut ip.to_vec(), 20, |number, _| number);
         }
     }
 }
@@ -321,6 +383,7 @@ fn options() -> Options {
         bindings_per_host: 9,
         filter_by_remote: true,
         timeouts: Timeouts { udp: 30, ..Timeouts::default() },
+        ftp_ports: &[],
         seed: 5,
     }
 }

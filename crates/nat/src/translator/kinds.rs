@@ -58,6 +58,8 @@ pub struct Options {
     pub filter_by_remote: bool,
     /// Idle times.
     pub timeouts: Timeouts,
+    /// Ports of FTP servers, whose control connections are read; none: FTP is a protocol like others.
+    pub ftp_ports: &'static [u16],
     /// Selects hashes and ports: draw it at random.
     pub seed: u64,
 }
@@ -98,6 +100,17 @@ pub enum Way {
     Back,
 }
 
+impl Way {
+    /// The other one.
+    #[must_use]
+    pub const fn back(self) -> Way {
+        match self {
+            Way::Forward => Way::Back,
+            Way::Back => Way::Forward,
+        }
+    }
+}
+
 /// Events since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -117,6 +130,26 @@ pub struct Counts {
     pub host_limit: u64,
     /// Packets whose ends behind the translator another session has.
     pub conflicts: u64,
+    /// Data connections of FTP that inside ends announced.
+    pub ftp_announced: u64,
+    /// Those that came.
+    pub ftp_related: u64,
+    /// Announcements of another host's address, or of a port below 1024: they stay as they are.
+    pub ftp_refused: u64,
+    /// Announcements that stay as they are for want of room or because they came in pieces, and control connections for
+    /// which there was no room.
+    pub ftp_left: u64,
+}
+
+impl Counts {
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        *match refusal {
+            Refusal::Ports | Refusal::NoAddress => &mut self.ports_exhausted,
+            Refusal::Sessions => &mut self.sessions_exhausted,
+            Refusal::HostLimit => &mut self.host_limit,
+            Refusal::Conflict => &mut self.conflicts,
+        } += 1;
+    }
 }
 
 /// A session as it is shown.
