@@ -1068,10 +1068,69 @@ def nat64():
     yield lan(ICMPv6TimeExceeded(code=1) / Raw(got))
 
 
+def nat_ftp():
+    """(port, frame): control connections of FTP behind a masquerade and to a port forward: edited lines and their numbers."""
+    outside, server, host = "203.0.113.1", "198.51.100.9", "10.0.0.7"
+    wan_ether = Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    lan = lambda tcp, to=server, src=host: ("lan", bytes(ether() / v4(to, src=src) / tcp))
+    wan = lambda ip, src=server: ("wan", bytes(wan_ether / v4(outside, src=src) / ip))
+    # The inside counts its own bytes, the outside those of edited lines.
+    client = lambda seq, ack, flags="A": TCP(sport=40000, dport=21, seq=seq, ack=ack, flags=flags)
+    reply = lambda seq, ack, flags="A", **f: TCP(sport=21, dport=40000, seq=seq, ack=ack, flags=flags, **f)
+    yield lan(client(1000, 0, "S"))
+    yield wan(reply(9000, 1001, "SA"))
+    yield lan(client(1001, 9001))
+    yield wan(reply(9001, 1001, "PA") / b"220 ready\r\n")
+    yield lan(client(1001, 9012, "PA") / b"PORT 10,0,0,7,156,65\r\n")  # grows by three bytes
+    yield lan(client(1001, 9012, "PA") / b"PORT 10,0,0,7,156,65\r\n")  # again
+    yield lan(client(1001, 9012, "PA") / b"PORT 10,0,0")  # not again in pieces
+    yield wan(reply(9012, 1026, "PA") / b"200 ok\r\n")
+    yield wan(TCP(sport=20, dport=40001, seq=1, flags="S"), src="198.51.100.8")  # a stranger
+    yield wan(TCP(sport=20, dport=40001, seq=1, flags="S"))
+    yield lan(TCP(sport=40001, dport=20, seq=5, ack=2, flags="SA"))
+    yield wan(TCP(sport=20, dport=40001, seq=2, ack=6, flags="PA") / b"data")
+    yield wan(TCP(sport=20, dport=40001, seq=1, flags="S"), src="198.51.100.8")
+    yield lan(client(1023, 9020, "PA") / b"RETR x\r\n")
+    yield wan(reply(9020, 1034, "PA") / b"226 done\r\n")
+    # A line in pieces, then whole; what comes too early, then in order; a part of it is acknowledged.
+    yield lan(client(1031, 9030, "PA") / b"PORT 10,0,0")
+    yield lan(client(1031, 9030, "PA") / b"PORT 10,0,0,7,156,66\r\n")
+    yield lan(client(1078, 9030, "PA") / b"NOOP\r\n")
+    yield lan(client(1053, 9030, "PA") / b"EPRT |1|10.0.0.7|40003|\r")  # its end comes with the next one
+    yield lan(client(1053, 9030, "PA") / b"EPRT |1|10.0.0.7|40003|\r\nNOOP\r\n")
+    yield wan(reply(9030, 1059, options=[("NOP", None), ("NOP", None), ("SAck", (1087, 1093))]))
+    yield wan(reply(9030, 1070))  # within the address
+    yield wan(ICMP(type=11) / IP(bytes(v4(server, src=outside, ttl=1) / client(1087, 9030, "PA") / b"NOOP\r\n")), src="192.0.2.1")
+    yield wan(reply(9030, 1093, "PA") / b"200 ok\r\n200 ok\r\n200 ok\r\n")
+    # Another host's address, a low port, several lines at once, and the end.
+    yield lan(client(1084, 9054, "PA") / b"PORT 10,0,0,99,156,65\r\n")
+    yield lan(client(1107, 9054, "PA") / b"PORT 10,0,0,7,3,231\r\n")
+    yield lan(client(1128, 9054, "PA") / b"NOOP\r\nPORT 10,0,0,7,156,68\r\nRETR y\r\n")
+    yield wan(TCP(sport=20, dport=40003, seq=1, flags="S"))  # no longer expected: another one was announced
+    yield wan(TCP(sport=20, dport=40004, seq=1, flags="S"))
+    yield lan(client(1164, 9054, "FA"))
+    yield wan(reply(9054, 1177, "FA"))
+    # A server behind the port forward.
+    remote = "198.51.100.7"
+    ask = lambda seq, ack, flags="A": TCP(sport=50000, dport=2121, seq=seq, ack=ack, flags=flags)
+    say = lambda seq, ack, flags="A": TCP(sport=21, dport=50000, seq=seq, ack=ack, flags=flags)
+    yield wan(ask(1, 0, "S"), src=remote)
+    yield lan(say(0xFFFFFFF0, 2, "SA"), to=remote, src="10.0.0.9")  # its numbers wrap around
+    yield wan(ask(2, 0xFFFFFFF1, "PA") / b"PASV\r\n", src=remote)
+    yield lan(say(0xFFFFFFF1, 8, "PA") / b"227 Entering Passive Mode (10,0,0,9,160,39).\r\n", to=remote, src="10.0.0.9")
+    yield wan(ask(8, 34, "PA") / b"EPSV\r\n", src=remote)
+    yield wan(TCP(sport=50001, dport=40999, seq=1, flags="S"), src=remote)
+    yield lan(TCP(sport=40999, dport=50001, seq=1, ack=2, flags="SA"), to=remote, src="10.0.0.9")
+    yield lan(say(31, 14, "PA") / b"229 Entering Extended Passive Mode (|||40998|)\r\n", to=remote, src="10.0.0.9")
+    yield wan(ask(14, 82), src=remote)
+    # Nobody comes for five minutes.
+    yield "wan", 400, wan(TCP(sport=50002, dport=40998, seq=1, flags="S"), src=remote)[1]
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64,
+    firewall_classbench, nat, nat64, nat_ftp,
 ]
 
 

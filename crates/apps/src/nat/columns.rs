@@ -64,6 +64,8 @@ impl Wanted {
             Wanted::New => (1, 0, (0, 0)),
             Wanted::NewTo(rule, end) => (2, rule, end),
             Wanted::Source(end) => (3, 0, end),
+            Wanted::Control(None) => (4, 0, (0, 0)),
+            Wanted::Control(Some(end)) => (5, 0, end),
         };
         (kind as u64) << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
     }
@@ -74,6 +76,8 @@ impl Wanted {
             1 => Wanted::New,
             2 => Wanted::NewTo((value >> 48) as u16 & 0xfff, end),
             3 => Wanted::Source(end),
+            4 => Wanted::Control(None),
+            5 => Wanted::Control(Some(end)),
             _ => Wanted::Nothing,
         }
     }
@@ -87,9 +91,14 @@ mod tests {
     fn what_is_wanted_survives_its_column() {
         let ends = [(0, 0), (u32::MAX, u16::MAX), (0xc000_0201, 80)];
         for end in ends {
-            for wanted in
-                [Wanted::Nothing, Wanted::New, Wanted::NewTo(4095, end), Wanted::Source(end)]
-            {
+            for wanted in [
+                Wanted::Nothing,
+                Wanted::New,
+                Wanted::NewTo(4095, end),
+                Wanted::Source(end),
+                Wanted::Control(None),
+                Wanted::Control(Some(end)),
+            ] {
                 assert_eq!(Wanted::decode(wanted.encode()), wanted);
             }
         }

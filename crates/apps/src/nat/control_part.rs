@@ -66,8 +66,11 @@ pub(super) fn start(
         own.set(number, first(&setup.record(number)));
     }
     let workers = if setup.is_live { config.system.workers.max(1) } else { 1 };
-    let rules = super::rules::rules(&config.nat, setup.interfaces, workers, &own, &[])?;
-    let options = super::rules::options(config, if setup.is_live { random() } else { 0 });
+    let ftp_ports: &'static [u16] = Vec::leak(config.translation.ftp_ports.clone());
+    let has_ftp = !ftp_ports.is_empty();
+    let rules = super::rules::rules(&config.nat, setup.interfaces, workers, &own, has_ftp, &[])?;
+    let options =
+        super::rules::options(config, ftp_ports, if setup.is_live { random() } else { 0 });
     let count = workers * config.in_use().flat_map(|own| own.named(STAGE)).count();
     let bytes = (count * Translator::memory_bytes(&options, &rules)) as u64;
     memory::ask_for(
@@ -123,9 +126,21 @@ pub(super) struct NatTotals {
     pub host_limit: u64,
     /// Packets whose ends behind the translator another session has.
     pub conflicts: u64,
+    /// Data connections of FTP that were announced.
+    pub ftp_announced: u64,
+    /// Those that came.
+    pub ftp_related: u64,
+    /// Announcements of another host's address, or of a port below 1024.
+    pub ftp_refused: u64,
+    /// Announcements that could not be translated.
+    pub ftp_left: u64,
 }
 
 impl NatControl {
+    fn has_ftp(&self) -> bool {
+        !self.options.ftp_ports.is_empty()
+    }
+
     fn rules(&self) -> Arc<Rules> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -143,6 +158,10 @@ impl NatControl {
                 sessions_exhausted,
                 host_limit,
                 conflicts,
+                ftp_announced,
+                ftp_related,
+                ftp_refused,
+                ftp_left,
             } = translator.counts();
             all.sessions += translator.len() as u64;
             all.started += sessions;
@@ -153,6 +172,10 @@ impl NatControl {
             all.sessions_exhausted += sessions_exhausted;
             all.host_limit += host_limit;
             all.conflicts += conflicts;
+            all.ftp_announced += ftp_announced;
+            all.ftp_related += ftp_related;
+            all.ftp_refused += ftp_refused;
+            all.ftp_left += ftp_left;
         }
         all
     }
@@ -363,6 +386,7 @@ impl ControlPart for NatControl {
             env.interfaces,
             self.workers,
             &self.own,
+            self.has_ftp(),
             &before.all,
         )?;
         self.next = (new.all != before.all).then(|| Arc::new(new));
@@ -422,7 +446,9 @@ impl ControlPart for NatControl {
             }
         };
         let (before, interfaces) = (self.rules(), env.interfaces);
-        let rules = super::rules::rules(&listed, interfaces, self.workers, &self.own, &before.all);
+        let (workers, has_ftp) = (self.workers, self.has_ftp());
+        let rules =
+            super::rules::rules(&listed, interfaces, workers, &self.own, has_ftp, &before.all);
         let rules = rules.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
         self.listed = listed;
         let said = self.use_rules(Arc::new(rules));
@@ -448,7 +474,16 @@ impl ControlPart for NatControl {
         let refused = thousands(refused);
         let text =
             format!("{sessions}: {started} began, {expired} idle; {refused} packets refused");
-        (fields, vec![["translated sessions".to_owned(), text]])
+        let mut rows = vec![["translated sessions".to_owned(), text]];
+        if self.has_ftp() {
+            let all = [t.ftp_announced, t.ftp_related, t.ftp_refused, t.ftp_left].map(thousands);
+            let [announced, related, refused, left] = all;
+            let text = format!(
+                "{announced} announced, {related} came, {refused} refused, {left} not translated"
+            );
+            rows.push(["translated FTP data connections".to_owned(), text]);
+        }
+        (fields, rows)
     }
 
     fn metrics(&self, out: &mut Metrics) {
@@ -469,6 +504,18 @@ impl ControlPart for NatControl {
             ),
             ("nat_host_limit_total", "Packets of hosts with too many bindings.", t.host_limit),
             ("nat_conflicts_total", "Packets whose translation another session has.", t.conflicts),
+            (
+                "nat_ftp_announced_total",
+                "FTP data connections that were announced.",
+                t.ftp_announced,
+            ),
+            ("nat_ftp_related_total", "Announced FTP data connections that came.", t.ftp_related),
+            (
+                "nat_ftp_refused_total",
+                "FTP announcements of an address of another host, or of a port below 1024.",
+                t.ftp_refused,
+            ),
+            ("nat_ftp_left_total", "FTP announcements that could not be translated.", t.ftp_left),
         ];
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);

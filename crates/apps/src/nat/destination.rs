@@ -21,7 +21,7 @@ use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
 use nat::cache::{Change, Place, Places};
-use nat::rewrite::{Which, set_end, set_end_plain, set_quoted};
+use nat::rewrite::{Which, set_end, set_end_plain, set_quoted, set_quoted_number};
 use nat::rules::Rules;
 use nat::translator::{Refusal, Source, Way};
 use nat::tuple::{Tuple, is_error};
@@ -109,6 +109,8 @@ struct Looked<'a> {
     tuple: Tuple,
     /// What its session says.
     step: Option<(Tuple, Way)>,
+    /// It is of a control connection of FTP.
+    is_control: bool,
     rules: &'a Rules,
     fib: &'a Fib,
     now_s: u32,
@@ -261,7 +263,15 @@ impl Destination {
             if plain.is_some() {
                 received::decode_into(&packets[row], &mut self.decoded[row]);
             }
-            let looked = Looked { tuple, step, rules: &rules, fib, now_s };
+            let control = self.found[at].slot().filter(|slot| translator.is_control(*slot));
+            if let (Some(slot), Some((_, way))) = (control, step) {
+                let d = &self.decoded[row];
+                let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                let ip = packets[row].data_mut().get_mut(l3..).unwrap_or_default();
+                translator.acknowledge(slot, way, ip, l4 - l3);
+            }
+            let is_control = control.is_some();
+            let looked = Looked { tuple, step, is_control, rules: &rules, fib, now_s };
             self.translate_row(out, row, &mut packets[row], &mut translator, &looked);
         }
         drop(translator);
@@ -315,7 +325,7 @@ impl Destination {
         translator: &mut Translator,
         looked: &Looked<'_>,
     ) {
-        let Looked { ref tuple, step, rules, fib, now_s } = *looked;
+        let Looked { ref tuple, step, is_control, rules, fib, now_s } = *looked;
         let d = &mut self.decoded[row];
         let other = match step {
             Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
@@ -358,16 +368,19 @@ impl Destination {
                     set(packet, d, tuple.protocol, Which::Destination, to.dst);
                     out.changed(row, packet, d);
                 }
-                match to.src != tuple.src {
-                    true => Wanted::Source((to.src.0[1] as u32, to.src.1)),
-                    false => Wanted::Nothing,
+                let source = (to.src != tuple.src).then_some((to.src.0[1] as u32, to.src.1));
+                match source {
+                    _ if is_control => Wanted::Control(source),
+                    Some(end) => Wanted::Source(end),
+                    None => Wanted::Nothing,
                 }
             }
             None => {
                 let dst = (tuple.dst.0[1] as u32, tuple.dst.1);
                 let to = rules.destination(tuple.protocol, dst.0, dst.1);
                 let to = to.or_else(|| {
-                    let (rule, end) = translator.inward(tuple)?;
+                    let inward = translator.expected(tuple).or_else(|| translator.inward(tuple));
+                    let (rule, end) = inward?;
                     Some((rule, end.0[1] as u32, end.1))
                 });
                 match to {
@@ -402,6 +415,8 @@ impl Destination {
         let Some((quoted, quoted_l4)) = quoted else { return };
         let mut translator = lock(&self.translator);
         let Some(sent) = translator.restore(&quoted) else { return };
+        let number = quoted_number(packet.data(), l4 + 8 + quoted_l4, &quoted)
+            .map(|number| translator.restore_number(&quoted, number));
         translator.counts_mut().errors += 1;
         let rules = translator.rules().clone();
         drop(translator);
@@ -426,6 +441,9 @@ impl Destination {
         }
         let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
         set_quoted(ip, l4 - l3, quoted_l4, &sent);
+        if let Some(number) = number {
+            set_quoted_number(ip, l4 - l3, quoted_l4, number);
+        }
         let icmp = IpProtocol::ICMP.0;
         set_end(ip, l4 - l3, icmp, Which::Destination, (sent.src.0, 0));
         // Whoever sent it seems to be in front of the translator, if the packet went to an address there.
@@ -457,6 +475,13 @@ fn set(packet: &mut Packet, d: &Decoded, protocol: u8, which: Which, end: nat::t
 
 fn is_icmp(tuple: &Tuple) -> bool {
     tuple.protocol == IpProtocol::ICMP.0 || tuple.protocol == IpProtocol::ICMPV6.0
+}
+
+/// The sequence number of a TCP segment that is quoted, whose upper layer begins with byte `at`.
+fn quoted_number(data: &[u8], at: usize, quoted: &Tuple) -> Option<u32> {
+    let is_tcp = quoted.protocol == IpProtocol::TCP.0 && quoted.family == 4;
+    let number = data.get(at + 4..)?.first_chunk::<4>().filter(|_| is_tcp)?;
+    Some(u32::from_be_bytes(*number))
 }
 
 /// The flags of a TCP segment, 0 of other packets.
@@ -633,6 +658,7 @@ impl Stage<Tables> for Destination {
             Wanted::New => format!("to {to}, no session"),
             Wanted::NewTo(rule, _) => format!("to {to} by rule {}", rule + 1),
             Wanted::Source(_) => format!("to {to}, its source is translated"),
+            Wanted::Control(_) => format!("to {to}, a control connection of FTP"),
         }
     }
 }

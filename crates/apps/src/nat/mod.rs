@@ -10,7 +10,7 @@
 //! a firewall see inside addresses in both directions.
 //!
 //! - [`destination`] finds the session of each packet, writes its destination, and puts fragments together.
-//! - [`source`](mod@source) writes sources, and begins sessions.
+//! - [`source`](mod@source) writes sources, and begins sessions. `ftp` edits lines of FTP's control connections there.
 //! - [`origin`] gives `rewrite` packets as their senders sent them, for ICMP errors.
 //! - `proxy` answers on links for outside addresses that no interface has.
 //! - [`rules`] makes the rules of the configuration ready for use; `rule_list` adds those of `ctl`.
@@ -20,7 +20,7 @@
 //! datagram is whole, it is handed over to the worker of its session.
 //!
 //! # Deliberately absent
-//! - Translation of addresses in payload (FTP active mode, SIP).
+//! - Translation of addresses in payload other than FTP's (SIP), and of FTP between the families.
 //! - IPv6 to IPv6.
 //!
 //! Threads: one translator per worker. Control reads it under its lock, a piece at a time.
@@ -32,6 +32,7 @@ mod control_part;
 pub mod destination;
 mod family;
 mod fragments;
+mod ftp;
 pub mod origin;
 mod proxy;
 pub mod reasons;

@@ -18,4 +18,6 @@ chunk::drop_reasons! {
         "Find the sender (`ctl capture drops -w drops.pcapng`): some headers exist in one IP version only.";
     NAT_FRAGMENT = 6, "nat_fragment", "the datagram could not be reassembled",
         "Look for loss on the path. Malformed, overlapping and late fragments count here too.";
+    NAT_FTP_WAITS = 7, "nat_ftp_waits", "a segment of an FTP control connection precedes others or ends within an announcement",
+        "Normal where segments get lost or out of order: the sender sends it again.";
 }

@@ -14,7 +14,7 @@ use packet::IpProtocol;
 use super::source::Wanted;
 
 /// The bounds and policies that a configuration has.
-pub(super) fn options(config: &Config, seed: u64) -> Options {
+pub(super) fn options(config: &Config, ftp_ports: &'static [u16], seed: u64) -> Options {
     let own = &config.translation;
     let seconds = |time: std::time::Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
     Options {
@@ -28,6 +28,7 @@ pub(super) fn options(config: &Config, seed: u64) -> Options {
             icmp: seconds(own.icmp),
             other: seconds(own.other),
         },
+        ftp_ports,
         seed,
     }
 }
@@ -38,6 +39,7 @@ pub(super) fn rules(
     interfaces: &Interfaces,
     workers: usize,
     own: &Arc<Own>,
+    has_ftp: bool,
     before: &[Rule],
 ) -> Result<Rules, String> {
     let mut all: Vec<Rule> = Vec::with_capacity(listed.len());
@@ -52,7 +54,7 @@ pub(super) fn rules(
         let number = number.ok_or("too many [[nat]] rules")?;
         all.push(Rule { number, ..new });
     }
-    Ok(Rules::new(all, workers, own.clone()))
+    Ok(Rules::new(all, workers, own.clone()).with_ftp(has_ftp))
 }
 
 fn prefix(net: &IpNet) -> Prefix {

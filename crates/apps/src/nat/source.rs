@@ -5,7 +5,7 @@
 //! | reads | `nat`, `decision`, `flags`, `l3`, `interface`, the packets |
 //! | writes | the packets |
 //! | next | `rewrite` |
-//! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends |
+//! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends; segments of FTP that wait for others |
 //!
 //! A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
 
@@ -24,6 +24,7 @@ use nat::tuple::Tuple;
 use super::ahead::Open;
 use super::columns::SourceColumns;
 use super::destination::seconds;
+use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
 use crate::received;
 use crate::router::RouterPart;
@@ -41,12 +42,15 @@ pub(super) enum Wanted {
     NewTo(u16, (u32, u16)),
     /// The source becomes this address and port.
     Source((u32, u16)),
+    /// The same of a control connection of FTP, if the source becomes another one.
+    Control(Option<(u32, u16)>),
 }
 
 /// The stage.
 pub struct SourceStage {
     translator: Shared,
     stopped: Stopped,
+    control: ControlRow,
     /// Over captures: bursts that are not finished.
     open: Option<Open>,
 }
@@ -64,7 +68,8 @@ const QUIET_S: u32 = 10;
 impl SourceStage {
     /// With the translator of its worker.
     pub fn new(translator: Shared) -> Self {
-        Self { translator, stopped: Stopped::default(), open: None }
+        let control = ControlRow::default();
+        Self { translator, stopped: Stopped::default(), control, open: None }
     }
 
     /// Counts bursts, over captures.
@@ -84,17 +89,17 @@ struct Row<'a> {
     now_s: u32,
 }
 
-/// Begins the session of a packet, and writes its source; whether that is allowed.
+/// Begins the session of a packet, and writes its source; whether it may be a control connection of FTP.
 fn begin(
     translator: &mut Translator,
     row: Row<'_>,
     to: Option<(u16, (u32, u16))>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let d = received::decode(row.packet);
     let l4 = row.packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
-    let Some(tuple) = Tuple::of(&d, l4) else { return Ok(()) };
+    let Some(tuple) = Tuple::of(&d, l4) else { return Ok(false) };
     if d.ttl <= 1 && to.is_none() {
-        return Ok(());
+        return Ok(false);
     }
     let rules = translator.rules().clone();
     let is_back = row.outside == Some(row.inside);
@@ -109,7 +114,7 @@ fn begin(
     let source = match (source, to) {
         (Some(source), _) => source,
         (None, Some((rule, _))) => Source::Keep(rule),
-        (None, None) => return Ok(()),
+        (None, None) => return Ok(false),
     };
     let dst = to.map_or(tuple.dst, |(_, (address, port))| ([0, address.into()], port));
     let original = Tuple { dst, ..tuple };
@@ -119,7 +124,7 @@ fn begin(
         let ip = row.packet.data_mut().get_mut(l3..).unwrap_or_default();
         set_end(ip, l4 - l3, tuple.protocol, Which::Source, new.src);
     }
-    Ok(())
+    Ok(translator.may_be_control(&original) || translator.may_be_control(&new))
 }
 
 /// The drop reason of a refusal.
@@ -200,6 +205,25 @@ impl Stage<Tables> for SourceStage {
                     set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
                     continue;
                 }
+                Wanted::Control(end) => {
+                    let d = received::decode(packet);
+                    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                    if let Some((address, port)) = end {
+                        let end = ([0, address.into()], port);
+                        set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
+                    }
+                    let mtu = egress(view.decision[row], fib).and_then(|own| fib.interface(own));
+                    let mtu = mtu.map_or(u16::MAX, |own| own.mtu);
+                    let now_s = seconds(cx.arrival_ns(packet));
+                    let announced =
+                        self.control.announce(packet, &mut translator, mtu, now_s, cx.pool);
+                    if let Err(stop) = announced {
+                        view.verdict[row] = Verdict::drop(stop.reason()).0;
+                        stop.refusal().into_iter().for_each(|own| self.stopped.note(own, now_s));
+                    }
+                    continue;
+                }
                 Wanted::New => None,
                 Wanted::NewTo(rule, dst) => Some((rule, dst)),
             };
@@ -209,9 +233,20 @@ impl Stage<Tables> for SourceStage {
             }
             let now_s = seconds(cx.arrival_ns(packet));
             let new = Row { packet, inside: view.interface[row], outside, now_s };
-            if let Err(refusal) = begin(&mut translator, new, to) {
-                view.verdict[row] = Verdict::drop(reason(refusal)).0;
-                self.stopped.note(refusal, now_s);
+            match begin(&mut translator, new, to) {
+                // The first packet of a control connection says where its stream begins.
+                Ok(true) => {
+                    let begun =
+                        self.control.announce(packet, &mut translator, u16::MAX, now_s, cx.pool);
+                    if let Err(stop) = begun {
+                        view.verdict[row] = Verdict::drop(stop.reason()).0;
+                    }
+                }
+                Ok(false) => {}
+                Err(refusal) => {
+                    view.verdict[row] = Verdict::drop(reason(refusal)).0;
+                    self.stopped.note(refusal, now_s);
+                }
             }
         }
     }

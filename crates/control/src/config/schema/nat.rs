@@ -31,6 +31,10 @@ crate::section! {
         /// ARP), and neighbour solicitations for addresses of `prefix` of `nat64`. New addresses are announced by
         /// gratuitous ARP.
         restart proxy_arp: bool = true, boolean();
+        /// Ports of FTP servers. Addresses and ports in the lines of their control connections are translated, and data
+        /// connections that they announce let through. The usual port is 21. None: FTP is a protocol like others, and only
+        /// passive mode towards the outside works.
+        restart ftp_ports: Vec<u16> = Vec::new(), list(integer(1..=65_535), "an array of ports such as [21]");
         /// Idle time after which an established TCP connection is forgotten. RFC 5382: not below 2h4m.
         restart tcp_established: Duration = Duration::from_secs(7440), duration(SHORTEST..=LONGEST);
         /// Idle time of a TCP connection that is opening or closing. RFC 5382: not below 4m.
