@@ -216,6 +216,13 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit"],
     },
     Component {
+        name: "pyftpdlib",
+        found: Python("pyftpdlib", "2.2.0"),
+        source: PyPi,
+        suites: &["net"],
+    },
+    Component { name: "curl", found: Program("curl"), source: Debian("curl"), suites: &["net"] },
+    Component {
         name: "python-ndn",
         found: Python("python-ndn", "0.5.2"),
         source: PyPi,
@@ -458,7 +465,7 @@ mod tests {
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
         let packages = "pip install --quiet duckdb==2.0.1 nvidia-cuda-nvrtc==13.0.88 pandas==3.1.1 \
-                        pyarrow==26.0.1 python-ndn==0.5.2 scapy==2.6.1";
+                        pyarrow==26.0.1 pyftpdlib==2.2.0 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
     }
