@@ -184,6 +184,16 @@ struct Row {
     side: Side,
     /// It is an ICMP error about a packet of that flow, sent by that side, with this sequence number if it is of TCP.
     about: Option<Option<u32>>,
+    /// It belongs to no flow; its key is none.
+    none: Option<Unkeyed>,
+}
+
+/// Why a packet has no flow that could be looked up.
+#[derive(Clone, Copy)]
+enum Unkeyed {
+    Rejected(Reject),
+    /// An ICMP error that quotes nothing of a flow.
+    AboutNothing,
 }
 
 /// A datagram that became whole.
@@ -353,37 +363,40 @@ impl<M: Module> Tracker<M> {
         }
     }
 
-    /// The key of a packet and the side that sent it. One that belongs to no flow is counted, with the frames that it came
-    /// in, and never reaches the table: it must neither evict a flow nor keep an idle one.
-    fn key_of(&mut self, input: &Input<'_>, frames: u64) -> Result<(FlowKey, Side), Tracked> {
-        let reject = match key_of(input, &self.options) {
-            Ok(found) => return Ok(found),
-            Err(reject) => reject,
-        };
+    /// What becomes of a packet, in so many frames, that belongs to no flow. It never reaches the table: it must neither evict a
+    /// flow nor keep an idle one.
+    fn reject(&mut self, input: &Input<'_>, frames: u64, why: Unkeyed) -> Tracked {
+        let Unkeyed::Rejected(reject) = why else { return Tracked::INVALID };
         self.rest.module.rejected(input, reject);
         let (count, tracked) = match reject {
             Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
-            Reject::Untracked => return Err(Tracked::default()),
+            Reject::Untracked => return Tracked::default(),
             Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
             Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),
         };
         *count += frames;
-        Err(tracked)
+        tracked
     }
 
-    /// What is known of a packet, in so many frames, before its flow is looked up; an ICMP error belongs to the flow of what it
-    /// quotes, where flows are tracked for a firewall.
-    fn of_row(&mut self, input: &Input<'_>, frames: u64) -> Result<Row, Tracked> {
+    /// Counts a packet out of tunnels.
+    #[inline(always)]
+    fn count_tunnels(&mut self, input: &Input<'_>, frames: u64) {
         if let Some(path) = input.tunnels {
             self.counts.tunnelled += frames;
             self.counts.tunnels_too_deep += u64::from(path.is_too_deep());
         }
-        let (key, side) = self.key_of(input, frames)?;
+    }
+
+    /// What is known of a packet before its flow is looked up; an ICMP error belongs to the flow of what it quotes, where flows
+    /// are tracked for a firewall.
+    fn of_row(&self, input: &Input<'_>) -> Result<Row, Unkeyed> {
+        let (key, side) = key_of(input, &self.options).map_err(Unkeyed::Rejected)?;
         if !self.options.confirms || !packet::quoted::is_error_packet(input.decoded) {
-            return Ok(Row { key, side, about: None });
+            return Ok(Row { key, side, about: None, none: None });
         }
-        let ((key, side), sequence) = cause_of(input, &self.options).ok_or(Tracked::INVALID)?;
-        Ok(Row { key, side, about: Some(sequence) })
+        let ((key, side), sequence) =
+            cause_of(input, &self.options).ok_or(Unkeyed::AboutNothing)?;
+        Ok(Row { key, side, about: Some(sequence), none: None })
     }
 
     /// An ICMP error about a packet that `side` of a flow sent.
@@ -412,10 +425,8 @@ impl<M: Module> Tracker<M> {
         let mut latest = 0;
         for row in rows.clone() {
             let own = input(row);
-            let of_row = self.of_row(&own, 1).unwrap_or_else(|tracked| {
-                output(row, tracked);
-                Row::default()
-            });
+            let of_row = self.of_row(&own);
+            let of_row = of_row.unwrap_or_else(|why| Row { none: Some(why), ..Row::default() });
             self.keys.push(of_row);
             self.plain_keys.push(of_row.key);
             latest = latest.max(own.time_ns);
@@ -432,8 +443,12 @@ impl<M: Module> Tracker<M> {
             if let Some(later) = self.found.get(at + AHEAD) {
                 self.rest.prefetch(*later);
             }
-            let Row { key, side, about } = self.keys[at];
-            if key.family == 0 {
+            let Row { key, side, about, none } = self.keys[at];
+            // Only now: a packet behind one that waits comes again.
+            if let Some(why) = none {
+                let own = input(row);
+                self.count_tunnels(&own, 1);
+                output(row, self.reject(&own, 1, why));
                 continue;
             }
             if self.is_undecided(self.found[at]) || self.rest.helpers.waits(&key, side) {
@@ -442,6 +457,7 @@ impl<M: Module> Tracker<M> {
                 return row;
             }
             let own = input(row);
+            self.count_tunnels(&own, 1);
             let found = self.found[at];
             let tracked = match about {
                 Some(sequence) => self.error(side, found, sequence, own.time_ns),
@@ -518,13 +534,14 @@ impl<M: Module> Tracker<M> {
             frame_len: whole.frame.len() as u32,
             ..*input
         };
-        let tracked = match self.of_row(&datagram, u64::from(whole.pieces)) {
+        self.count_tunnels(&datagram, u64::from(whole.pieces));
+        let tracked = match self.of_row(&datagram) {
             Ok(row) => {
                 let found = self.find(row, input.time_ns);
                 let frames = (u64::from(whole.pieces), whole.bytes);
                 self.row(number, &datagram, row.key, row.side, found, frames)
             }
-            Err(tracked) => tracked,
+            Err(why) => self.reject(&datagram, u64::from(whole.pieces), why),
         };
         self.whole = whole;
         tracked
@@ -572,15 +589,15 @@ impl<M: Module> Tracker<M> {
             let side = if piece.is_reply { first.other() } else { first };
             if let Some(key) = self.table.key(slot).copied() {
                 // A sweep goes by the time at which the table saw the flow last.
-                self.find(Row { key, side, about: Some(None) }, time_ns);
+                self.find(Row { key, side, about: Some(None), none: None }, time_ns);
             }
             self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
             let Piece { state, is_reply, .. } = piece;
             return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
         }
-        let row = match self.of_row(input, 1) {
+        let row = match self.of_row(input) {
             Ok(row) => row,
-            Err(tracked) => return Some(tracked),
+            Err(why) => return Some(self.reject(input, 1, why)),
         };
         if self.rest.helpers.waits(&row.key, row.side) {
             return None;

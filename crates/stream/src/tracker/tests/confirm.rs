@@ -302,3 +302,53 @@ fn half_open_flows_evict_no_established_one() {
         assert!(drops || tracker.statistics().evicted > 50);
     }
 }
+
+/// What comes behind a packet that waits comes again, and is rejected once.
+#[test]
+fn what_comes_again_is_rejected_once() {
+    let step = |conversation| Step {
+        pause_ns: 1_000,
+        conversation,
+        by_server: false,
+        what: 0,
+        len: 8,
+        fate: super::steps::Fate::Good,
+    };
+    let of = |steps: &[Step]| -> Vec<_> {
+        Scene::new(steps).frames.into_iter().map(|frame| (frame.bytes, frame.time_ns)).collect()
+    };
+    let mut frames = of(&[step(2), step(2)]); // datagrams of one flow
+    let time_ns = frames[1].1;
+    let mut malformed = frames[0].0.clone();
+    let ip = usize::from(packet::decode(&malformed, malformed.len()).l3_offset);
+    malformed[ip] = 0x55; // version 5
+    let mut damaged = of(&[step(0)])[0].0.clone();
+    let segment = usize::from(packet::decode(&damaged, damaged.len()).l4_offset);
+    damaged[segment + 5] ^= 1;
+    frames.extend([(malformed, time_ns), (damaged, time_ns), (vec![0; 60], time_ns)]);
+    let decoded: Vec<_> = frames.iter().map(|(f, _)| packet::decode(f, f.len())).collect();
+    let options = Options { confirms: true, ..options(IdleTimeouts::default()) };
+    let mut tracker = Tracker::new(options, Ears::default()).unwrap();
+    let (mut first, mut said) = (0, 0);
+    while first < frames.len() {
+        let input = |at: usize| Input {
+            decoded: &decoded[first + at],
+            frame: &frames[first + at].0,
+            frame_len: frames[first + at].0.len() as u32,
+            time_ns: frames[first + at].1,
+            port: 3,
+            checksums: true,
+            tunnels: None,
+        };
+        let mut opened = None;
+        let taken = tracker.packets(frames.len() - first, input, |_, tracked| {
+            said += 1;
+            opened = opened.or(tracked.opens);
+        });
+        assert_eq!(taken, if first == 0 { 1 } else { frames.len() - 1 });
+        opened.into_iter().for_each(|flow| tracker.decide(flow, true));
+        first += taken;
+    }
+    let Counts { packets, malformed, checksum, not_ip, .. } = tracker.counts();
+    assert_eq!((said, packets, malformed, checksum, not_ip), (5, 2, 1, 1, 1));
+}
