@@ -197,6 +197,7 @@ fn give(tracker: &mut Tracker<Reader>, batch: &[Own]) {
                 port: 0,
                 checksums: own.checksums,
                 tunnels: own.inner.as_ref().map(|(_, path)| path),
+                segment: None,
             }
         };
         let taken = tracker.packets(batch.len() - first, input, |at, tracked| {

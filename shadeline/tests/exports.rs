@@ -237,6 +237,53 @@ fn a_collector_gets_what_events_say() {
     }
 }
 
+/// Events, counts and captures do not depend on what decodes packets and verifies their segments, on the back end, or on workers.
+#[test]
+fn a_device_that_decodes_changes_no_event() {
+    let scratch = Scratch::new();
+    let all = "events = \"eve.json\"\nevent_types = [\"flow\", \"netflow\", \"active\", \"anomaly\"]\n\
+               active = \"500ms\"\ntunnels = [\"all\"]\n";
+    // One cache for all: cold, the self-test of a device takes its time.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut written = 0;
+    for name in CAPTURES.iter().chain(&["vxlan-pings.pcap", "geneve-gre.pcap", "gre-ssh.pcap"]) {
+        // Events, what is counted of flows, and whether a device had jobs.
+        let run = |backend: &str, workers: usize, device: &str| {
+            let config = format!(
+                "mode = \"monitor\"\n[system]\nworkers = {workers}\n[port.tap]\ninterface = \"tap\"\n[flow]\n\
+                 {all}{device}"
+            );
+            let config = scratch.write("monitor.toml", &config);
+            let events = scratch.join("eve.json");
+            let _ = std::fs::remove_file(&events);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+            command.current_dir(scratch.path()).arg("run").arg(config).args(["-r", &data(name)]);
+            command.args(["--backend", backend]);
+            command.env("POCL_CACHE_DIR", cache.join("pocl"));
+            command.env("SHADELINE_CACHE", cache.join("kernels"));
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat())
+                .into_owned();
+            assert!(output.status.success(), "{said}");
+            let line = said.lines().find(|line| line.starts_with("flows: ")).unwrap_or_default();
+            let has_jobs = said.contains("\ndevice ") && !said.contains(": 0 jobs, ");
+            (std::fs::read_to_string(&events).unwrap(), line.to_owned(), has_jobs)
+        };
+        let (lines, flow, _) = run("cpu", 1, "");
+        assert!(flow.contains(" packets; "), "{flow}");
+        written += lines.lines().count();
+        let mut ways = vec![("cpu", 1), ("sim", 1), ("sim", 3)];
+        ways.extend(testkit::require_opencl().then_some(("opencl", 2)));
+        for (backend, workers) in ways {
+            let own = run(backend, workers, "device = true\n");
+            assert_eq!(own.0, lines, "{name}, {workers} workers, {backend}");
+            assert_eq!(own.1, flow, "{name}, {workers} workers, {backend}");
+            assert_eq!(own.2, backend != "cpu", "{name}, {backend}");
+        }
+    }
+    assert!(written > 300, "{written} events");
+}
+
 /// Records of flows that go on add up to the whole flow.
 #[test]
 fn records_of_long_flows_add_up() {

@@ -431,6 +431,7 @@ fn connections_by_shadeline(script: &Script) -> Vec<(FlowKey, Option<(String, u6
             port: 0,
             checksums: true,
             tunnels: None,
+            segment: None,
         };
         let mut tracked = Tracked::default();
         assert_eq!(tracker.packets(1, input, |_, own| tracked = own), 1);

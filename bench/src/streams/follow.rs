@@ -119,6 +119,7 @@ impl Worker {
                         port: 0,
                         checksums,
                         tunnels: None,
+                        segment: None,
                     }
                 },
                 |_, _| {},

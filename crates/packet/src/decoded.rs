@@ -191,6 +191,78 @@ impl Decoded {
     pub const fn l3_end(&self) -> usize {
         self.l3_offset as usize + self.ip_total_len as usize
     }
+
+    /// All fields but the addresses as four words, for columns that a device fills.
+    ///
+    /// ```text
+    ///  63          48           32                16             0
+    /// │ first four bytes of L4   │ total length of IP             │
+    /// │ flags       │ EtherType  │ inner tag       │ outer tag    │
+    /// │ fragment    │ IP header  │ upper layer at  │ IP header at │
+    /// │ extensions, MAC class │ tags, anomaly │ class, TTL │ protocol, kind │   8 bits each
+    /// ```
+    #[inline]
+    pub fn words(&self) -> [u64; 4] {
+        let four = |w: [u16; 4]| {
+            let [a, b, c, d] = w.map(u64::from);
+            a | b << 16 | c << 32 | d << 48
+        };
+        [
+            u64::from(self.ip_total_len) | u64::from(self.l4_word) << 32,
+            four([self.vlan_tci[0], self.vlan_tci[1], self.ethertype.0, self.flags]),
+            four([self.l3_offset, self.l4_offset, self.ip_header_len, self.fragment_offset]),
+            u64::from_le_bytes([
+                self.kind as u8,
+                self.protocol.0,
+                self.ttl,
+                self.traffic_class,
+                self.anomaly as u8,
+                self.vlan_count,
+                self.dst_mac as u8,
+                self.extension_count,
+            ]),
+        ]
+    }
+
+    /// The record of two addresses and the words of the rest: see [`Decoded::words`]. Numbers that name nothing are taken for
+    /// the last of their kind.
+    #[inline]
+    pub fn from_words(src: [u64; 2], dst: [u64; 2], words: [u64; 4]) -> Self {
+        let half = |word: u64, n: u32| (word >> (16 * n)) as u16;
+        let [kind, protocol, ttl, traffic_class, anomaly, vlan_count, dst_mac, extension_count] =
+            words[3].to_le_bytes();
+        let anomalies = Anomaly::ALL;
+        Self {
+            src,
+            dst,
+            ip_total_len: words[0] as u32,
+            l4_word: (words[0] >> 32) as u32,
+            ethertype: EtherType(half(words[1], 2)),
+            vlan_tci: [half(words[1], 0), half(words[1], 1)],
+            l3_offset: half(words[2], 0),
+            l4_offset: half(words[2], 1),
+            ip_header_len: half(words[2], 2),
+            fragment_offset: half(words[2], 3),
+            flags: half(words[1], 3),
+            kind: match kind {
+                0 => Kind::Ipv4,
+                1 => Kind::Ipv6,
+                2 => Kind::Arp,
+                _ => Kind::Other,
+            },
+            protocol: IpProtocol(protocol),
+            ttl,
+            traffic_class,
+            vlan_count,
+            dst_mac: match dst_mac {
+                0 => MacClass::Unicast,
+                1 => MacClass::Multicast,
+                _ => MacClass::Broadcast,
+            },
+            anomaly: anomalies[usize::from(anomaly).min(anomalies.len() - 1)],
+            extension_count,
+        }
+    }
 }
 
 const fn ip(kind: Kind, words: [u64; 2]) -> Option<IpAddr> {
@@ -200,5 +272,54 @@ const fn ip(kind: Kind, words: [u64; 2]) -> Option<IpAddr> {
             Some(IpAddr::V6(Ipv6Addr::from_bits(((words[0] as u128) << 64) | words[1] as u128)))
         }
         Kind::Arp | Kind::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each field has a place of its own.
+    #[test]
+    fn words_are_the_record() {
+        let plain = Decoded::default();
+        let mut all = vec![plain];
+        for anomaly in Anomaly::ALL {
+            all.push(Decoded { anomaly, ..plain });
+        }
+        for kind in [Kind::Ipv4, Kind::Ipv6, Kind::Arp, Kind::Other] {
+            for dst_mac in [MacClass::Unicast, MacClass::Multicast, MacClass::Broadcast] {
+                all.push(Decoded { kind, dst_mac, ..plain });
+            }
+        }
+        let fields: [fn(&mut Decoded); 15] = [
+            |d| d.ip_total_len = u32::MAX,
+            |d| d.l4_word = u32::MAX,
+            |d| d.ethertype.0 = u16::MAX,
+            |d| d.vlan_tci[0] = u16::MAX,
+            |d| d.vlan_tci[1] = u16::MAX,
+            |d| d.l3_offset = u16::MAX,
+            |d| d.l4_offset = u16::MAX,
+            |d| d.ip_header_len = u16::MAX,
+            |d| d.fragment_offset = u16::MAX,
+            |d| d.flags = u16::MAX,
+            |d| d.protocol.0 = u8::MAX,
+            |d| d.ttl = u8::MAX,
+            |d| d.traffic_class = u8::MAX,
+            |d| d.vlan_count = u8::MAX,
+            |d| d.extension_count = u8::MAX,
+        ];
+        for field in fields {
+            let mut own = plain;
+            field(&mut own);
+            all.push(own);
+        }
+        for own in all {
+            let own = Decoded { src: [1, 2], dst: [3, 4], ..own };
+            assert_eq!(Decoded::from_words(own.src, own.dst, own.words()), own);
+        }
+        // A device that answers nonsense is no reason to end.
+        let odd = Decoded::from_words([0; 2], [0; 2], [u64::MAX; 4]);
+        assert_eq!((odd.kind, odd.anomaly), (Kind::Other, Anomaly::TooManyExtensionHeaders));
     }
 }

@@ -48,7 +48,7 @@ use input::{cause_of, key_of, opens, segment_of};
 use pieces::{Piece, Pieces};
 use timeouts::{ms_of, timeout_ms};
 
-pub use input::{Input, Reject};
+pub use input::{Input, Reject, checked_segment};
 pub use module::{Fragments, Identity, Module};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked};
@@ -532,6 +532,7 @@ impl<M: Module> Tracker<M> {
             decoded: &decoded,
             frame: &whole.frame,
             frame_len: whole.frame.len() as u32,
+            segment: None,
             ..*input
         };
         self.count_tunnels(&datagram, u64::from(whole.pieces));

@@ -20,6 +20,7 @@ use stream::tracker::{Options, TrackedFlow};
 use stream::{FlowRecord, Tracker, helper};
 
 use super::commands::{ShowConnections, ShowFlows};
+use super::decode::FlowDecode;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
 use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, protocol};
@@ -40,6 +41,8 @@ struct FlowControl {
     /// How many there will be.
     count: usize,
     latest_ns: Arc<AtomicU64>,
+    /// A stage of its own decodes.
+    decodes: bool,
     /// When lost records are logged next.
     log_ns: u64,
 }
@@ -59,7 +62,7 @@ pub(super) fn start(
         true => config.system.workers.max(1),
         false => 1,
     };
-    let count = workers * config.in_use().flat_map(|own| own.named(super::STAGE)).count();
+    let count = workers * config.in_use().filter(|own| own.has(super::STAGE)).count();
     let options = super::options(config, seed);
     let bytes = count as u64 * Tracker::<Followers>::memory_bytes(&options) as u64;
     memory::ask_for(
@@ -73,6 +76,7 @@ pub(super) fn start(
         trackers: Vec::new(),
         count,
         latest_ns: Arc::default(),
+        decodes: config.flow.device,
         log_ns: 0,
     }))
 }
@@ -378,6 +382,11 @@ impl ControlPart for FlowControl {
         if kind != super::STAGE {
             return None;
         }
+        let before = &worker.pipeline.kinds[..worker.at];
+        let is_decoded = before.iter().any(|kind| kind == super::STAGE);
+        if self.decodes && !is_decoded {
+            return Some(Box::new(FlowDecode));
+        }
         let own = |(pipeline, number, _): &&(String, usize, Shared)| {
             *pipeline == worker.pipeline.name && *number == worker.worker
         };
@@ -404,7 +413,7 @@ impl ControlPart for FlowControl {
         let confirms = behind.any(|kind| kind == crate::firewall::STAGE);
         let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
-        let stage = Flow::new(tracker, self.latest_ns.clone());
+        let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
         Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
     }
 

@@ -7,7 +7,8 @@
 //!             └▶ Tracker (crate `stream`) ─▶ followers: events, `shadeline streams`
 //! ```
 //!
-//! - [`stage`] is the stage; [`monitor`] ends the packets of a monitor.
+//! - [`stage`] is the stage; [`decode`] is one before it that finds out headers and TCP segments, on a device if there is one,
+//!   where the configuration asks for it. [`monitor`] ends the packets of a monitor.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
 //! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
 //!   table.
@@ -26,7 +27,9 @@
 //! tunnels stay flows of their own: rules, translation and states are of the packets that are forwarded.
 //!
 //! # Deliberately absent
-//! - A device form: tracking and reassembly run on the CPU.
+//! - Flow table and reassembly on a device: [`decode`] says where the border is. What crosses it is the same for a packet in
+//!   whatever job; a table there would need what the worker decides about the packets before (fragments, helpers, a firewall's
+//!   verdict, memory that is full), a job later than it has to know it.
 //! - What datagrams of tunnels carry that came in fragments: the flow inside may be another worker's. They are counted.
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
@@ -35,9 +38,11 @@ mod anomalies;
 pub mod columns;
 pub mod commands;
 mod control_part;
+pub mod decode;
 pub mod events;
 mod export;
 pub mod follow;
+pub mod kernels;
 pub mod monitor;
 pub mod order;
 pub mod outputs;
@@ -45,22 +50,29 @@ pub mod reasons;
 pub mod rows;
 pub mod stage;
 
-use control::config::{Application, Config, FRAMES, Overlap, Pipeline, RAW, Settings, StageKind};
+use control::config::{
+    Application, Config, EngineBackend, FRAMES, Overlap, Pipeline, RAW, Settings, StageKind,
+};
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
 use stream::{defrag, helper, tcp};
 
 pub use columns::{FlowColumns, FlowView};
+pub use decode::FlowDecode;
 pub use follow::{Attached, Follower, Listener};
 pub use stage::Flow;
 
 /// The stage's name.
 pub const STAGE: &str = "flow";
 
+/// The name of the tracker's stage where [`FlowDecode`] has the other one.
+pub const TRACKER: &str = "flow.2";
+
 /// What the stage declares.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
+    kernels: kernels::FILES,
     tables: commands::TABLES,
     absent: "this instance follows no flows: add [flow] to the configuration and restart",
     start: control_part::start,
@@ -74,8 +86,15 @@ fn looks_into_tunnels(kinds: &[String]) -> bool {
     !kinds.iter().any(needs_outer)
 }
 
-/// `check`: helpers that nobody asks, tunnels that are not looked into.
+/// `check`: helpers that nobody asks, tunnels that are not looked into, a device that is none.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
+    if config.flow.device && !has_device {
+        findings.warn_of_all(
+            "`device` of [flow] only costs time with this back end: choose auto, opencl or cuda"
+                .to_owned(),
+        );
+    }
     let has_firewall = |pipeline: &Pipeline| {
         let behind = pipeline.kinds.iter().skip_while(|kind| *kind != STAGE);
         behind.into_iter().any(|kind| kind == crate::firewall::STAGE)
@@ -104,6 +123,7 @@ pub static APPLICATION: Application = Application {
     // Modules see the flows and streams that it follows.
     joins_for: &["module"],
     joins_when: Some(|config, known| control::config::modules_use_flows(&config.modules, known)),
+    parts: Some(|config| if config.flow.device { 2 } else { 1 }),
     ..Application::NONE
 };
 

@@ -13,6 +13,7 @@ use stream::Tracker;
 use stream::tracker::Input;
 
 use super::columns::{self, FlowColumns};
+use super::decode::{self, HeadColumns};
 use super::follow::Followers;
 
 /// The flows of a worker, which control reads.
@@ -38,6 +39,9 @@ pub struct Flow {
     /// The time of the latest packet of all workers.
     latest_ns: Arc<AtomicU64>,
     decoded: Box<[Decoded]>,
+    /// What the stage before it found of the segments of packets, where there is one: see [`decode`].
+    segments: Box<[[u64; 2]]>,
+    is_decoded: bool,
     /// Frames of more than one cell, one after the other, and where each row's is.
     linear: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
@@ -65,6 +69,8 @@ impl Flow {
             tracker: Some(tracker),
             latest_ns,
             decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
+            segments: vec![[0; 2]; chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
+            is_decoded: false,
             linear: Vec::new(),
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
@@ -89,6 +95,13 @@ impl Flow {
     #[must_use]
     pub fn looking_into(mut self, tunnels: Kinds) -> Self {
         self.tunnels = tunnels;
+        self
+    }
+
+    /// A [`FlowDecode`](super::FlowDecode) is right before it.
+    #[must_use]
+    pub fn decoded(mut self, is_decoded: bool) -> Self {
+        self.is_decoded = is_decoded;
         self
     }
 
@@ -121,11 +134,14 @@ fn gets_through(verdict: Verdict) -> bool {
 
 impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn name(&self) -> &'static str {
-        super::STAGE
+        if self.is_decoded { super::TRACKER } else { super::STAGE }
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[FlowColumns::COLUMNS]
+        match self.is_decoded {
+            true => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS],
+            false => &[FlowColumns::COLUMNS],
+        }
     }
 
     /// Rows that it does not look at are not tracked.
@@ -158,7 +174,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             return;
         }
         let Some(tracker) = &self.tracker else { return };
-        let view = FlowColumns::view(rows);
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
@@ -169,14 +184,30 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             self.places.clear();
             self.linear.clear();
             self.inner.clear();
-            for (row, decoded) in piece.iter().zip(&mut self.decoded) {
-                let packet = &packets[usize::from(*row)];
-                crate::received::decode_into(packet, decoded);
+            let heads = self.is_decoded.then(|| HeadColumns::view(rows));
+            let records = self.decoded.iter_mut().zip(&mut self.segments);
+            for (row, (decoded, segment)) in piece.iter().zip(records) {
+                let row = usize::from(*row);
+                let packet = &packets[row];
+                match heads.as_ref().filter(|heads| decode::is_known(heads.flow_segment[row])) {
+                    Some(heads) => {
+                        let ([w0, w1], [w2, w3]) =
+                            (heads.flow_header0[row], heads.flow_header1[row]);
+                        let (src, dst) = (heads.flow_src[row], heads.flow_dst[row]);
+                        *decoded = Decoded::from_words(src, dst, [w0, w1, w2, w3]);
+                        *segment = heads.flow_segment[row];
+                    }
+                    None => {
+                        crate::received::decode_into(packet, decoded);
+                        *segment = [0; 2];
+                    }
+                }
                 if !self.tunnels.is_empty() {
                     let checksums = crate::received::checksums(packet);
                     let inner = tunnel::inside(packet.data(), decoded, &self.tunnels, checksums);
                     if let Some(inner) = &inner {
-                        *decoded = inner.decoded;
+                        // What was found before is of the packet outside.
+                        (*decoded, *segment) = (inner.decoded, [0; 2]);
                     }
                     self.inner.push(inner.map(|inner| (inner.at, inner.path)));
                 }
@@ -191,18 +222,21 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 Some(place) => &self.linear[place.clone()],
                 None => packets[usize::from(piece[at])].data(),
             };
+            let view = FlowColumns::view(rows);
             let input = |at: usize| {
                 let packet = &packets[usize::from(piece[at])];
                 let inner = self.inner.get(at).and_then(Option::as_ref);
+                let frame = &frame(at)[inner.map_or(0, |(at, _)| *at)..];
                 Input {
                     decoded: &self.decoded[at],
-                    frame: &frame(at)[inner.map_or(0, |(at, _)| *at)..],
+                    frame,
                     frame_len: packet.frame_len() as u32,
                     time_ns: cx.arrival_ns(packet),
                     port: packet.port,
                     checksums: crate::received::checksums(packet)
                         == packet::checksum::Checksums::Verify,
                     tunnels: inner.map(|(_, path)| path),
+                    segment: decode::segment_of(self.segments[at], &self.decoded[at], frame),
                 }
             };
             let followers = owned.module();

@@ -9,6 +9,7 @@ mod bridge;
 #[path = "../../../kernels/tests/pocl/cuckoo_tables.rs"]
 mod cuckoo_tables;
 mod decode;
+mod flow;
 #[path = "../../../kernels/tests/pocl/frames.rs"]
 mod frames;
 mod known;
@@ -22,5 +23,7 @@ mod oclgrind;
 mod random;
 mod rewrite;
 mod route;
+#[path = "../flow/segments.rs"]
+mod segments;
 #[path = "../../../kernels/tests/pocl/under_oclgrind.rs"]
 mod under_oclgrind;

@@ -28,6 +28,9 @@ pub struct Input<'a> {
     pub checksums: bool,
     /// The tunnels that the packet was in; `None` for none.
     pub tunnels: Option<&'a Path>,
+    /// What [`checked_segment`] says of the packet, if that was found out before; `None` if the tracker is to find it out. Only
+    /// a whole TCP packet has one.
+    pub segment: Option<Result<Segment<'a>, Reject>>,
 }
 
 /// Why a packet belongs to no flow.
@@ -69,7 +72,10 @@ pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, S
         (None, _) => (0, 0),
     };
     if d.protocol == IpProtocol::TCP && !is_fragment {
-        check_segment(input)?;
+        match input.segment {
+            Some(checked) => checked.map(drop)?,
+            None => check_segment(input)?,
+        }
     }
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
     let scope = scope(d, options);
@@ -179,7 +185,21 @@ fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
 
 /// The TCP segment of a packet.
 pub(super) fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
-    Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?))
+    match input.segment {
+        Some(checked) => checked.ok(),
+        None => Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?)),
+    }
+}
+
+/// The segment of a whole TCP packet, if it is one that its receiver takes: what the tracker finds out of a packet whose
+/// [`Input::segment`] is `None`.
+///
+/// # Errors
+/// Why the packet belongs to no flow.
+pub fn checked_segment<'a>(input: &Input<'a>) -> Result<Segment<'a>, Reject> {
+    let plain = Input { segment: None, ..*input };
+    check_segment(&plain)?;
+    segment_of(&plain).ok_or(Reject::Malformed)
 }
 
 /// Whether a packet may be the first of a flow, as Linux's conntrack has it: of TCP a SYN, or a plain segment where flows may be

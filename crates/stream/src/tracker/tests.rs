@@ -161,6 +161,7 @@ fn run(
                 port: 3,
                 checksums: true,
                 tunnels: None,
+                segment: None,
             },
             |_, _| {},
         );

@@ -62,7 +62,7 @@ crate::section! {
 
 impl Engine {
     /// Whether some chunks may be processed on a device that `is_such`.
-    pub(in crate::config) fn may_use(&self, is_such: impl Fn(EngineBackend) -> bool) -> bool {
+    pub fn may_use(&self, is_such: impl Fn(EngineBackend) -> bool) -> bool {
         match self.devices.as_slice() {
             [] => is_such(self.backend),
             devices => devices.iter().any(|device| is_such(*device)),

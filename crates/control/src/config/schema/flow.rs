@@ -66,6 +66,9 @@ crate::section! {
         /// Ports of FTP servers whose data connections are `related` for a firewall behind the stage. The usual port is 21. None:
         /// FTP is a protocol like others.
         restart ftp_ports: Vec<u16> = Vec::new(), list(integer(1..=65_535), "an array of ports such as [21]");
+        /// Decode packets and verify TCP checksums on the device, before the workers follow flows. It needs a `backend` with a
+        /// device; otherwise workers do it, slower than without the key. Results do not depend on it.
+        restart device: bool = false, boolean();
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
         /// Tunnels whose packets are followed as what is inside: flows have the addresses of the inner packets, and those of

@@ -42,6 +42,7 @@ fn run_confirming(
                 port: 3,
                 checksums: true,
                 tunnels: None,
+                segment: None,
             };
             said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
             let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
@@ -119,6 +120,7 @@ impl Twin {
             port: 3,
             checksums: true,
             tunnels: None,
+            segment: None,
         };
         let options = Options { confirms: true, ..Options::default() };
         let (key, side) = match key_of(&input, &options) {
@@ -293,6 +295,7 @@ fn half_open_flows_evict_no_established_one() {
                 port: 3,
                 checksums: true,
                 tunnels: None,
+                segment: None,
             };
             assert_eq!(tracker.packets(1, input, |_, tracked| last = tracked), 1);
             let is_first = frame.time_ns == scene.frames[0].time_ns;
@@ -339,6 +342,7 @@ fn what_comes_again_is_rejected_once() {
             port: 3,
             checksums: true,
             tunnels: None,
+            segment: None,
         };
         let mut opened = None;
         let taken = tracker.packets(frames.len() - first, input, |_, tracked| {

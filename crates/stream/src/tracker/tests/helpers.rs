@@ -191,6 +191,7 @@ fn run(
                 port: 3,
                 checksums: false,
                 tunnels: None,
+                segment: None,
             };
             said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
             let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
@@ -379,6 +380,7 @@ fn a_connection_knows_what_it_is_related_to() {
             port: 0,
             checksums: false,
             tunnels: None,
+            segment: None,
         };
         let mut last = Tracked::default();
         tracker.packets(1, input, |_, own| last = own);
