@@ -14,6 +14,7 @@ mod classify;
 pub mod classify_job;
 mod curves;
 mod delay;
+mod flow_kernels;
 mod forms;
 mod forward;
 mod hash;
@@ -293,6 +294,7 @@ pub struct Probes {
 pub fn programs() -> Vec<device::driver::Program> {
     let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
     programs.push(paper::scheduling());
+    programs.push(flow_kernels::program());
     programs.extend(shade::programs());
     programs
 }

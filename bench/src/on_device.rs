@@ -22,6 +22,7 @@ use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
 use lookup::{Key6, Prefix};
 
+use crate::flow_kernels;
 use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
 use crate::tables::{self, Spread, keys4, keys6};
@@ -157,6 +158,7 @@ pub(crate) fn run(
     drop(variants);
     kernels_alone(args, backend, &pin, &source(), (&prefixes4[..], &prefixes6[..]), &mut report)?;
     payload::run(args, backend, seconds, &mut report)?;
+    flow_kernels::run(args, backend, &mut report)?;
     Ok(report)
 }
 

@@ -3,8 +3,10 @@
 use std::hint::black_box;
 use std::ops::Range;
 
+use apps::flow::decode::{reference, segment_of};
 use interleave::prefetch_at;
 use packet::Decoded;
+use packet::checksum::Checksums;
 use packet::decode::decode_into;
 use stream::tcp::{End, Want};
 use stream::tracker::{Identity, Input, Module, Options, Tracker};
@@ -120,6 +122,58 @@ impl Worker {
                         checksums,
                         tunnels: None,
                         segment: None,
+                    }
+                },
+                |_, _| {},
+            );
+        }
+    }
+}
+
+/// What a device leaves of a packet, in columns: addresses, headers, and the TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    addresses: [[u64; 2]; 2],
+    words: [u64; 4],
+    segment: [u64; 2],
+}
+
+impl Head {
+    /// Of a frame.
+    pub(crate) fn of(frame: &[u8], checksums: bool) -> Self {
+        let checksums = if checksums { Checksums::Verify } else { Checksums::Ignore };
+        let (d, segment) = reference(frame, frame, checksums);
+        Self { addresses: [d.src, d.dst], words: d.words(), segment }
+    }
+}
+
+impl Worker {
+    /// Follows so many frames of which a device has found the heads, as the stage does behind it.
+    #[inline]
+    pub(crate) fn follow_decoded<'a>(
+        &mut self,
+        heads: &[Head],
+        frame: impl Fn(usize) -> (&'a [u8], u64),
+    ) {
+        for (heads, first) in heads.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            for (decoded, head) in self.decoded.iter_mut().zip(heads) {
+                let [src, dst] = head.addresses;
+                *decoded = Decoded::from_words(src, dst, head.words);
+            }
+            let (decoded, checksums) = (&self.decoded, self.checksums);
+            self.tracker.packets(
+                heads.len(),
+                |at| {
+                    let (frame, time_ns) = frame(first + at);
+                    Input {
+                        decoded: &decoded[at],
+                        frame,
+                        frame_len: frame.len() as u32,
+                        time_ns,
+                        port: 0,
+                        checksums,
+                        tunnels: None,
+                        segment: segment_of(heads[at].segment, &decoded[at], frame),
                     }
                 },
                 |_, _| {},

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::follow::{Answer, Worker, decode_alone, options};
+use super::follow::{Answer, Head, Worker, decode_alone, options};
 use super::frames::{CLIENT_BYTES, Frames, PACKETS, SERVER_BYTES, http};
 use crate::forms::{ratio, thread_seconds};
 use crate::peer::Peer;
@@ -37,6 +37,16 @@ pub(crate) struct Load {
 impl Load {
     /// One pass of ours: its seconds, and what it delivered.
     pub(crate) fn pass(&self, checksums: bool, hashes: bool) -> Result<(f64, Answer, u64), String> {
+        self.pass_of(None, checksums, hashes)
+    }
+
+    /// The same; `heads`: what a device has found of the frames.
+    fn pass_of(
+        &self,
+        heads: Option<&[Head]>,
+        checksums: bool,
+        hashes: bool,
+    ) -> Result<(f64, Answer, u64), String> {
         let waiting = (self.connections * WAITING_BYTES).min(WAITING_BYTES_MAX);
         let options = options(2 * self.connections + 64, waiting);
         let options = stream::tracker::Options {
@@ -47,7 +57,10 @@ impl Load {
         let mut worker = Worker::new(options, checksums)?;
         worker.tracker.module().hashes = hashes;
         let begin = thread_seconds();
-        worker.follow(self.frames.len(), |at| self.frames.get(at));
+        match heads {
+            Some(heads) => worker.follow_decoded(heads, |at| self.frames.get(at)),
+            None => worker.follow(self.frames.len(), |at| self.frames.get(at)),
+        }
         let seconds = thread_seconds() - begin;
         worker.tracker.finish(u64::MAX);
         let counter = worker.tracker.module();
@@ -84,7 +97,9 @@ impl Load {
             report.wrong.push(format!("{name}: {ours:?}, libnids {theirs:?}"));
         }
         let plain = Answer { hash: 0, ..ours };
-        let mut rates = [const { Vec::new() }; 5];
+        let head = |at: usize| Head::of(self.frames.get(at).0, true);
+        let heads: Vec<_> = (0..self.frames.len()).map(head).collect();
+        let mut rates = [const { Vec::new() }; 6];
         for _ in 0..rounds.max(1) {
             for (at, checksums) in [true, false].into_iter().enumerate() {
                 let (seconds, answer, _) = self.pass(checksums, false)?;
@@ -101,11 +116,16 @@ impl Load {
                 }
                 rates[2 + at].push(self.frames.len() as f64 / seconds / 1e6);
             }
+            let (seconds, answer, _) = self.pass_of(Some(&heads), true, false)?;
+            if answer != plain {
+                report.wrong.push(format!("{name}: {answer:?} behind a device, {plain:?} before"));
+            }
+            rates[5].push(self.frames.len() as f64 / seconds / 1e6);
             let begin = thread_seconds();
             decode_alone(self.frames.len(), |at| self.frames.get(at));
             rates[4].push(self.frames.len() as f64 / (thread_seconds() - begin) / 1e6);
         }
-        let [verified, unverified, nids, nids_unverified, decoding] = &rates;
+        let [verified, unverified, nids, nids_unverified, decoding, behind] = &rates;
         let bits = self.frames.len_bytes() as f64 * 8.0 / self.frames.len() as f64 / 1e3;
         let row = |more: &str, rates: &[f64]| {
             let note = format!("{:.1} Gbit/s", crate::report::median(rates) * bits);
@@ -118,6 +138,8 @@ impl Load {
         report.rows.extend([
             first,
             row("no checksums", unverified),
+            row("behind a device that decodes and verifies", behind),
+            ratio(format!("{name}, behind a device over on the worker alone"), behind, verified),
             Row::new(format!("{name}, decoding alone"), "Mpps", decoding.clone()),
         ]);
         match peer {
