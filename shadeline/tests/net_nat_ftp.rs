@@ -113,6 +113,26 @@ fn a_server_behind_a_port_forward_is_reached() {
     server.stop(Stop::Kill, SOON);
 }
 
+/// The worker of a host translates its control connections, and those that they announce come to it.
+#[test]
+fn four_workers_translate_as_one() {
+    let Some(live) = Live::with_workers("natftpmany", 4, "af_packet", RULES) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    right.ip("route del default");
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1));
+    let Some(mut server) = serve(&live.scratch, right, "10.0.2.2") else { return };
+    for host in 120..124 {
+        let from = format!("10.0.1.{host}");
+        left.address("eth0", &format!("{from}/24"));
+        transfers(&live.scratch, left, &from, "10.0.2.2");
+    }
+    server.stop(Stop::Kill, SOON);
+    let Some(mut server) = serve(&live.scratch, left, "10.0.1.2") else { return };
+    transfers(&live.scratch, right, "10.0.2.2", "10.0.2.1");
+    server.stop(Stop::Kill, SOON);
+    assert_eq!(counts(&live), [20, 20, 0, 0]);
+}
+
 /// A server that prints what it reads, opens what `PORT` and `EPRT` announce, and says who it is.
 const PLAIN_SERVER: &str = r#"
 import socket, sys

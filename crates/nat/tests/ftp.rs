@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nat::Translator;
 use nat::ftp::{Passed, Segment, Stop};
-use nat::rules::{Action, Own, Prefix, Rule, Rules};
+use nat::rules::{Action, Own, Owner, Prefix, Rule, Rules};
 use nat::translator::{EXPECTED_S, Options, Refusal, Source, Timeouts, Way};
 use nat::tuple::{End, Tuple};
 use proptest::prelude::*;
@@ -20,7 +20,10 @@ fn rule(action: Action, ports: std::ops::RangeInclusive<u16>) -> Rule {
 }
 
 fn translator(rule: Rule, sessions: usize) -> Translator {
-    let rules = Rules::new(vec![rule], 1, Arc::new(Own::new(2))).with_ftp(true);
+    translator_of(Rules::new(vec![rule], 1, Arc::new(Own::new(2))).with_ftp(true), sessions)
+}
+
+fn translator_of(rules: Rules, sessions: usize) -> Translator {
     let long = 1_000_000;
     let timeouts = Timeouts {
         tcp_established: long,
@@ -253,6 +256,50 @@ proptest! {
             prop_assert_eq!(own.len(), controls.len() + data.len());
             let used: u32 = own.pools().map(|pool| pool.used).sum();
             prop_assert_eq!(used as usize, held(&controls, &data).len());
+        }
+    }
+}
+
+/// The port of a data connection is of the worker that has its inside end, also where a port forward alone has the address.
+#[test]
+fn data_connections_meet_at_the_worker_of_their_host() {
+    for workers in [1, 2, 3, 8, 16] {
+        for (host, is_forward) in (0..40).flat_map(|host| [(host, true), (host, false)]) {
+            let inside = 0x0a00_0000 + host;
+            let action = match is_forward {
+                true => Action::Destination { at: vec![OUTSIDE], to: inside, to_port: None },
+                false => Action::Source(vec![OUTSIDE]),
+            };
+            let ports = if is_forward { 21..=21 } else { 1024..=u16::MAX };
+            let own = Arc::new(Own::new(2));
+            let rules = Rules::new(vec![rule(action, ports)], workers, own).with_ftp(true);
+            let mut own = translator_of(rules, 16);
+            let remote = v4(0x0808_0808, if is_forward { 4000 } else { 21 });
+            let sent = if is_forward {
+                let original = tcp(remote, v4(OUTSIDE, 21));
+                let to = v4(inside, 21);
+                own.begin(&original, to, 4, Source::Keep(NUMBER), 1).expect("a session");
+                let line = "229 ok (|||40999|)\r\n";
+                let back = original.reversed();
+                send(&mut own, &back, 1, 0x12, "", 1);
+                send(&mut own, &back, 2, 0x18, line, 1)
+            } else {
+                let original = tcp(v4(inside, 4000), remote);
+                let made = own.begin(&original, remote, 4, Source::Rule(NUMBER, 0), 1);
+                let made = made.expect("a session");
+                send(&mut own, &made, 1, 2, "", 1);
+                send(&mut own, &made, 2, 0x18, &port_line(inside, 40_999), 1)
+            };
+            let sent = sent.expect("a control connection").expect("a port");
+            let port = match is_forward {
+                true => sent.split('|').nth(3).expect("a port").parse().expect("a number"),
+                false => end_of(&sent).1,
+            };
+            let rules = own.rules();
+            assert_eq!(rules.owner(6, OUTSIDE, port), Owner::Port, "{sent}");
+            assert_eq!(u32::from(port) & (rules.classes - 1), rules.class_of(v4(inside, 0).0));
+            let first = tcp(v4(0x0808_0808, 5000), v4(OUTSIDE, port));
+            assert_eq!(own.expected(&first), Some((NUMBER, v4(inside, 40_999))));
         }
     }
 }
