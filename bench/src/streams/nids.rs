@@ -139,7 +139,7 @@ impl Load {
             first,
             row("no checksums", unverified),
             row("behind a device that decodes and verifies", behind),
-            ratio(format!("{name}, behind a device over on the worker alone"), behind, verified),
+            ratio(format!("{name}, behind a device over a worker alone"), behind, verified),
             Row::new(format!("{name}, decoding alone"), "Mpps", decoding.clone()),
         ]);
         match peer {
