@@ -41,6 +41,7 @@ const QUICK: &[&str] = &[
     "interleave",
     "crypto",
     "automata",
+    "signatures",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same

@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("files", &[]),
     ("lookup", &["interleave", "chunk", "files"]),
     ("automata", &[]),
+    ("signatures", &[]),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "interleave", "chunk"]),
     ("nat", &["stream", "packet", "interleave", "chunk"]),
@@ -89,7 +90,7 @@ const UNSAFE_CRATES: &[&str] = &[
 ];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] =
-    &["packet", "stream", "flowlog", "apps", "control", "controlplane", "files"];
+    &["packet", "stream", "flowlog", "signatures", "apps", "control", "controlplane", "files"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";
