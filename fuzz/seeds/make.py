@@ -180,6 +180,20 @@ def esp(number, payload):
     return body + hmac.new(bytes(range(20)), body, hashlib.sha1).digest()[:12]
 
 
+RULES = rb"""# rules of the project's own, for target `signatures`
+alert tcp $EXTERNAL_NET any -> [$HOME_NET,!10.0.0.0/30] [80,8000:8080] (msg:"a\; \"b\""; flow:to_server,established; \
+  content:"GET |2f|"; http_method; nocase; content:!"x"; http_uri; depth:9; pcre:"/^a[^]]b/Ri"; sid:1; rev:2;)
+drop http any any <> any any (http.uri; to_lowercase; url_decode; content:"a"; startswith; fast_pattern; bsize:>3; sid:2;)
+alert udp any any -> any 53 (byte_extract:2,0,n,relative,little; byte_test:1,!&,0x80,n,relative; byte_jump:4,n,align, \
+  post_offset -3; byte_math:bytes 1, offset 2, oper *, rvalue n, result m; isdataat:!m,relative; sid:3;)
+#alert icmp any any -> any any (itype:8; sid:4;)
+rejectboth ip any any -> any any (flags:+SA,CE; ttl:<5; ip_proto:gre; flowbits:isset,a|b; xbits:set,c,track ip_src, \
+  expire 9; threshold:type limit, track by_src, count 1, seconds 60; reference:url,example.org; metadata:a b, c; sid:5;)
+alert tls any any -> any any (tls.sni; dataset:isset,names,type string,load n.lst; base64_decode:bytes 4,offset 2; \
+  base64_data; content:"|00 ff|"; within:9; filestore; lua:a.lua; sid:6;)
+alert tcp any any -> any any (contnet:"x"; sid:7;)
+"""
+
 SEEDS = {
     "esp": {
         "genuine": bytes([0, 8, 0, 9, 3]) + esp(7, V4["udp"]),
@@ -198,6 +212,14 @@ SEEDS = {
         "boundary": literals([(4, b"GET "), (43, b"/etc/passwd"), (70, b"GET /x")], [3, 5, 1, 1], b"GET /ETC/Passwd GET /x" * 4),
         "overlap": literals([(n, b"a" * n) for n in range(1, 9)] + [(35, b"aAb")], [70], b"aaaaaaaAAab" * 12),
         "bytes": literals([(2, bytes([n, 255 - n])) for n in range(99)], [], bytes(range(256)) + bytes(range(255, -1, -1))),
+    },
+    "signatures": {
+        "rules": RULES,
+        "classes": b"config classification: a,First,1\nconfig classification: b,Second\n",
+        "references": b"config reference: url http://\n# one without an address\nconfig reference: x\n",
+        "thresholds": b"suppress gen_id 1, sig_id 2, track by_src, ip [10.0.0.0/8,!10.1.1.1]\n"
+        b"threshold gen_id 1, sig_id 3, type both, track by_dst, count 5, \\\n seconds 60\n"
+        b"rate_filter gen_id 1, sig_id 4, track by_rule, count 7, seconds 8, new_action drop, timeout 9\n",
     },
     "tcp_stream": {
         "order": b"\0\0" + HANDSHAKE + segment(ACK, length=50) * 3 + segment(ACK, 9, length=20) + segment(FIN | ACK) + segment(FIN | ACK, 9),
