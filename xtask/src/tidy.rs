@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nat", &["stream", "packet", "interleave", "chunk"]),
     ("flowlog", &["stream", "packet", "files", "chunk"]),
     ("crypto", &[]),
+    ("l7proto", &["crypto"]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
     ("io", &["chunk", "packet", "files"]),
@@ -90,7 +91,7 @@ const UNSAFE_CRATES: &[&str] = &[
 ];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] =
-    &["packet", "stream", "flowlog", "signatures", "apps", "control", "controlplane", "files"];
+    &["packet", "stream", "flowlog", "signatures", "apps", "control", "controlplane", "files", "l7proto"];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";

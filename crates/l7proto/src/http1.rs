@@ -1,0 +1,443 @@
+//! The head of an HTTP/1 message: its first line and some of its fields, as places in the stream.
+//!
+//! A [`Head`] takes the bytes of one side in segments of any size and keeps none of them; who holds the stream reads the
+//! text at the [`Span`]s. It is lenient as an observer has to be: it accepts what servers accept (RFC 9112 §2.2), a line
+//! feed alone ends a line, and a line that means nothing is skipped.
+//!
+//! ```text
+//!  Start ─▶ FirstLine ─LF─▶ Name ─':'─▶ Value ─LF─▶ Name … ─▶ an empty line: done
+//!                            └─── a line without a colon ──▲
+//! ```
+
+use thiserror::Error;
+
+/// Bytes of a head.
+pub const HEAD_MAX: u32 = 64 << 10;
+/// Fields of a head.
+pub const FIELDS_MAX: u16 = 256;
+
+/// Bytes of the stream, from where the [`Head`] began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first of them.
+    pub start: u32,
+    /// How many.
+    pub len: u32,
+}
+
+impl Span {
+    /// The bytes in a buffer that begins where the [`Head`] did; none of those that it does not hold.
+    pub fn of(self, stream: &[u8]) -> &[u8] {
+        let start = (self.start as usize).min(stream.len());
+        let end = start.saturating_add(self.len as usize).min(stream.len());
+        &stream[start..end]
+    }
+
+    /// Nothing is there.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The fields whose places are kept; of several with one name, the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// `Host`
+    Host,
+    /// `User-Agent`
+    UserAgent,
+    /// `Content-Type`
+    ContentType,
+    /// `Content-Length`
+    ContentLength,
+    /// `Transfer-Encoding`
+    TransferEncoding,
+    /// `Content-Encoding`
+    ContentEncoding,
+    /// `Referer`
+    Referer,
+    /// `Server`
+    Server,
+    /// `Location`
+    Location,
+    /// `Upgrade`
+    Upgrade,
+}
+
+const NAMES: [&[u8]; 10] = [
+    b"host",
+    b"user-agent",
+    b"content-type",
+    b"content-length",
+    b"transfer-encoding",
+    b"content-encoding",
+    b"referer",
+    b"server",
+    b"location",
+    b"upgrade",
+];
+
+/// Why a head is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HeadError {
+    /// It does not end within [`HEAD_MAX`] bytes.
+    #[error("HTTP head longer than {HEAD_MAX} bytes")]
+    TooLong,
+    /// It has more than [`FIELDS_MAX`] fields.
+    #[error("HTTP head with more than {FIELDS_MAX} fields")]
+    TooManyFields,
+    /// The first line is neither a request's nor a response's.
+    #[error("first line is not HTTP/1")]
+    FirstLine,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More bytes are wanted.
+    More,
+    /// The head has ended; so many bytes of the last segment belong to it.
+    Done(usize),
+    /// It is given up.
+    Failed(HeadError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Start,
+    FirstLine,
+    Name,
+    Value,
+    /// A line that means nothing.
+    Skip,
+    Done,
+    Failed(HeadError),
+}
+
+/// A head that is being read: a fixed size, without allocations.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    state: State,
+    /// The byte that comes next.
+    at: u32,
+    line: u32,
+    /// The last bytes before `at`, of the first line.
+    tail: u64,
+    spaces: [Option<u32>; 2],
+    /// Fields whose name is the line so far.
+    candidates: u16,
+    field: Option<Field>,
+    value: Span,
+    line_end: u32,
+    spans: [Option<Span>; NAMES.len()],
+    fields: u16,
+    method: Span,
+    target: Span,
+    status: Option<u16>,
+    version: Option<u8>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Head {
+    /// Of which no byte has come.
+    pub const fn new() -> Self {
+        Self {
+            state: State::Start,
+            at: 0,
+            line: 0,
+            tail: 0,
+            spaces: [None; 2],
+            candidates: 0,
+            field: None,
+            value: Span { start: 0, len: 0 },
+            line_end: 0,
+            spans: [None; NAMES.len()],
+            fields: 0,
+            method: Span { start: 0, len: 0 },
+            target: Span { start: 0, len: 0 },
+            status: None,
+            version: None,
+        }
+    }
+
+    /// The method of a request.
+    pub const fn method(&self) -> Option<Span> {
+        if self.method.is_empty() { None } else { Some(self.method) }
+    }
+
+    /// The target of a request.
+    pub const fn target(&self) -> Option<Span> {
+        if self.method.is_empty() { None } else { Some(self.target) }
+    }
+
+    /// The status of a response.
+    pub const fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// The minor version; a request of HTTP/0.9 has none.
+    pub const fn version(&self) -> Option<u8> {
+        self.version
+    }
+
+    /// The value of a field without spaces around it.
+    pub const fn field(&self, field: Field) -> Option<Span> {
+        self.spans[field as usize]
+    }
+
+    /// How many fields it has so far.
+    pub const fn fields(&self) -> u16 {
+        self.fields
+    }
+
+    /// Takes the next bytes.
+    pub fn feed(&mut self, bytes: &[u8]) -> Progress {
+        for (number, byte) in bytes.iter().enumerate() {
+            match self.state {
+                State::Done => return Progress::Done(number),
+                State::Failed(error) => return Progress::Failed(error),
+                _ if self.at >= HEAD_MAX => self.state = State::Failed(HeadError::TooLong),
+                _ => self.step(*byte),
+            }
+        }
+        match self.state {
+            State::Done => Progress::Done(bytes.len()),
+            State::Failed(error) => Progress::Failed(error),
+            _ => Progress::More,
+        }
+    }
+
+    fn step(&mut self, byte: u8) {
+        let at = self.at;
+        self.at += 1;
+        match (self.state, byte) {
+            // Empty lines before a request are skipped.
+            (State::Start, b'\r' | b'\n') => self.line = at + 1,
+            (State::Start, _) => {
+                self.line = at;
+                self.state = State::FirstLine;
+                self.first_line(at, byte);
+            }
+            (State::FirstLine, b'\n') => self.end_of_first_line(),
+            (State::FirstLine, _) => self.first_line(at, byte),
+            (State::Name, b'\n') => {
+                // Empty, or with a carriage return only; else without a colon.
+                let is_empty = self.line_end == self.line;
+                self.next_line(at);
+                if is_empty {
+                    self.state = State::Done;
+                }
+            }
+            (State::Name, b':') => self.end_of_name(),
+            (State::Name, b' ' | b'\t') if at == self.line => {
+                // A folded line goes on with the value before (RFC 9112 §5.2); its text is left out.
+                self.state = State::Skip;
+            }
+            (State::Name, byte) => {
+                if byte != b'\r' {
+                    self.line_end = at + 1;
+                }
+                let place = (at - self.line) as usize;
+                for (bit, name) in NAMES.iter().enumerate() {
+                    if name.get(place) != Some(&byte.to_ascii_lowercase()) {
+                        self.candidates &= !(1 << bit);
+                    }
+                }
+            }
+            (State::Value, b'\n') => {
+                if let Some(field) = self.field {
+                    self.spans[field as usize].get_or_insert(self.value);
+                }
+                self.next_line(at);
+            }
+            (State::Value, b' ' | b'\t' | b'\r') => {}
+            (State::Value, _) => {
+                if self.value.is_empty() {
+                    self.value.start = at;
+                }
+                self.value.len = at + 1 - self.value.start;
+            }
+            (State::Skip, b'\n') => self.next_line(at),
+            (State::Skip | State::Done | State::Failed(_), _) => {}
+        }
+    }
+
+    fn next_line(&mut self, at: u32) {
+        self.state = State::Name;
+        self.line = at + 1;
+        self.line_end = at + 1;
+        self.candidates = (1 << NAMES.len()) - 1;
+        self.field = None;
+    }
+
+    fn first_line(&mut self, at: u32, byte: u8) {
+        if byte == b'\r' {
+            return;
+        }
+        self.line_end = at + 1;
+        let before = self.tail;
+        self.tail = before << 8 | u64::from(byte);
+        match (byte, self.spaces) {
+            (b' ', [None, _]) => {
+                self.spaces[0] = Some(at);
+                self.status = None;
+                if at - self.line >= 8 {
+                    // `HTTP/1.x`, or a very long method.
+                    self.version = version(before);
+                }
+            }
+            (b' ', _) => self.spaces[1] = Some(at),
+            (b'0'..=b'9', [Some(first), None]) if self.version.is_some() && at - first <= 3 => {
+                self.status = Some(self.status.unwrap_or(0) * 10 + u16::from(byte - b'0'));
+            }
+            _ => {}
+        }
+    }
+
+    fn end_of_first_line(&mut self) {
+        let (line, end) = (self.line, self.line_end);
+        self.next_line(self.at - 1);
+        let Some(first) = self.spaces[0] else {
+            self.state = State::Failed(HeadError::FirstLine);
+            return;
+        };
+        let is_response = self.version.is_some() && first == line + 8;
+        if is_response {
+            let digits = self.spaces[1].unwrap_or(end).saturating_sub(first + 1);
+            match self.status {
+                Some(100..=999) if digits >= 3 => {}
+                _ => self.state = State::Failed(HeadError::FirstLine),
+            }
+            return;
+        }
+        (self.status, self.version) = (None, None);
+        if first == line {
+            self.state = State::Failed(HeadError::FirstLine);
+            return;
+        }
+        self.method = Span { start: line, len: first - line };
+        // Without a target, `GET HTTP/1.1`, the version stands behind the first space.
+        let last = self.spaces[1].unwrap_or(first);
+        if end == last + 9 {
+            self.version = version(self.tail);
+        }
+        let target_end = if self.version.is_some() { last } else { end };
+        self.target = Span { start: first + 1, len: target_end.saturating_sub(first + 1) };
+        if self.version.is_none() {
+            // HTTP/0.9: the line is all of it.
+            self.state = State::Done;
+        }
+    }
+
+    fn end_of_name(&mut self) {
+        if self.fields >= FIELDS_MAX {
+            self.state = State::Failed(HeadError::TooManyFields);
+            return;
+        }
+        self.fields += 1;
+        self.state = State::Value;
+        self.value = Span::default();
+        let len = (self.at - 1 - self.line) as usize;
+        let fields = [
+            Field::Host,
+            Field::UserAgent,
+            Field::ContentType,
+            Field::ContentLength,
+            Field::TransferEncoding,
+            Field::ContentEncoding,
+            Field::Referer,
+            Field::Server,
+            Field::Location,
+            Field::Upgrade,
+        ];
+        let is_name = |field: &Field| {
+            self.candidates >> *field as usize & 1 != 0 && NAMES[*field as usize].len() == len
+        };
+        self.field = fields.into_iter().find(is_name);
+    }
+}
+
+/// The minor version in `HTTP/1.x`, in any case, in the last eight bytes.
+fn version(tail: u64) -> Option<u8> {
+    match tail.to_be_bytes() {
+        [h, t, t2, p, b'/', b'1', b'.', minor @ b'0'..=b'9'] => {
+            let name = [h, t, t2, p];
+            name.eq_ignore_ascii_case(b"http").then(|| minor - b'0')
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8]) -> (Head, Progress) {
+        let mut head = Head::new();
+        let progress = head.feed(text);
+        (head, progress)
+    }
+
+    fn text(span: Option<Span>, stream: &str) -> &str {
+        std::str::from_utf8(span.unwrap_or_default().of(stream.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_request() {
+        let stream = "\r\nGET /a b?c HTTP/1.1\r\nHOST:  example.com \r\nX-Host: no\r\nUser-Agent: x y\n\
+                      Content-Type:\r\nHost: second\r\n folded\r\nno colon\r\n\r\nbody";
+        let (head, progress) = read(stream.as_bytes());
+        assert_eq!(progress, Progress::Done(stream.len() - 4));
+        assert_eq!(text(head.method(), stream), "GET");
+        assert_eq!(text(head.target(), stream), "/a b?c");
+        assert_eq!(head.version(), Some(1));
+        assert_eq!(text(head.field(Field::Host), stream), "example.com");
+        assert_eq!(text(head.field(Field::UserAgent), stream), "x y");
+        assert_eq!(head.field(Field::ContentType), Some(Span::default()));
+        assert_eq!(head.field(Field::Server), None);
+        assert_eq!((head.fields(), head.status()), (5, None));
+    }
+
+    #[test]
+    fn responses() {
+        let stream = "HTTP/1.0 404 Not Found\r\nserver: a\r\n\r\n";
+        let (head, progress) = read(stream.as_bytes());
+        assert_eq!(progress, Progress::Done(stream.len()));
+        assert_eq!((head.status(), head.version(), head.method()), (Some(404), Some(0), None));
+        assert_eq!(text(head.field(Field::Server), stream), "a");
+        assert_eq!(read(b"http/1.1 200\n\n").0.status(), Some(200));
+        for line in ["HTTP/1.1 20\r\n", "HTTP/1.1 x00\r\n", "HTTP/1.1 099 No\r\n", "HTTP/1.1 \r\n"]
+        {
+            assert_eq!(read(line.as_bytes()).1, Progress::Failed(HeadError::FirstLine), "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_few_words() {
+        let stream = "GET HTTP/1.1\r\n\r\n";
+        let (head, progress) = read(stream.as_bytes());
+        assert_eq!(progress, Progress::Done(stream.len()));
+        assert_eq!((text(head.target(), stream), head.version()), ("", Some(1)));
+        let stream = "GET /\r\n";
+        let (head, progress) = read(stream.as_bytes());
+        assert_eq!(progress, Progress::Done(stream.len()));
+        assert_eq!((text(head.target(), stream), head.version()), ("/", None));
+        assert_eq!(read(b"quit\r\n").1, Progress::Failed(HeadError::FirstLine));
+        assert_eq!(read(b" \r\n").1, Progress::Failed(HeadError::FirstLine));
+    }
+
+    #[test]
+    fn endless_heads_end() {
+        let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'a'; HEAD_MAX as usize]].concat();
+        assert_eq!(read(&long).1, Progress::Failed(HeadError::TooLong));
+        let many = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a:\n".repeat(257)].concat();
+        assert_eq!(read(&many).1, Progress::Failed(HeadError::TooManyFields));
+        let allowed = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a:\n".repeat(256), b"\n"].concat();
+        assert_eq!(read(&allowed).1, Progress::Done(allowed.len()));
+    }
+}
