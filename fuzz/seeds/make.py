@@ -194,6 +194,38 @@ alert tls any any -> any any (tls.sni; dataset:isset,names,type string,load n.ls
 alert tcp any any -> any any (contnet:"x"; sid:7;)
 """
 
+
+def pieces(choice, *parts):
+    """Pieces of a flow with their directions, as target `l7_label` reads them."""
+    return bytes([choice]) + b"".join(bytes([len(data) | side << 7]) + data for side, data in parts)
+
+
+def hello(kind, body):
+    """A hello of TLS in two records."""
+    message = bytes([kind]) + struct.pack(">I", len(body))[1:] + body
+    return b"".join(b"\x16\x03\x01" + struct.pack(">H", len(part)) + part for part in [message[:50], message[50:]])
+
+
+def extension(kind, data):
+    return struct.pack(">HH", kind, len(data)) + data
+
+
+NAME = extension(0, b"\0\x0e\0\0\x0bexample.com")
+ALPN = extension(16, b"\0\x0c\x02h2\x08http/1.1")
+LISTS = extension(10, b"\0\x04\0\x1d\0\x17") + extension(11, b"\x01\0") + extension(13, b"\0\x04\x04\x03\x08\x04")
+VERSIONS = extension(43, b"\x06\x0a\x0a\x03\x04\x03\x03")
+EXTENSIONS = NAME + ALPN + LISTS + VERSIONS
+CLIENT_HELLO = hello(1, b"\x03\x03" + bytes(32) + b"\0\0\x06\x13\x01\xc0\x2f\x0a\x0a\x01\0" + struct.pack(">H", len(EXTENSIONS)) + EXTENSIONS)
+SERVER_HELLO = hello(2, b"\x03\x03" + bytes(32) + b"\0\x13\x01\0\0\x06" + extension(43, b"\x03\x04"))
+HTTP = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Type: text/html\r\n\tfolded\r\nUpgrade: h2c\r\n\r\nbody"
+DNS = bytes.fromhex("1234818000010001000000000377777707657861") + b"mple\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x7f\0\0\x01"
+QUIC = bytes.fromhex(
+    # RFC 9001 A.3
+    "cf000000010008f067a5502a4262b5004075c0d95a482cd0991cd25b0aac406a5816b6394100f37a1c69797554780bb38cc5a99f5ede4cf73c3ec2493a1839b3"
+    "dbcba3f6ea46c5b7684df3548e7ddeb9c3bf9c73cc3f3bded74b562bfb19fb84022f8ef4cdd93795d77d06edbb7aaf2f58891850abbdca3d20398c276456cbc4"
+    "2158407dd074ee"
+)
+
 SEEDS = {
     "esp": {
         "genuine": bytes([0, 8, 0, 9, 3]) + esp(7, V4["udp"]),
@@ -220,6 +252,25 @@ SEEDS = {
         "thresholds": b"suppress gen_id 1, sig_id 2, track by_src, ip [10.0.0.0/8,!10.1.1.1]\n"
         b"threshold gen_id 1, sig_id 3, type both, track by_dst, count 5, \\\n seconds 60\n"
         b"rate_filter gen_id 1, sig_id 4, track by_rule, count 7, seconds 8, new_action drop, timeout 9\n",
+    },
+    "l7_label": {
+        "http": pieces(0x30, (0, HTTP), (1, b"HTTP/1.1 200 OK\r\n\r\n")),
+        "tls": pieces(0x50, (0, CLIENT_HELLO[:100]), (1, SERVER_HELLO[:100])),
+        "ftp": pieces(0x10, (1, b"220 ready\r\n"), (0, b"USER a\r\n")),
+        "ssh": pieces(0, (0, b"GET / HTTP/1.1\r\n"), (1, b"SSH-2.0-x\r\n")),
+        "dns": pieces(0x21, (0, DNS), (1, DNS)),
+        "openvpn": pieces(1, (0, b"\x38" + bytes(20)), (1, b"\x40" + bytes(20))),
+    },
+    "l7_parsers": {
+        "http": b"\x07" + HTTP,
+        "response": b"\x09HTTP/1.0 404 Not Found\nserver: x\n\n",
+        "client-hello": b"\x0b" + CLIENT_HELLO,
+        "server-hello": b"\x0d" + SERVER_HELLO,
+        "hello-body": b"\1" + CLIENT_HELLO[9:55] + CLIENT_HELLO[60:],
+        "lines": b"\3SSH-2.0-a b\r\n220-a\r\n220 b\r\nUSER c\r\n",
+        "dns": b"\xff" + DNS,
+        "dns-loop": b"\xff" + DNS[:12] + b"\1a\xc0\x0c\0\1\0\1",
+        "quic": b"\xff" + QUIC,
     },
     "tcp_stream": {
         "order": b"\0\0" + HANDSHAKE + segment(ACK, length=50) * 3 + segment(ACK, 9, length=20) + segment(FIN | ACK) + segment(FIN | ACK, 9),

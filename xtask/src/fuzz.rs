@@ -42,6 +42,7 @@ const QUICK: &[&str] = &[
     "crypto",
     "automata",
     "signatures",
+    "l7proto",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same
