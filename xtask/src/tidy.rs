@@ -90,8 +90,17 @@ const UNSAFE_CRATES: &[&str] = &[
     "kernels",
 ];
 /// Crates that say so to the compiler.
-const FORBID_CRATES: &[&str] =
-    &["packet", "stream", "flowlog", "signatures", "apps", "control", "controlplane", "files", "l7proto"];
+const FORBID_CRATES: &[&str] = &[
+    "packet",
+    "stream",
+    "flowlog",
+    "signatures",
+    "apps",
+    "control",
+    "controlplane",
+    "files",
+    "l7proto",
+];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
 const RESTRICTED: &str = "../shared/data/restricted";
