@@ -539,6 +539,69 @@ mod tests {
         }
     }
 
+    /// Lists over 32 addresses, each of which is compared with the definition, and the addresses beside them.
+    fn random_lists(seed: u64) {
+        let mut state = seed;
+        let mut below = |bound: u64| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (x ^ x >> 31) % bound
+        };
+        let v4 = |n: u64| IpAddr::from([10, 0, 0, n as u8]);
+        let v6 = |n: u64| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n as u16]);
+        fn make(
+            depth: u32,
+            below: &mut dyn FnMut(u64) -> u64,
+            address: [&dyn Fn(u64) -> IpAddr; 2],
+        ) -> List<AddressItem> {
+            let family = below(2) as usize;
+            let (a, b) = (below(16), below(16));
+            let of = address[family];
+            match below(if depth > 3 { 4 } else { 9 }) {
+                0 => List::Any,
+                1 => List::Item(AddressItem::Address(of(a))),
+                2 => List::Item(AddressItem::Range(of(a.min(b)), of(a.max(b)))),
+                3 => {
+                    let length = [32, 128][family] - below(4) as u8;
+                    let net = IpNet::new(of(a), length).unwrap().trunc();
+                    List::Item(AddressItem::Net(net))
+                }
+                4 | 5 => List::Not(Box::new(make(depth + 1, below, address))),
+                _ => {
+                    let count = 1 + below(4);
+                    List::Several((0..count).map(|_| make(depth + 1, below, address)).collect())
+                }
+            }
+        }
+        let mut probes: Vec<IpAddr> = (0..18).flat_map(|n| [v4(n), v6(n)]).collect();
+        let ends = ["0.0.0.0", "9.255.255.255", "255.255.255.255", "::", "ffff::"];
+        probes.extend(ends.iter().map(|a| a.parse::<IpAddr>().unwrap()));
+        for _ in 0..200 {
+            let list = make(0, &mut below, [&v4, &v6]);
+            let set = match list.resolve(&Variables::default()) {
+                Err(ResolveError::Empty) => Intervals::default(),
+                set => set.unwrap(),
+            };
+            for probe in &probes {
+                let expected = has(&list, *probe);
+                assert_eq!(set.has_address(*probe), expected, "seed {seed}: {list}, {probe}");
+            }
+            // Sorted, disjoint, and nothing that could be one range is two.
+            for pair in set.ranges.windows(2) {
+                let ((_, last), (first, _)) = (pair[0], pair[1]);
+                assert!(last < first && !touches(last, first), "seed {seed}: {list}: {set:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_lists_agree_with_the_definition() {
+        (0..20).for_each(random_lists);
+        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        (0..50).for_each(|n| random_lists((time.as_nanos() as u64).wrapping_add(n << 32)));
+    }
+
     #[test]
     fn nothing_is_left() {
         for text in ["!any", "[10.0.0.0/8,!any]", "[1.2.3.4,!1.2.3.4]"] {
