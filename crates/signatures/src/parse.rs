@@ -606,7 +606,7 @@ fn rule_fault(rule: &Rule) -> Option<String> {
     let mut side: Option<(FlowSide, Buffer)> = None;
     for inspection in &rule.inspections {
         let buffer = inspection.buffer;
-        if let Some(reason) = size_fault(inspection) {
+        if let Some(reason) = size_fault(inspection).or_else(|| host_fault(inspection)) {
             return Some(reason);
         }
         let portless = matches!(
@@ -643,6 +643,22 @@ fn rule_fault(rule: &Rule) -> Option<String> {
         (Check::Content(content), Some(most)) if !content.negated => {
             let length = content.bytes.len() as u64;
             (length > most).then(|| format!("dsize excludes the content ({length} bytes)"))
+        }
+        _ => None,
+    })
+}
+
+/// Uppercase letters in a host, which engines give in lowercase.
+fn host_fault(inspection: &Inspection) -> Option<String> {
+    if inspection.buffer != Buffer::HttpHost || !inspection.transforms.is_empty() {
+        return None;
+    }
+    inspection.checks.iter().find_map(|check| match check {
+        Check::Content(content) if !content.nocase => {
+            let has_capital = content.bytes.iter().any(u8::is_ascii_uppercase);
+            has_capital.then(|| {
+                "http.host is lowercase; a content with uppercase letters never matches".into()
+            })
         }
         _ => None,
     })

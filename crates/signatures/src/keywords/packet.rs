@@ -8,7 +8,7 @@ use crate::problem::Fault;
 use crate::{
     BitOperation, BitsMode, Compare, Condition, EndSide, Flow, FlowSide, FlowState, Flowbits,
     Flowint, FlowintOperation, FlowintRelation, FlowintValue, Fragbits, Hostbits, IpOption,
-    IprepSide, ProtocolMode, StreamSide, TcpFlags, TextOf, Xbits, XbitsTrack,
+    IprepSide, ProtocolMode, StreamSide, TcpFlags, TextOf, Unsupported, Xbits, XbitsTrack,
 };
 
 const U8: u64 = u8::MAX as u64;
@@ -20,6 +20,12 @@ pub(super) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<
         "flow" => {
             builder.once("flow")?;
             Condition::Flow(flow(arg)?)
+        }
+        // Snort's groups of flowbits.
+        "flowbits" if is_group(arg)? => {
+            let value = Some(String::from_utf8_lossy(arg.bytes()?).into_owned());
+            builder.rule.unsupported.push(Unsupported { keyword: "flowbits", value });
+            return Ok(true);
         }
         "flowbits" => match flowbits(arg)? {
             Some(flowbits) => Condition::Flowbits(flowbits),
@@ -141,6 +147,12 @@ fn flow(arg: &Arg<'_>) -> Result<Flow, Fault> {
         }
     }
     Ok(flow)
+}
+
+fn is_group(arg: &Arg<'_>) -> Result<bool, Fault> {
+    let parts = arg.parts()?;
+    let known = ["set", "unset", "toggle", "isset", "isnotset"].contains(&parts[0].text);
+    Ok(matches!(parts[0].text, "reset" | "setx") || known && parts.len() == 3)
 }
 
 /// None is `noalert`.
