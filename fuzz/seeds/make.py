@@ -210,11 +210,11 @@ def extension(kind, data):
     return struct.pack(">HH", kind, len(data)) + data
 
 
-NAME = extension(0, b"\0\x0e\0\0\x0bexample.com")
+SERVER_NAME = extension(0, b"\0\x0e\0\0\x0bexample.com")
 ALPN = extension(16, b"\0\x0c\x02h2\x08http/1.1")
 LISTS = extension(10, b"\0\x04\0\x1d\0\x17") + extension(11, b"\x01\0") + extension(13, b"\0\x04\x04\x03\x08\x04")
 VERSIONS = extension(43, b"\x06\x0a\x0a\x03\x04\x03\x03")
-EXTENSIONS = NAME + ALPN + LISTS + VERSIONS
+EXTENSIONS = SERVER_NAME + ALPN + LISTS + VERSIONS
 CLIENT_HELLO = hello(1, b"\x03\x03" + bytes(32) + b"\0\0\x06\x13\x01\xc0\x2f\x0a\x0a\x01\0" + struct.pack(">H", len(EXTENSIONS)) + EXTENSIONS)
 SERVER_HELLO = hello(2, b"\x03\x03" + bytes(32) + b"\0\x13\x01\0\0\x06" + extension(43, b"\x03\x04"))
 HTTP = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Type: text/html\r\n\tfolded\r\nUpgrade: h2c\r\n\r\nbody"
