@@ -17,7 +17,7 @@
 //! - [`Automaton`]: Aho-Corasick; `layout` in the sources shows the tables, which take 16 bytes for most nodes. A byte
 //!   takes at most two reads of records in the mean, whatever the patterns and the bytes are.
 //! - [`Segment`], [`Found`], [`Scratch`]: batches.
-//! - [`reference`]: every pattern at every place, for tests.
+//! - [`mod@reference`]: every pattern at every place, for tests.
 //!
 //! All ways give the same matches in the same order and end in the same states, so that a stream may change between them
 //! from segment to segment.
