@@ -5,6 +5,8 @@
 //! of a flow, removes header protection, opens the packets, puts the CRYPTO frames of one side in order and ends when the
 //! TLS hello is whole.
 
+use std::ops::Range;
+
 use crypto::Secret;
 use crypto::modes::{Mode, Padding, RawKey};
 use hmac::{Hmac, KeyInit, Mac};
@@ -15,8 +17,8 @@ use crate::bytes::Cursor;
 use crate::identifier::Direction;
 use crate::tls::{ClientHello, HELLO_MAX, ServerHello};
 
-/// Initial packets of one side that are opened before it is given up.
-const PACKETS_MAX: u8 = 32;
+/// Packets that are opened before a flow is given up.
+const TRIES_MAX: u8 = 32;
 /// Ranges of the CRYPTO stream that may be apart.
 const RANGES_MAX: usize = 16;
 
@@ -71,11 +73,11 @@ impl Version {
 /// Why a flow is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InitialError {
-    /// The first datagram of the client has no Initial packet of a known version.
+    /// None of the client's first datagrams has an Initial packet of a known version.
     #[error("no Initial packet of a known QUIC version")]
     NotInitial,
-    /// The packet is not genuine: its tag is wrong.
-    #[error("QUIC Initial packet with a wrong tag")]
+    /// None of the client's first packets is genuine: their tags are wrong.
+    #[error("QUIC Initial packets with wrong tags")]
     WrongTag,
     /// A frame that Initial packets must not have, or one that is broken.
     #[error("wrong frame in a QUIC Initial packet")]
@@ -123,23 +125,57 @@ fn hmac(key: &[u8]) -> Hmac<Sha256> {
 }
 
 impl Keys {
-    /// Of both sides: the opener's first.
-    fn pair(version: Version, id: &[u8]) -> [Self; 2] {
+    /// Removes both protections (RFC 9001 §5.3, §5.4) and says where in the buffer the text is; `None` where the packet
+    /// is not genuine.
+    fn open(&self, initial: &Initial<'_>, buffer: &mut Vec<u8>) -> Option<Range<usize>> {
+        let (header_len, bytes) = (initial.header_len, initial.bytes);
+        // The sample is 16 bytes, four behind where the packet number begins, however long that is.
+        let mut mask: [u8; 16] = bytes.get(header_len + 4..header_len + 20)?.try_into().ok()?;
+        self.header.encrypt(&[], &[], &mut mask, 16).ok()?;
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer[0] ^= mask[0] & 0x0f;
+        let number_len = usize::from(buffer[0] & 3) + 1;
+        let start = header_len + number_len;
+        let (header, payload) = buffer.split_at_mut(start);
+        let mut nonce = self.iv;
+        // The number that was sent is the whole one: Initial packets are the first.
+        for (at, byte) in header[header_len..].iter_mut().enumerate() {
+            *byte ^= mask[1 + at];
+            nonce[12 - number_len + at] ^= *byte;
+        }
+        let len = payload.len();
+        let len = self.packet.decrypt(&nonce, header, payload, len).ok()?;
+        Some(start..start + len)
+    }
+}
+
+/// What follows from a connection ID of the client.
+struct Secrets {
+    version: Version,
+    id: Vec<u8>,
+    /// The opener's first.
+    sides: [Keys; 2],
+}
+
+impl Secrets {
+    fn new(version: Version, id: Vec<u8>) -> Self {
         let mut mac = hmac(&version.salt());
-        mac.update(id);
+        mac.update(&id);
         let initial = mac.finalize().into_bytes();
-        [b"client in", b"server in"].map(|label| {
+        let sides = [b"client in", b"server in"].map(|label| {
             let secret: [u8; 32] = expand(&initial, label);
             let [key, iv, header] = version.labels();
             let raw = |mode, key: [u8; 16]| {
                 RawKey::new(mode, &Secret::new(key.to_vec())).expect("a key of 16 bytes")
             };
-            Self {
+            Keys {
                 packet: raw(Mode::Gcm, expand(&secret, key)),
                 iv: expand(&secret, iv),
                 header: raw(Mode::Ecb(Padding::None), expand(&secret, header)),
             }
-        })
+        });
+        Self { version, id, sides }
     }
 }
 
@@ -149,7 +185,6 @@ struct Crypto {
     bytes: Vec<u8>,
     /// What has come, in order and apart.
     ranges: Vec<(usize, usize)>,
-    packets: u8,
 }
 
 impl Crypto {
@@ -217,20 +252,23 @@ impl Crypto {
 }
 
 /// Reads the hello of one side from the datagrams of a flow. Its buffers grow to what has come, never beyond
-/// [`HELLO_MAX`]; datagrams that hold no Initial packet change nothing once the keys are there.
+/// [`HELLO_MAX`]. As a peer would, it discards packets that are not genuine.
 pub struct InitialReader {
     side: Direction,
-    keys: Option<(Version, [Keys; 2])>,
+    secrets: Option<Secrets>,
+    tries: u8,
+    saw_initial: bool,
     crypto: Crypto,
     buffer: Vec<u8>,
     progress: Progress,
 }
 
 impl InitialReader {
-    /// For the hello of one side; the keys come from the opener's first datagram in both cases.
+    /// For the hello of one side; the keys come from the opener's packets in both cases.
     pub fn new(side: Direction) -> Self {
         let (crypto, buffer) = (Crypto::default(), Vec::new());
-        Self { side, keys: None, crypto, buffer, progress: Progress::More }
+        let progress = Progress::More;
+        Self { side, secrets: None, tries: 0, saw_initial: false, crypto, buffer, progress }
     }
 
     /// Takes the next datagram of the flow.
@@ -243,8 +281,12 @@ impl InitialReader {
             return self.progress;
         }
         match self.crypto.hello(self.kind()) {
-            Ok(None) if self.crypto.packets >= PACKETS_MAX => {
-                self.progress = Progress::Failed(InitialError::TooLong);
+            Ok(None) if self.tries >= TRIES_MAX => {
+                self.progress = Progress::Failed(match (&self.secrets, self.saw_initial) {
+                    (Some(_), _) => InitialError::TooLong,
+                    (None, true) => InitialError::WrongTag,
+                    (None, false) => InitialError::NotInitial,
+                });
             }
             Ok(None) => {}
             Ok(Some(_)) => self.progress = Progress::Done,
@@ -275,63 +317,65 @@ impl InitialReader {
         self.message().and_then(ServerHello::parse)
     }
 
-    /// The version, once the client's first datagram has come.
+    /// The version, once a packet has been opened.
     pub fn version(&self) -> Option<Version> {
-        self.keys.as_ref().map(|(version, _)| *version)
+        self.secrets.as_ref().map(|secrets| secrets.version)
     }
 
     /// The packets of a datagram, one after the other (RFC 9000 §12.2).
     fn packets(&mut self, direction: Direction, datagram: &[u8]) -> Result<(), InitialError> {
+        if direction == Direction::Responder && self.side == Direction::Opener {
+            return Ok(());
+        }
+        let mut has_initial = false;
         let mut rest = datagram;
         while let Some(packet) = Initial::parse(rest) {
             rest = &rest[packet.end..];
             let Some(initial) = packet.initial else { continue };
-            if self.keys.is_none() && direction == Direction::Opener {
-                self.keys = Some((initial.version, Keys::pair(initial.version, initial.id)));
-            }
-            if direction == self.side && self.crypto.packets < PACKETS_MAX {
-                self.open(&initial)?;
+            has_initial = true;
+            if self.tries < TRIES_MAX {
+                self.tries += 1;
+                self.packet(direction, &initial)?;
             }
         }
-        match self.keys {
-            None if direction == Direction::Opener => Err(InitialError::NotInitial),
-            _ => Ok(()),
+        self.saw_initial |= has_initial;
+        // Until there are keys, other datagrams count as well.
+        self.tries += u8::from(!has_initial && self.secrets.is_none() && self.tries < TRIES_MAX);
+        Ok(())
+    }
+
+    /// Opens a packet with the keys that there are, or else with those that follow from it: a client's has a connection ID of
+    /// its own behind a Retry, a server's may have another version (RFC 9368 §2.3). Keys that open nothing are not kept,
+    /// so that a packet that the peer discards does not hide what follows.
+    fn packet(&mut self, direction: Direction, initial: &Initial<'_>) -> Result<(), InitialError> {
+        let side = direction as usize;
+        let known = self.secrets.as_ref();
+        let current = known.filter(|secrets| secrets.version == initial.version);
+        if let Some(text) = current.and_then(|s| s.sides[side].open(initial, &mut self.buffer)) {
+            return self.take(direction, text);
+        }
+        let id = match (direction, known) {
+            (Direction::Opener, _) => initial.id.to_vec(),
+            (Direction::Responder, Some(secrets)) => secrets.id.clone(),
+            (Direction::Responder, None) => return Ok(()),
+        };
+        if current.is_some_and(|secrets| secrets.id == id) {
+            return Ok(());
+        }
+        let secrets = Secrets::new(initial.version, id);
+        match secrets.sides[side].open(initial, &mut self.buffer) {
+            Some(text) => {
+                self.secrets = Some(secrets);
+                self.take(direction, text)
+            }
+            None => Ok(()),
         }
     }
 
-    /// Removes both protections (RFC 9001 §5.3, §5.4) and takes the frames.
-    fn open(&mut self, initial: &Initial<'_>) -> Result<(), InitialError> {
-        let Some((version, keys)) = &self.keys else { return Ok(()) };
-        let keys = &keys[self.side as usize];
-        if *version != initial.version {
-            return Ok(());
-        }
-        let (header_len, bytes) = (initial.header_len, initial.bytes);
-        // The sample is 16 bytes, four behind where the packet number begins, however long that is.
-        let Some(sample) = bytes.get(header_len + 4..header_len + 20) else {
-            return Err(InitialError::WrongTag);
-        };
-        self.crypto.packets += 1;
-        let mut mask = [0; 16];
-        mask.copy_from_slice(sample);
-        if keys.header.encrypt(&[], &[], &mut mask, 16).is_err() {
-            return Err(InitialError::WrongTag);
-        }
-        self.buffer.clear();
-        self.buffer.extend_from_slice(bytes);
-        self.buffer[0] ^= mask[0] & 0x0f;
-        let number_len = usize::from(self.buffer[0] & 3) + 1;
-        let (header, payload) = self.buffer.split_at_mut(header_len + number_len);
-        let mut nonce = keys.iv;
-        // The full number is the one sent: Initial packets are the first.
-        for (at, byte) in header[header_len..].iter_mut().enumerate() {
-            *byte ^= mask[1 + at];
-            nonce[12 - number_len + at] ^= *byte;
-        }
-        let len = payload.len();
-        match keys.packet.decrypt(&nonce, header, payload, len) {
-            Ok(len) => frames(&payload[..len], &mut self.crypto),
-            Err(_) => Err(InitialError::WrongTag),
+    fn take(&mut self, direction: Direction, text: Range<usize>) -> Result<(), InitialError> {
+        match direction == self.side {
+            true => frames(&self.buffer[text], &mut self.crypto),
+            false => Ok(()),
         }
     }
 }

@@ -158,29 +158,56 @@ fn the_servers_of_a_3() {
 #[test]
 fn wrong_tags_and_strangers() {
     let whole = client_v1();
-    for at in [30, 600, 1199] {
-        let mut changed = whole.clone();
-        changed[at] ^= 1;
+    let changed = |at: usize| {
+        let mut packet = whole.clone();
+        packet[at] ^= 1;
+        packet
+    };
+    // What a server discards does not hide what follows, whatever connection ID it has.
+    for at in [8, 30, 600, 1199] {
         let mut reader = InitialReader::new(Direction::Opener);
-        assert_eq!(
-            reader.feed(Direction::Opener, &changed),
-            Progress::Failed(InitialError::WrongTag)
-        );
-        // It stays so.
-        assert_eq!(
-            reader.feed(Direction::Opener, &whole),
-            Progress::Failed(InitialError::WrongTag)
-        );
+        assert_eq!(reader.feed(Direction::Opener, &changed(at)), Progress::More);
+        assert_eq!((reader.version(), reader.message()), (None, None));
+        assert_eq!(reader.feed(Direction::Opener, &whole), Progress::Done);
     }
-    for strange in [&b"\x40 short header"[..], b"", &[0xff; 1200], &whole[..1199], &whole[..20]] {
+    let many = |datagram: &[u8]| {
         let mut reader = InitialReader::new(Direction::Opener);
-        let progress = reader.feed(Direction::Opener, strange);
-        assert_eq!(progress, Progress::Failed(InitialError::NotInitial));
+        let last = (0..100).map(|_| reader.feed(Direction::Opener, datagram)).last();
+        // It stays so.
+        assert_eq!(Some(reader.feed(Direction::Opener, &whole)), last);
+        last
+    };
+    assert_eq!(many(&changed(600)), Some(Progress::Failed(InitialError::WrongTag)));
+    for strange in [&b"\x40 short header"[..], b"", &[0xff; 1200], &whole[..1199], &whole[..20]] {
+        assert_eq!(many(strange), Some(Progress::Failed(InitialError::NotInitial)));
     }
     // Without the client's, the server's packets have no keys.
-    let mut reader = InitialReader::new(Direction::Opener);
+    let mut reader = InitialReader::new(Direction::Responder);
     assert_eq!(reader.feed(Direction::Responder, &bytes(SERVER_V1)), Progress::More);
-    assert_eq!(reader.feed(Direction::Opener, &whole), Progress::Done);
+    assert_eq!(reader.feed(Direction::Opener, &whole), Progress::More);
+    assert_eq!(reader.feed(Direction::Responder, &bytes(SERVER_V1)), Progress::Done);
+}
+
+/// Behind a Retry the client has another connection ID, and so other keys.
+#[test]
+fn keys_follow_a_retry() {
+    let mut reader = InitialReader::new(Direction::Opener);
+    let half = crypto_frame(0, &bytes(CLIENT_FRAME)[4..100]);
+    assert_eq!(reader.feed(Direction::Opener, &Seal::v1().client(0, &half)), Progress::More);
+    assert_eq!(reader.version(), Some(Version::V1));
+    // Version 2 stands for it: keys that differ, from a packet of its own.
+    assert_eq!(reader.feed(Direction::Opener, &client_v2()), Progress::Done);
+    assert_eq!(reader.version(), Some(Version::V2));
+    assert_eq!(reader.message(), Some(&bytes(CLIENT_FRAME)[4..]));
+}
+
+/// A server answers in version 2 a client that began in version 1: its keys follow from the same connection ID.
+#[test]
+fn a_server_may_change_the_version() {
+    let mut reader = InitialReader::new(Direction::Responder);
+    assert_eq!(reader.feed(Direction::Opener, &client_v1()), Progress::More);
+    assert_eq!(reader.feed(Direction::Responder, &bytes(SERVER_V2)), Progress::Done);
+    assert_eq!(reader.server_hello().map(|hello| hello.cipher), Some(0x1301));
 }
 
 #[test]
