@@ -45,6 +45,7 @@ pub(crate) const TABLE: &[Signature] = &[
     pattern(Sip, sip),
     pattern(Ssdp, ssdp),
     pattern(BitTorrentDht, dht),
+    pattern(BitTorrent, peer_discovery),
     parser(WireGuard, wireguard),
     parser(RdpUdp, rdp_udp),
     parser(Ntp, ntp),
@@ -123,35 +124,28 @@ fn dhcp(bytes: &[u8], _: Ports) -> Fit {
     }
 }
 
-fn is_multicast_dns(ports: Ports) -> bool {
-    ports.opener == 5353 || ports.responder == 5353
+fn has_port(ports: Ports, port: u16) -> bool {
+    ports.opener == port || ports.responder == port
 }
 
 fn mdns(bytes: &[u8], ports: Ports) -> Fit {
-    match is_multicast_dns(ports) {
-        true => dns_fit(bytes),
-        false => Fit::No,
-    }
+    if has_port(ports, 5353) { dns_fit(bytes, true) } else { Fit::No }
 }
 
 fn dns_message(bytes: &[u8], ports: Ports) -> Fit {
-    match is_multicast_dns(ports) {
-        true => Fit::No,
-        false => dns_fit(bytes),
-    }
+    if has_port(ports, 5353) { Fit::No } else { dns_fit(bytes, has_port(ports, 53)) }
 }
 
-/// A message whose counts, names and lengths tile the datagram is DNS; one whose header is sane may be.
-fn dns_fit(bytes: &[u8]) -> Fit {
+/// A message whose counts, names and lengths tile the datagram is DNS; on its port, so may be one whose header is sane.
+fn dns_fit(bytes: &[u8], is_port: bool) -> Fit {
     let Some(message) = dns::Message::parse(bytes) else { return Fit::No };
-    let counts = message.counts();
-    let many = counts.iter().map(|count| usize::from(*count)).sum::<usize>();
-    if !message.is_sane() || many == 0 {
+    let has_entries = message.counts() != [0; 4];
+    if !message.is_sane() || !has_entries {
         return Fit::No;
     }
     match message.end() {
         Some(end) if end == bytes.len() => Fit::Strong,
-        _ => Fit::Weak,
+        _ => weak(is_port),
     }
 }
 
@@ -214,22 +208,27 @@ fn wireguard(bytes: &[u8], _: Ports) -> Fit {
     }
 }
 
-/// SYN and SYN with ACK of [MS-RDPEUDP] §2.2.2, padded to their size; later packets may be anything.
+/// SYN and SYN with ACK of [MS-RDPEUDP] §2.2.2, padded with zeros to their size; on its port, later packets may be
+/// anything.
 fn rdp_udp(bytes: &[u8], ports: Ports) -> Fit {
     let Some(flags) = bytes.get(6..8) else { return Fit::No };
     let flags = u16::from_be_bytes([flags[0], flags[1]]);
-    let syn = flags & 1 != 0 && flags & 0xe000 == 0 && (1132..=1232).contains(&bytes.len());
-    if syn && bytes.starts_with(&[0xff; 4]) {
-        return Fit::Strong;
+    let is_padded = (1132..=1232).contains(&bytes.len())
+        && bytes[bytes.len() - 512..].iter().all(|byte| *byte == 0);
+    let is_syn = flags & 1 != 0 && flags & 0xe000 == 0 && is_padded;
+    let is_first = flags & 4 == 0 && bytes.starts_with(&[0xff; 4]);
+    match is_syn {
+        true if is_first => Fit::Strong,
+        true if flags & 4 != 0 => Fit::Weak,
+        _ => weak(has_port(ports, 3389)),
     }
-    weak(syn || ports.opener == 3389 || ports.responder == 3389)
 }
 
 /// A mode of time with 48 bytes and more, or a control message (RFC 5905 §7.3, RFC 9327).
 fn ntp(bytes: &[u8], ports: Ports) -> Fit {
     let &[first, stratum, ..] = bytes else { return Fit::No };
     let (version, mode) = (first >> 3 & 7, first & 7);
-    let is_port = ports.opener == 123 || ports.responder == 123;
+    let is_port = has_port(ports, 123);
     if !(1..=4).contains(&version) {
         return Fit::No;
     }
@@ -261,9 +260,15 @@ fn radius(bytes: &[u8], _: Ports) -> Fit {
     weak(rest.is_empty())
 }
 
-/// A request for a file in one of the modes; blocks and acknowledgements are not told from other things.
+/// A request for a file in one of the modes. Blocks, acknowledgements and options go between other ports (RFC 1350 §4).
 fn tftp(bytes: &[u8], _: Ports) -> Fit {
-    let [0, 1 | 2, rest @ ..] = bytes else { return Fit::No };
+    let rest = match bytes {
+        [0, 1 | 2, rest @ ..] => rest,
+        [0, 3, _, _, data @ ..] => return weak(data.len() <= 1468),
+        [0, 4, _, _] => return Fit::Weak,
+        [0, 6, options @ ..] => return weak(options.ends_with(&[0]) && options.is_ascii()),
+        _ => return Fit::No,
+    };
     let mut parts = rest.split(|byte| *byte == 0);
     let (name, mode) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let is_mode =
@@ -271,10 +276,26 @@ fn tftp(bytes: &[u8], _: Ports) -> Fit {
     strong(!name.is_empty() && name.is_ascii() && is_mode && parts.next().is_some())
 }
 
-/// The resets that open a session, P_CONTROL_HARD_RESET_CLIENT_V2 and V3 and SERVER_V2, with key 0.
+/// A multicast announcement of a peer (BEP 14).
+fn peer_discovery(bytes: &[u8], _: Ports) -> Fit {
+    strong(bytes.starts_with(b"BT-SEARCH * HTTP/1.1\r\n"))
+}
+
 fn openvpn(bytes: &[u8], _: Ports) -> Fit {
     let [first, ..] = bytes else { return Fit::No };
-    weak(matches!(first >> 3, 7 | 8 | 10) && first & 7 == 0 && (14..=600).contains(&bytes.len()))
+    weak(is_openvpn_reset(*first, bytes.len()))
+}
+
+/// The resets that open a session, with key 0. A client's has a session (8 bytes), no acknowledgement (1) and a number (4);
+/// a server's acknowledges one packet of a session (12 more). Both may have a digest, a number and a time: none, or 24, 28,
+/// 40 or 72 bytes for MD5, SHA-1, SHA-256 and SHA-512; version 3 of the client's has a wrapped key.
+pub(super) fn is_openvpn_reset(first: u8, len: usize) -> bool {
+    match first {
+        0x38 => matches!(len, 14 | 38 | 42 | 54 | 86),
+        0x40 => matches!(len, 26 | 50 | 54 | 66 | 98),
+        0x50 => (300..=1200).contains(&len),
+        _ => false,
+    }
 }
 
 /// A header of version 1 with extensions 0 to 2 and no extension in a SYN (BEP 29).

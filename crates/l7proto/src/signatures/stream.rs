@@ -5,6 +5,7 @@
 //! stream gets the same label however it is cut.
 
 use super::SIGNATURES_MAX;
+use super::datagram::is_openvpn_reset;
 use crate::protocol::Protocol::{self, *};
 
 /// Bytes of each side that tests see.
@@ -604,16 +605,19 @@ fn dns_response(bytes: &[u8]) -> Fit {
     dns(bytes, true)
 }
 
-/// A length and P_CONTROL_HARD_RESET_CLIENT_V2 or V3 with key 0.
-fn openvpn_client(bytes: &[u8]) -> Fit {
-    check!(bytes: 0 => |b| b <= 1, 1 => |b| b >= 14, 2 => |b| b == 7 << 3 || b == 10 << 3);
-    Fit::Yes
+/// A length and a reset.
+fn openvpn(bytes: &[u8], kinds: [u8; 2]) -> Fit {
+    let &[high, low, kind, ..] = bytes else { return Fit::More };
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    yes(kinds.contains(&kind) && is_openvpn_reset(kind, len))
 }
 
-/// A length and P_CONTROL_HARD_RESET_SERVER_V2.
+fn openvpn_client(bytes: &[u8]) -> Fit {
+    openvpn(bytes, [0x38, 0x50])
+}
+
 fn openvpn_server(bytes: &[u8]) -> Fit {
-    check!(bytes: 0 => |b| b <= 1, 1 => |b| b >= 14, 2 => |b| b == 8 << 3);
-    Fit::Yes
+    openvpn(bytes, [0x40; 2])
 }
 
 /// A known method, or another word in capitals before a path.
