@@ -259,7 +259,7 @@ SEEDS = {
         "ftp": pieces(0x10, (1, b"220 ready\r\n"), (0, b"USER a\r\n")),
         "ssh": pieces(0, (0, b"GET / HTTP/1.1\r\n"), (1, b"SSH-2.0-x\r\n")),
         "dns": pieces(0x21, (0, DNS), (1, DNS)),
-        "openvpn": pieces(1, (0, b"\x38" + bytes(20)), (1, b"\x40" + bytes(20))),
+        "openvpn": pieces(1, (0, b"\x38" + bytes(41)), (1, b"\x40" + bytes(53))),
     },
     "l7_parsers": {
         "http": b"\x07" + HTTP,
