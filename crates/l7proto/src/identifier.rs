@@ -383,6 +383,10 @@ impl Sides {
         let named = ports.and_then(|ports| of_ports(Transport::Stream, ports));
         let bit = choose(mask, named, |bit| stream::TABLE[bit].protocol)?;
         let row = &stream::TABLE[bit];
+        // Greetings and `QUIT` are those of SMTP and of FTP: not more than likely, with a port or without.
+        let mut others = (0..stream::TABLE.len()).filter(|other| mask >> other & 1 != 0);
+        let is_ambiguous = others.any(|other| stream::TABLE[other].protocol != row.protocol);
+        let confidence = if is_ambiguous { confidence.min(Confidence::Medium) } else { confidence };
         // By the test that said yes; by the stronger where both did.
         let fitting = |role: usize| self.fits.iter().any(|fits| fits.yes[role] >> bit & 1 != 0);
         let sides = [row.client.test, row.server.test];

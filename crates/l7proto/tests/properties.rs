@@ -259,6 +259,8 @@ fn pairs_of_sides() {
         (&[(S, find(b"220 mail"))], none, Some((Smtp, Medium))),
         (&[(S, find(b"220 mail"))], at(21), Some((Ftp, Medium))),
         (&[(S, find(b"220 mail")), (C, find(b"USER an"))], at(25), Some((Ftp, High))),
+        (&[(S, find(b"220 mail")), (C, find(b"QUIT"))], none, Some((Smtp, Medium))),
+        (&[(S, find(b"220 mail")), (C, find(b"QUIT"))], at(21), Some((Ftp, Medium))),
         (&[(S, find(b"+OK ready")), (C, find(b"USER an"))], none, Some((Pop3, High))),
         (&[(S, find(b"220 mail")), (C, find(b"EHLO"))], at(21), Some((Smtp, High))),
         (&[(S, find(b"* OK")), (C, find(b"a001"))], none, Some((Imap, High))),
