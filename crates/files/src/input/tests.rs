@@ -183,9 +183,13 @@ fn a_pipe_ends_when_it_is_to() {
 
 #[test]
 fn a_named_pipe_without_a_writer_ends_when_it_is_to() {
-    let path = std::env::temp_dir().join(format!("shadeline-fifo-{}", std::process::id()));
-    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-    assert!(made.success());
+    let fifo = |name: &str| {
+        let path = std::env::temp_dir().join(format!("shadeline-{name}-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        path
+    };
+    let path = fifo("fifo");
     let stop = Arc::new(AtomicBool::new(false));
     // Nobody writes: that must not be waited for here.
     let mut source = Source::open(&path).unwrap().until(stop.clone()).unwrap();
@@ -193,7 +197,10 @@ fn a_named_pipe_without_a_writer_ends_when_it_is_to() {
     let waits = std::thread::spawn(move || source.read(&mut [0; 8]).unwrap());
     stop.store(true, Ordering::Relaxed);
     assert_eq!(waits.join().unwrap(), 0);
-    // What a writer writes arrives, also where nothing can stop it.
+    std::fs::remove_file(&path).unwrap();
+    // What a writer writes arrives, also where nothing can stop it. By another pipe: the thread that waits for a writer of
+    // the first one ends with the program.
+    let path = fifo("written");
     let write = path.clone();
     let writer = std::thread::spawn(move || std::fs::write(write, b"abc").unwrap());
     assert_eq!(read(&path).unwrap(), b"abc");
