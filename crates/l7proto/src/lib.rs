@@ -31,7 +31,6 @@ pub mod dns;
 pub mod http1;
 mod identifier;
 pub mod lines;
-mod md5;
 mod protocol;
 pub mod quic;
 mod signatures;

@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
+use md5::Md5;
 use sha2::{Digest, Sha256};
 
 use super::hello::{ClientHello, ServerHello};
-use crate::md5::md5;
 
 /// What carries the hello, JA4's first letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl ClientHello<'_> {
 
     /// JA3; [`hex`] gives its usual form.
     pub fn ja3(&self) -> [u8; 16] {
-        md5(self.ja3_text().as_bytes())
+        Md5::digest(self.ja3_text()).into()
     }
 
     /// JA4 with its lists instead of their digests (`JA4_r`).
@@ -181,7 +181,7 @@ impl ServerHello<'_> {
 
     /// JA3S.
     pub fn ja3s(&self) -> [u8; 16] {
-        md5(self.ja3s_text().as_bytes())
+        Md5::digest(self.ja3s_text()).into()
     }
 }
 
