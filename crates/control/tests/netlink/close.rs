@@ -29,11 +29,22 @@ fn answers(other: &Beside) -> bool {
     attempt(&format!("ip netns exec {other} ping -c 1 -W 1 10.0.0.1")).0
 }
 
+/// A link that comes up and ARP take their time on a busy machine.
+fn answers_in_time(other: &Beside) -> bool {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !answers(other) {
+        if Instant::now() > limit {
+            return false;
+        }
+    }
+    true
+}
+
 #[test]
 fn a_closed_port_is_silent_and_still_seen() {
     let Some(namespace) = Namespace::enter() else { return };
     let Some(other) = port_and_neighbour(&namespace) else { return };
-    assert!(answers(&other));
+    assert!(answers_in_time(&other));
     let closed = Closed::new(&["pa"]).unwrap();
     assert!(run(&format!("nft list table netdev {}", closed.table())).contains("policy drop"));
     let mut dump = Command::new("tcpdump")
@@ -49,7 +60,7 @@ fn a_closed_port_is_silent_and_still_seen() {
     let seen = dump.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&seen.stdout).contains("10.0.0.2 > 10.0.0.1: ICMP echo"));
     drop(closed);
-    assert!(answers(&other), "open again");
+    assert!(answers_in_time(&other), "open again");
     assert_eq!(run("nft list tables"), "");
 }
 
@@ -96,10 +107,7 @@ fn a_killed_router_leaves_nothing() {
     assert_ne!(run("nft list tables"), "");
     holder.kill().unwrap(); // SIGKILL
     holder.wait().unwrap();
-    let limit = Instant::now() + Duration::from_secs(5);
-    while !answers(&other) {
-        assert!(Instant::now() < limit, "{}", run("nft list tables"));
-    }
+    assert!(answers_in_time(&other), "{}", run("nft list tables"));
     assert_eq!(run("nft list tables"), "");
 }
 
