@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use chunk::CHUNK_PACKETS_MAX;
 use control::config::Config;
-use controlplane::Interfaces;
+use controlplane::{Descriptor, Interfaces};
 use device::driver::Program;
 use device::embedded::{self, Recorded};
 use device::tables::NoTables;
@@ -71,6 +71,15 @@ fn all() -> Result<Vec<Program>, Failure> {
     for stages in pipelines::usual() {
         pipelines::with_stages(&mut config, &stages).map_err(Failure::other)?;
         record(&config, &recorded)?;
+        let has_stage =
+            |own: &&&Descriptor| own.stages.iter().any(|kind| stages.contains(&kind.name));
+        for variant in
+            pipelines::descriptors().iter().filter(has_stage).flat_map(|own| own.variants)
+        {
+            let mut other = config.clone();
+            variant(&mut other);
+            record(&other, &recorded)?;
+        }
     }
     Ok(recorded.programs())
 }
@@ -136,6 +145,9 @@ mod tests {
             let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
+        // What a variant of the configuration runs: `device` of [flow].
+        let is_flow = |p: &&Program| ["flow_headers", "flow_segments"].iter().all(|k| kernel(p, k));
+        assert!(programs.iter().filter(is_flow).any(|p| p.name == "flow"));
         // A firewall and the lookups behind it are one program: one upload, and one launch sequence.
         // That without the reverse path has the same text as that with it. `flow` adds columns.
         for name in ["firewall+rpf+route", "firewall+bridge", "firewall"] {

@@ -52,6 +52,8 @@ pub struct Descriptor {
     /// Its files of kernels: devices answer for them before they are used, and a build brings their programs along. Text
     /// that a stage makes itself is no such file.
     pub kernels: &'static [&'static KernelFile],
+    /// Changes of a configuration with which its stages have other device programs: a build brings those along, too.
+    pub variants: &'static [fn(&mut Config)],
     /// The blocks of the reasons that its stages drop for.
     pub reasons: &'static [&'static ReasonBlock],
     /// Its requests of `ctl`.
@@ -98,6 +100,7 @@ impl Descriptor {
         stages: &[],
         pipeline: &[],
         kernels: &[],
+        variants: &[],
         reasons: &[],
         requests: &[],
         tables: &[],

@@ -78,6 +78,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
              file needs the stage `firewall`",
     check,
     start: control_part::start,
+    ..Descriptor::NONE
 };
 
 /// Adds the structures of a configuration that cannot hold their rules.

@@ -73,6 +73,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     kernels: kernels::FILES,
+    variants: &[|config| config.flow.device = true],
     tables: commands::TABLES,
     absent: "this instance follows no flows: add [flow] to the configuration and restart",
     start: control_part::start,

@@ -68,6 +68,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     absent: "this instance has no faces and names: its pipeline has no named-data stages",
     check: check::check,
     start: control_part::start,
+    ..Descriptor::NONE
 };
 
 /// What it has in the configuration.

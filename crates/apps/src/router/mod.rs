@@ -94,6 +94,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     absent: "this instance has no routes: its pipeline has no router stages",
     check: check::check,
     start: control_part::start,
+    ..Descriptor::NONE
 };
 
 /// What it has in the configuration.
