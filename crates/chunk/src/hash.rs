@@ -50,6 +50,12 @@ const fn murmur3_add(h: u32, word: u32) -> u32 {
     (h ^ murmur3_scramble(word)).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
 }
 
+/// A number that nobody outside can know, for hashes of what others choose.
+pub fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
 /// Murmur3 x86_32 (Appleby) of whole words, taken as little-endian bytes.
 pub fn murmur3_words(words: &[u32], seed: u32) -> u32 {
     let h = words.iter().fold(seed, |h, word| murmur3_add(h, *word));

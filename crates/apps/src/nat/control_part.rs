@@ -69,8 +69,11 @@ pub(super) fn start(
     let ftp_ports: &'static [u16] = Vec::leak(config.translation.ftp_ports.clone());
     let has_ftp = !ftp_ports.is_empty();
     let rules = super::rules::rules(&config.nat, setup.interfaces, workers, &own, has_ftp, &[])?;
-    let options =
-        super::rules::options(config, ftp_ports, if setup.is_live { random() } else { 0 });
+    let options = super::rules::options(
+        config,
+        ftp_ports,
+        if setup.is_live { chunk::hash::random_seed() } else { 0 },
+    );
     let count = workers * config.in_use().flat_map(|own| own.named(STAGE)).count();
     let bytes = (count * Translator::memory_bytes(&options, &rules)) as u64;
     memory::ask_for(
@@ -97,12 +100,6 @@ pub(super) fn start(
 
 fn first(record: &Interface) -> Option<u32> {
     record.addresses4.first().map(|own| own.0)
-}
-
-/// A number that nobody outside can know.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// Counts of all workers.

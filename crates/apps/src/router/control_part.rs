@@ -364,6 +364,7 @@ impl ControlPart for RouterControl {
         let options = PipelineOptions {
             events: self.events.clone(),
             counters: own[own.len() - 1].clone(),
+            seed: chunk::hash::random_seed(),
             defers_errors: worker.defers_limits,
             first_region: self.part.regions().start,
             names: PortNames::of(worker.interfaces),

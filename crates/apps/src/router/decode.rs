@@ -67,7 +67,7 @@ pub(super) enum Outcome {
 impl Decode {
     /// `with_source`: whether a later stage reads the source columns.
     pub fn new(with_source: bool, options: &PipelineOptions) -> Self {
-        let events = Events::new(options.events.clone(), options.counters.clone());
+        let events = Events::new(options.events.clone(), options.counters.clone(), options.seed);
         let counters = options.counters.clone();
         let (names, proxy) = (options.names.clone(), options.proxy.clone());
         Self { with_source, with_headers: false, events, counters, names, proxy }

@@ -10,7 +10,7 @@
 //! * **Different** ones are limited, too: about packets of one port, [`PORT_RATE`] events a second. A neighbour that invents
 //!   neighbours cannot fill the channel, which all ports share.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -38,7 +38,7 @@ pub(super) struct Events {
     counters: Arc<RouterCounters>,
     recent: Box<[Recent]>,
     ports: Limits,
-    hasher: RandomState,
+    seed: u64,
 }
 
 /// An event that was sent a moment ago.
@@ -66,16 +66,17 @@ impl Events {
     pub(super) fn new(
         sender: Option<SyncSender<NeighbourEvent>>,
         counters: Arc<RouterCounters>,
+        seed: u64,
     ) -> Self {
         let recent = vec![Recent::default(); PLACES].into_boxed_slice();
-        Self { sender, counters, recent, ports: Limits::new(), hasher: RandomState::new() }
+        Self { sender, counters, recent, ports: Limits::new(), seed }
     }
 
     /// Sends what a packet that came in by `port` said of a neighbour, unless the same was sent too often a moment ago, or
     /// too much about packets of that port. It may be lost, as the packet could have been.
     #[cold]
     pub(super) fn seen(&mut self, port: u16, event: NeighbourEvent, now_ns: u64) {
-        let key = self.hasher.hash_one(event) | 1; // 0 is an empty place
+        let key = self.hash(event) | 1; // 0 is an empty place
         let place = key as usize / 2 % PLACES;
         let Some(after) = self.recent[place].after(key, now_ns) else { return };
         if !self.ports.take(port, PORT_RATE, PORT_BURST, now_ns) {
@@ -83,6 +84,13 @@ impl Events {
         } else if self.send(event) {
             self.recent[place] = after;
         }
+    }
+
+    /// Of an event, which a neighbour chooses: nobody who does not know the seed finds two that share a place.
+    fn hash(&self, event: NeighbourEvent) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, event).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Asks for the neighbour of a packet that came in by `port` and that may not wait. Like [`Events::seen`].
@@ -114,7 +122,7 @@ mod tests {
 
     fn events(depth: usize) -> (Events, std::sync::mpsc::Receiver<NeighbourEvent>) {
         let (sender, receiver) = std::sync::mpsc::sync_channel(depth);
-        (Events::new(Some(sender), Arc::default()), receiver)
+        (Events::new(Some(sender), Arc::default(), 5), receiver)
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub struct PipelineOptions {
     pub events: Option<SyncSender<NeighbourEvent>>,
     /// Counters of this worker's stages.
     pub counters: Arc<RouterCounters>,
+    /// For the hashes of events: a number that nobody outside can know.
+    pub seed: u64,
     /// The limit of errors is kept by an [`ErrorGate`] over all workers, in the order of the packets
     /// (captures), and not by each worker.
     pub defers_errors: bool,

@@ -137,7 +137,7 @@ impl Rewrite {
     pub fn new(options: &PipelineOptions) -> Self {
         Self {
             counters: options.counters.clone(),
-            events: Events::new(options.events.clone(), options.counters.clone()),
+            events: Events::new(options.events.clone(), options.counters.clone(), options.seed),
             limits: Limits::new(),
             defers_errors: options.defers_errors,
             origin: options.origin.clone(),

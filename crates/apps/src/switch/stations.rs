@@ -11,7 +11,6 @@
 //! [`QUIET_NS`] ago is not repeated. A direct-mapped table of the last events is enough for that: where two share a
 //! slot, the only harm is a repeated event, which control ignores.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -93,7 +92,7 @@ impl Stations {
         counters: Arc<SwitchCounters>,
     ) -> Self {
         let recent = vec![(0, 0); PLACES].into_boxed_slice();
-        let seed = RandomState::new().hash_one(0);
+        let seed = chunk::hash::random_seed();
         let replaced = vec![(0, 0); COUNTED_PORTS].into_boxed_slice();
         Self { sender, waiting, counters, recent, seed, replaced }
     }
