@@ -66,19 +66,20 @@ fn all() -> Result<Vec<Program>, Failure> {
         let (name, source) = (spec.name.to_owned(), kernels::source(&spec));
         recorded.add(Program { name, source, defines: Vec::new(), ptx: None });
     }
-    let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
+    let (config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
     for stages in pipelines::usual() {
-        pipelines::with_stages(&mut config, &stages).map_err(Failure::other)?;
-        record(&config, &recorded)?;
         let has_stage =
             |own: &&&Descriptor| own.stages.iter().any(|kind| stages.contains(&kind.name));
-        for variant in
-            pipelines::descriptors().iter().filter(has_stage).flat_map(|own| own.variants)
-        {
-            let mut other = config.clone();
-            variant(&mut other);
-            record(&other, &recorded)?;
+        let with = pipelines::descriptors().iter().filter(has_stage);
+        for variant in std::iter::once(None).chain(with.flat_map(|own| own.variants).map(Some)) {
+            let mut config = config.clone();
+            if let Some(variant) = variant {
+                variant(&mut config);
+            }
+            pipelines::with_stages(&mut config, &stages).map_err(Failure::other)?;
+            pipelines::known().part(&mut config);
+            record(&config, &recorded)?;
         }
     }
     Ok(recorded.programs())
@@ -145,9 +146,6 @@ mod tests {
             let mut of_app = programs.iter().filter(|p| p.source.contains(&columns));
             assert!(of_app.any(|p| kernel(&p, name)), "{name}");
         }
-        // What a variant of the configuration runs: `device` of [flow].
-        let is_flow = |p: &&Program| ["flow_headers", "flow_segments"].iter().all(|k| kernel(p, k));
-        assert!(programs.iter().filter(is_flow).any(|p| p.name == "flow"));
         // A firewall and the lookups behind it are one program: one upload, and one launch sequence.
         // That without the reverse path has the same text as that with it. `flow` adds columns.
         for name in ["firewall+rpf+route", "firewall+bridge", "firewall"] {
@@ -163,6 +161,22 @@ mod tests {
         }
         for known in kernel_files().into_iter().flat_map(|file| file.kernels) {
             assert!(programs.iter().any(|p| kernel(&p, known.name)), "{}", known.name);
+        }
+    }
+
+    /// What a file asks for, which `all` has never seen.
+    #[test]
+    fn programs_of_a_variant_of_the_configuration_are_listed() {
+        let path = testkit::repository().join("tests/golden/flow_device/config.toml");
+        let (config, _) = control::config::load(&path, &pipelines::known()).unwrap();
+        let recorded = Recorded::default();
+        record(&config, &recorded).unwrap();
+        let (listed, asked) = (all().unwrap(), recorded.programs());
+        for name in ["flow", "firewall"] {
+            assert!(asked.iter().any(|program| program.name == name), "{name}");
+        }
+        for program in asked {
+            assert!(listed.iter().any(|p| p.source == program.source), "{}", program.name);
         }
     }
 }

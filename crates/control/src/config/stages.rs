@@ -474,8 +474,8 @@ impl KnownStages {
         })
     }
 
-    /// Makes of each stage as many as its application says ([`Application::parts`]).
-    pub(super) fn part(&self, config: &mut super::Config) {
+    /// Makes of each stage as many as its application says ([`Application::parts`]), in pipelines where that was not done.
+    pub fn part(&self, config: &mut super::Config) {
         let parts: Vec<(&str, usize)> = self
             .kinds
             .iter()
