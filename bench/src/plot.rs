@@ -94,7 +94,7 @@ fn paint(root: &mut Picture, report: &Report, panels: &[(&str, Vec<&Row>)]) {
         y += PANEL_HEADER;
         for row in rows {
             let middle = y + ROW / 2;
-            let color = if ["rte_", "libnids"].iter().any(|peer| row.name.contains(peer)) {
+            let color = if ["rte_", "libnids", "Vectorscan"].iter().any(|peer| row.name.contains(peer)) {
                 PEER
             } else {
                 OURS
