@@ -94,11 +94,12 @@ fn paint(root: &mut Picture, report: &Report, panels: &[(&str, Vec<&Row>)]) {
         y += PANEL_HEADER;
         for row in rows {
             let middle = y + ROW / 2;
-            let color = if ["rte_", "libnids", "Vectorscan"].iter().any(|peer| row.name.contains(peer)) {
-                PEER
-            } else {
-                OURS
-            };
+            let color =
+                if ["rte_", "libnids", "Vectorscan"].iter().any(|peer| row.name.contains(peer)) {
+                    PEER
+                } else {
+                    OURS
+                };
             root.write(&row.name, (left - 8, middle), (FONT, INK), Side::Right);
             let bar = [(left, y + 3), (x(row.median), y + ROW - 3)];
             root.bar(bar, color, 0.75);
