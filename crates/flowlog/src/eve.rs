@@ -24,7 +24,7 @@
 //!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`.
 //! * `tunnels` is not Suricata's: the tunnels around the flow, the outermost first, each with its `type` and, if it has one, its
 //!   `id`. It is missing where there are none.
-//! * `app_proto` is missing: nothing here looks into payloads.
+//! * `app_proto` is there where the record has an application. Its name is Suricata's for protocols that Suricata knows.
 //!
 //! A function of its arguments, which appends lines to a buffer of the caller.
 
@@ -82,6 +82,7 @@ impl Eve {
             line.number("response_icmp_code", code);
         }
         tunnels(&mut line, record);
+        application(&mut line, record);
         let mut flow = line.object("flow");
         flow.number("pkts_toserver", to_server.packets);
         flow.number("pkts_toclient", to_client.packets);
@@ -121,6 +122,7 @@ impl Eve {
             let mut line = Object::begin(out);
             head(&mut line, &of);
             tunnels(&mut line, record);
+            application(&mut line, record);
             let mut netflow = line.object("netflow");
             netflow.number("pkts", sent.packets);
             netflow.number("bytes", sent.bytes);
@@ -239,6 +241,12 @@ fn tunnels(line: &mut Object<'_>, record: &FlowRecord) {
         own.end();
     }
     out.push(b']');
+}
+
+fn application(line: &mut Object<'_>, record: &FlowRecord) {
+    if let Some(name) = record.application {
+        line.string("app_proto", name);
+    }
 }
 
 fn id(line: &mut Object<'_>, id: &[u8; community_id::LEN]) {

@@ -42,6 +42,8 @@ pub struct FlowRecord {
     pub tcp: Option<TcpState>,
     /// Time between SYN and the ACK that ends the handshake, in nanoseconds; `None` if it was not seen.
     pub handshake_rtt_ns: Option<u64>,
+    /// The application, by its name, where somebody has found it out: the tracker does not look into payloads.
+    pub application: Option<&'static str>,
 }
 
 /// What one end of a flow sent.

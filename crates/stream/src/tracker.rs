@@ -49,7 +49,7 @@ use pieces::{Piece, Pieces};
 use timeouts::{ms_of, timeout_ms};
 
 pub use input::{Input, Reject, checked_segment};
-pub use module::{Fragments, Identity, Module};
+pub use module::{Fragments, Identity, Module, OfFlow};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked};
 
@@ -705,7 +705,8 @@ impl<M: Module> Tracker<M> {
         if is_first && !may_begin {
             return self.begins_nothing(slot);
         }
-        rest.packet(slot, &key, side, number, hot.timeout_ms == 0);
+        let is_first_packet = hot.timeout_ms == 0;
+        rest.packet(&key, &OfFlow { number, slot, side, is_first: is_first_packet, input });
         let mut is_valid = true;
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -714,7 +715,7 @@ impl<M: Module> Tracker<M> {
                 rest.begin(slot, &key, side, input, true);
                 (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
-                rest.packet(slot, &key, side, number, true);
+                rest.packet(&key, &OfFlow { number, slot, side, is_first: true, input });
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;

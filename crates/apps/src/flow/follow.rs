@@ -7,12 +7,13 @@
 //! Threads: a follower belongs to its worker. A listener is shared.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use stream::table::Slot;
 use stream::tcp::{Event, Want};
-use stream::tracker::{Fragments, Identity, Input, Module, Reject};
+use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Reject};
 use stream::{FlowRecord, Side};
 
 /// What a follower keeps for one flow; nothing until it puts something there.
@@ -36,7 +37,7 @@ pub trait Follower: Send {
     fn begin(&mut self) {}
 
     /// A packet belongs to a flow: see [`Module::packet`].
-    fn packet(&mut self, _flow: &Identity, _at: &Place, _side: Side, _is_first: bool) {}
+    fn packet(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _packet: &OfFlow<'_>) {}
 
     /// The flow ends: see [`Module::closing`].
     fn closing(&mut self, _flow: &Identity) {}
@@ -78,6 +79,12 @@ pub trait Follower: Send {
 
     /// A flow goes on; the record has its totals as of `time_ns`, in nanoseconds since 1970.
     fn goes_on(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
+
+    /// The application of a flow that is about to be reported, by its name, if the follower knows it. The others read it in
+    /// the record.
+    fn application(&mut self, _record: &FlowRecord, _kept: &mut Kept) -> Option<&'static str> {
+        None
+    }
 
     /// A packet belongs to no flow.
     fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
@@ -142,16 +149,32 @@ impl Followers {
     pub fn new(all: Vec<Box<dyn Follower>>) -> Self {
         Self { all, rows: Vec::new(), frames: Vec::new() }
     }
+
+    /// The record, with the application that a follower knows.
+    fn with_application<'a>(
+        &mut self,
+        record: &'a FlowRecord,
+        state: &mut KeptByAll,
+    ) -> Cow<'a, FlowRecord> {
+        let all = self.all.iter_mut().enumerate();
+        let application =
+            { all }.find_map(|(at, follower)| follower.application(record, state.of(at)));
+        match application {
+            Some(_) => Cow::Owned(FlowRecord { application, ..record.clone() }),
+            None => Cow::Borrowed(record),
+        }
+    }
 }
 
 impl Module for Followers {
     type State = KeptByAll;
 
-    fn packet(&mut self, flow: &Identity, number: usize, slot: Slot, side: Side, is_first: bool) {
-        let place =
-            Place { row: self.rows[number].into(), slot, frame: self.frames[number].clone() };
-        for follower in &mut self.all {
-            follower.packet(flow, &place, side, is_first);
+    fn packet(&mut self, flow: &Identity, state: &mut KeptByAll, packet: &OfFlow<'_>) {
+        let number = packet.number;
+        let (row, frame) = (self.rows[number].into(), self.frames[number].clone());
+        let place = Place { row, slot: packet.slot, frame };
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.packet(flow, state.of(at), &place, packet);
         }
     }
 
@@ -208,6 +231,7 @@ impl Module for Followers {
     }
 
     fn goes_on(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
+        let record = &self.with_application(record, state);
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.goes_on(record, client, state.of(at), time_ns);
         }
@@ -222,6 +246,7 @@ impl Module for Followers {
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
+        let record = &self.with_application(record, state);
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.ended(record, client, state.of(at), time_ns);
         }

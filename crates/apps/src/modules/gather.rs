@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use controlplane::module::Piece;
 use stream::tcp::Want;
-use stream::tracker::Identity;
+use stream::tracker::{Identity, OfFlow};
 use stream::{FlowRecord, Side};
 
 use crate::flow::follow::{Follower, Kept, Listener, Place};
@@ -145,7 +145,8 @@ impl Follower for Gathering {
         lock(&self.0).clear();
     }
 
-    fn packet(&mut self, flow: &Identity, at: &Place, side: Side, is_first: bool) {
+    fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
+        let OfFlow { side, is_first, .. } = *packet;
         let mut all = lock(&self.0);
         let pieces = all.parts.len();
         let is_reply = side != flow.client;

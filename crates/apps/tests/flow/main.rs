@@ -19,7 +19,7 @@ use apps::flow::{Flow, FlowDecode};
 use apps::wire::Wire;
 use io::memory::Script;
 use stream::tcp::{Event, Want};
-use stream::tracker::{Counts, Fragments, Identity, Input, Options, Reject};
+use stream::tracker::{Counts, Fragments, Identity, Input, OfFlow, Options, Reject};
 use stream::{FlowRecord, Side, Tracker};
 use teststages::harness::{
     Arrival, Backing, Bed, Feed, NumberImage, Numbered, Random, Setup, Stages,
@@ -42,7 +42,8 @@ impl Listener for Ears {
 }
 
 impl Follower for Ears {
-    fn packet(&mut self, flow: &Identity, at: &Place, side: Side, is_first: bool) {
+    fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
+        let OfFlow { side, is_first, .. } = packet;
         self.hear(flow.id, format!("packet of {} bytes, {side:?}, {is_first}", at.frame.len()));
     }
 

@@ -100,6 +100,7 @@ mod tests {
             reason,
             tcp: None,
             handshake_rtt_ns: None,
+            application: None,
         }
     }
 

@@ -45,6 +45,7 @@ pub(crate) fn tcp() -> FlowRecord {
         reason: Reason::Closed,
         tcp: Some(TcpState::TimeWait),
         handshake_rtt_ns: Some(20_345_678),
+        application: None,
     }
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn udp6() -> FlowRecord {
         reason: Reason::Timeout,
         tcp: None,
         handshake_rtt_ns: None,
+        application: None,
     }
 }
 
@@ -215,6 +217,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = FlowRecord> {
                 reason,
                 tcp,
                 handshake_rtt_ns: rtt,
+                application: None,
             }
         },
     )

@@ -5,7 +5,7 @@ use packet::IpProtocol;
 use packet::tunnel::Path;
 
 use super::input::Input;
-use super::module::{Identity, Module};
+use super::module::{Identity, Module, OfFlow};
 use super::timeouts::{IdleTimeouts, Phase};
 use super::tracked::{PacketState, Tracked};
 use super::{Options, Row};
@@ -190,17 +190,11 @@ impl<M: Module> Rest<M> {
         Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
     }
 
-    /// Lets the module know of packet `number` of the batch, before its bytes.
-    pub(super) fn packet(
-        &mut self,
-        slot: Slot,
-        key: &FlowKey,
-        side: Side,
-        number: usize,
-        is_first: bool,
-    ) {
-        let flow = Self::identity(&self.cold[slot.index()], key, self.client(slot, key));
-        self.module.packet(&flow, number, slot, side, is_first);
+    /// Lets the module know of a packet, before its bytes.
+    pub(super) fn packet(&mut self, key: &FlowKey, packet: &OfFlow<'_>) {
+        let at = packet.slot.index();
+        let flow = Self::identity(&self.cold[at], key, self.client(packet.slot, key));
+        self.module.packet(&flow, &mut self.states[at], packet);
     }
 
     pub(super) fn segment(
@@ -446,6 +440,7 @@ impl<M: Module> Rest<M> {
             reason,
             tcp: is_tcp.then(|| connection.state()),
             handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
+            application: None,
         }
     }
 }

@@ -12,18 +12,8 @@ pub trait Module {
     /// What it keeps for each flow.
     type State: Default;
 
-    /// Packet `number` of the batch belongs to the flow in place `slot` of the table; `side` sent it. `is_first`: it began
-    /// the flow, which has the place from now on. Its bytes follow. Of a datagram in fragments it is the last one that
-    /// came.
-    fn packet(
-        &mut self,
-        _flow: &Identity,
-        _number: usize,
-        _slot: Slot,
-        _side: Side,
-        _is_first: bool,
-    ) {
-    }
+    /// A packet belongs to the flow. Its bytes of a stream follow.
+    fn packet(&mut self, _flow: &Identity, _state: &mut Self::State, _packet: &OfFlow<'_>) {}
 
     /// The flow ends: what waited for others is given up. The bytes and gaps that follow are brought by no packet.
     fn closing(&mut self, _flow: &Identity) {}
@@ -91,6 +81,43 @@ pub trait Module {
 
     /// A flow has ended, at `time_ns`. `client` is the side of the client.
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
+}
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct OfFlow<'a> {
+    /// Its place in the batch. Of a datagram in fragments it is that of the last one that came.
+    pub number: usize,
+    /// The place of its flow in the table.
+    pub slot: Slot,
+    /// Who sent it.
+    pub side: Side,
+    /// It began the flow, which has the place from now on.
+    pub is_first: bool,
+    /// The packet; a datagram that came in fragments is whole, unless fragments are passed on by themselves.
+    pub input: &'a Input<'a>,
+}
+
+impl<'a> OfFlow<'a> {
+    /// What a UDP datagram carries, as far as it was captured; `None` for packets of other protocols, and for later
+    /// fragments.
+    pub fn datagram(&self) -> Option<&'a [u8]> {
+        let d = self.input.decoded;
+        if d.protocol != packet::IpProtocol::UDP || d.fragment_offset != 0 {
+            return None;
+        }
+        let begin = usize::from(d.l4_offset);
+        let frame = self.input.frame;
+        let end = d.l3_end().min(frame.len());
+        let bytes = frame.get(begin..end)?;
+        let (header, payload) = bytes.split_at_checked(8)?;
+        // Padding behind the datagram is none of it; 0 is a jumbogram.
+        let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        Some(match len.checked_sub(8) {
+            Some(len) => payload.get(..len).unwrap_or(payload),
+            None => payload,
+        })
+    }
 }
 
 /// What became of a datagram that came in fragments.
