@@ -354,6 +354,9 @@ fn the_filter_filters() {
     let mut automaton = Automaton::new(&set).unwrap();
     let printable: Vec<u8> = (0..10_000).map(|_| b' ' + (random() % 95) as u8).collect();
     let any: Vec<u8> = (0..10_000).map(|_| random() as u8).collect();
+    let beginnings: Vec<u8> = (0..1000)
+        .flat_map(|_| set.as_slice()[random() as usize % set.len()].bytes()[..7].to_vec())
+        .collect();
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
         automaton.set_level(level);
         let mut scratch = Scratch::default();
@@ -361,5 +364,7 @@ fn the_filter_filters() {
         assert!((3..400).contains(&passed), "{level:?}: {passed} printable");
         let passed = automaton.places(&any, &mut scratch);
         assert!((3..100).contains(&passed), "{level:?}: {passed} of all bytes");
+        let passed = automaton.places(&beginnings, &mut scratch);
+        assert!((3..100).contains(&passed), "{level:?}: {passed} of beginnings");
     }
 }

@@ -86,6 +86,12 @@ impl Grams {
         passed & 1
     }
 
+    /// Whether a pattern of up to three bytes may begin with these.
+    #[inline(always)]
+    pub(super) fn short(&self, [first, second, ..]: [u8; WINDOW]) -> bool {
+        self.short.as_ref().is_some_and(|short| short[usize::from(first)] >> (second & 31) & 1 != 0)
+    }
+
     /// All places of a block.
     pub(super) fn block(&self, text: &[u8; BLOCK]) -> u64 {
         let mut places = 0;

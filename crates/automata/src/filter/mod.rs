@@ -1,16 +1,18 @@
 //! The prefilter: where in a segment a pattern may begin. It says yes too often, never no where one begins.
 //!
-//! Nearly all bytes of nearly all packets belong to no match. Two stages find those at which a walk is worth its while:
+//! Nearly all bytes of nearly all packets belong to no match. Three stages find those at which a walk is worth its while:
 //!
 //! ```text
-//!  64 bytes ─▶ buckets (Teddy): shuffles of 4 bytes' halves ─▶ 64 bits ─▶ grams (FDR): hash of 4 bytes ─▶ 64 bits
-//!              all places at once, in registers               many: all places by one word; then each by two
+//!  64 bytes ─▶ buckets (Teddy): shuffles of 4 bytes' halves ─▶ 64 bits ─▶ grams (FDR): hash of 4 bytes ─▶ 64 bits ─▶ whole:
+//!              all places at once, in registers               many: all places by one word; then each by two        lengths
 //! ```
 //!
 //! - [`buckets`]: eight buckets of patterns, by shuffles (Teddy of Hyperscan; Wang et al.: Hyperscan: A Fast Multi-pattern
 //!   Regex Matcher for Modern CPUs, NSDI 2019, §4). Sharp for small sets, and for bytes that are in no pattern.
 //! - [`grams`]: a bit for each hash of the first four bytes of a pattern, in a table that grows with the set (in the place
 //!   of FDR's shift-or table). Sharp for large sets.
+//! - [`whole`]: where these four bytes are, whether the last ones of a pattern are there too. Sharp for texts that are full of
+//!   beginnings of patterns.
 //!
 //! The walk of [`confirm`] begins at the first of these places, with the automaton itself, and goes on as long as what it
 //! has in hand began at one of them; so it stays linear whatever the bytes are, gives matches in order, and ends in the
@@ -25,12 +27,14 @@ mod buckets;
 mod confirm;
 mod grams;
 mod vectors;
+mod whole;
 
 use crate::interleaved::{Found, Segment};
 use crate::patterns::Patterns;
 use crate::{Automaton, Pattern};
 use buckets::Buckets;
 use grams::Grams;
+use whole::Whole;
 
 /// Bytes at the start of a pattern that the filter looks at.
 pub(crate) const WINDOW: usize = 4;
@@ -96,18 +100,19 @@ pub struct Scratch {
     rest: u32,
 }
 
-/// Both stages.
+/// All stages.
 #[derive(Clone)]
 pub(crate) struct Filter {
     buckets: Buckets,
     grams: Grams,
+    whole: Whole,
 }
 
 impl Filter {
     /// Of all patterns but the anchored ones, which a walk meets at the start of a stream and nowhere else.
     pub(crate) fn new(patterns: &Patterns) -> Self {
         let of: Vec<&Pattern> = patterns.as_slice().iter().filter(|p| !p.is_anchored()).collect();
-        Self { buckets: Buckets::new(&of), grams: Grams::new(&of) }
+        Self { buckets: Buckets::new(&of), grams: Grams::new(&of), whole: Whole::new(&of) }
     }
 
     /// The second stage for all places of a block, where many are left of the first.
@@ -119,8 +124,8 @@ impl Filter {
         }
     }
 
-    /// The second stage for each place that is left. Behind all blocks, so that a branch that was guessed wrong waits
-    /// for nothing but its mask.
+    /// The second and third stages for each place that is left. Behind all blocks, so that a branch that was guessed wrong
+    /// waits for nothing but its mask.
     #[inline(always)]
     fn test(&self, segments: &[Segment<'_>], masks: &mut [u64]) {
         let mut masks = masks.iter_mut();
@@ -131,8 +136,12 @@ impl Filter {
                 while left != 0 {
                     let at = left.trailing_zeros() as usize;
                     let window = text.get(at..).and_then(|text| text.first_chunk::<WINDOW>());
-                    let failed = 1 ^ self.grams.test(window.copied().unwrap_or_default());
-                    *mask &= !(failed << at);
+                    let window = window.copied().unwrap_or_default();
+                    let mut passed = self.grams.test(window);
+                    if passed != 0 && !self.grams.short(window) {
+                        passed = u64::from(self.whole.test(&text[at..]));
+                    }
+                    *mask &= !((1 ^ passed) << at);
                     left &= left - 1;
                 }
             }
