@@ -55,11 +55,12 @@ impl Automaton {
     /// # Errors
     /// [`PatternError::TableTooLarge`].
     pub fn new(patterns: &Patterns) -> Result<Self, PatternError> {
-        let (image, parts) = layout::write(patterns)?;
+        let (mut image, parts) = layout::write(patterns)?;
         // FNV-1a of the image.
         let hash = image.as_flattened().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
             (hash ^ u64::from(*word)).wrapping_mul(0x0100_0000_01b3)
         });
+        image[0][3] = (hash >> 48) as u32;
         let filter = filter::Filter::new(patterns);
         Ok(Self { image, parts, mark: hash >> 48 << 48, filter, level: filter::Level::best() })
     }

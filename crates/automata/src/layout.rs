@@ -2,7 +2,7 @@
 //! load of 16 bytes on a device and never straddles a cache line.
 //!
 //! ```text
-//!  quad 0      MAGIC, 1, number of patterns, 0
+//!  quad 0      MAGIC, 1, number of patterns, mark of the states (16 bits)
 //!  quads 1–2   machine of the exact patterns:  classes, start, quad of the classes, quad of the defaults │
 //!                                              quad of the records, their quads, quad of the lists, their words
 //!  quads 3–4   machine of the patterns where case does not count; `classes` is 0 where a machine has no pattern
