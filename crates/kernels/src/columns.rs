@@ -98,6 +98,20 @@ chunk::columns! {
 }
 
 chunk::columns! {
+    /// Columns of the kernels of `literals` and `dfa`.
+    pub struct WalkColumns / WalkView {
+        /// Where the bytes to walk over start in the payload.
+        pub payload_at: u32,
+        /// How many there are.
+        pub payload_len: u32,
+        /// The state before them.
+        pub walk_from: u64,
+        /// The state behind them.
+        pub walk_to: u64,
+    }
+}
+
+chunk::columns! {
     /// Columns of `linear4`, `tuple2`, `tuple4`, `rfc` and `tic`: headers of up to four words.
     pub struct Classify4Columns / Classify4View {
         /// The best rule: priority above id; all ones for none.

@@ -4,7 +4,7 @@ use chunk::Columns;
 
 use crate::columns::{
     Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns, HashColumns, LpmColumns,
-    NameColumns, PayloadColumns, ScheduleColumns,
+    NameColumns, PayloadColumns, ScheduleColumns, WalkColumns,
 };
 use crate::known;
 use crate::registry::{KernelFile, KernelInfo};
@@ -25,6 +25,12 @@ pub mod headers {
     pub const SCAN: &str = include_str!("c/scan.h");
     /// A stable sort; behind [`SCAN`].
     pub const SORT: &str = include_str!("c/sort.h");
+    /// What walks over payload share; with [`MATCH_WORDS_MAX`](super::MATCH_WORDS_MAX).
+    pub const WALK: &str = include_str!("c/walk.h");
+    /// The walk of Aho and Corasick; behind [`WALK`].
+    pub const LITERALS: &str = include_str!("c/literals.h");
+    /// The walk over tables of regular expressions; behind [`WALK`].
+    pub const DFA: &str = include_str!("c/dfa.h");
     /// All searches through rules.
     pub const CLASSIFY: &[&str] = &[
         HASH,
@@ -50,6 +56,8 @@ pub const ALL: &[&KernelFile] = &[
     &AREAS,
     &HASH,
     &NAMES,
+    &LITERALS,
+    &DFA,
     &CLASSIFY4,
     &CLASSIFY12,
     &CLASSIFY32,
@@ -210,6 +218,40 @@ pub const NAMES: KernelFile = KernelFile {
     ..KernelFile::NONE
 };
 
+/// Words of the matches of a row, at most: its job is repeated on the CPU if a row has more. A match is two words: the place
+/// behind its last byte, counted from the row's first one, and the pattern.
+pub const MATCH_WORDS_MAX: u32 = 1 << 13;
+
+/// Literals in payload, over the image of `automata::Automaton`.
+pub const LITERALS: KernelFile = KernelFile {
+    name: "literals",
+    columns: WalkColumns::COLUMNS,
+    text: include_str!("c/literals.k"),
+    headers: &[headers::WALK, headers::LITERALS],
+    constants: &[("MATCH_WORDS_MAX", MATCH_WORDS_MAX)],
+    kernels: &[
+        KernelInfo::new("literals_count", WALK, 128),
+        KernelInfo::new("literals_write", &["payload_at", "payload_len", "walk_from"], 128),
+    ],
+    known: known::walks::literals,
+    ..KernelFile::NONE
+};
+
+/// Regular expressions in payload, over the image of `automata::Regexes`.
+pub const DFA: KernelFile = KernelFile {
+    name: "dfa",
+    columns: WalkColumns::COLUMNS,
+    text: include_str!("c/dfa.k"),
+    headers: &[headers::WALK, headers::DFA],
+    constants: &[("MATCH_WORDS_MAX", MATCH_WORDS_MAX)],
+    kernels: &[
+        KernelInfo::new("dfa_count", WALK, 128),
+        KernelInfo::new("dfa_write", &["payload_at", "payload_len", "walk_from"], 128),
+    ],
+    known: known::walks::dfa,
+    ..KernelFile::NONE
+};
+
 /// Classification of headers of up to 4 words.
 pub const CLASSIFY4: KernelFile = KernelFile {
     name: "classify4",
@@ -277,6 +319,8 @@ pub const PAYLOAD: KernelFile = KernelFile {
     known: known::packets::payloads,
     ..KernelFile::NONE
 };
+
+const WALK: &[&str] = &["payload_at", "payload_len", "walk_from", "walk_to"];
 
 const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
 

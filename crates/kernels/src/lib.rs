@@ -36,7 +36,8 @@ pub use chunk::hash;
 pub use columns::{
     Classify4Columns, Classify4View, Classify12Columns, Classify12View, Classify32Columns,
     Classify32View, ExactColumns, ExactView, HashColumns, HashView, LpmColumns, LpmView,
-    NameColumns, NameView, PayloadColumns, PayloadView, ScheduleColumns, ScheduleView,
+    NameColumns, NameView, PayloadColumns, PayloadView, ScheduleColumns, ScheduleView, WalkColumns,
+    WalkView,
 };
 pub use registry::{KernelFile, KernelInfo, Launch, problems};
 pub use source::{Spec, source};

@@ -20,6 +20,7 @@ pub(crate) mod schedule;
 pub(crate) mod tables;
 pub(crate) mod trees;
 pub(crate) mod tries;
+pub(crate) mod walks;
 
 pub mod samples;
 

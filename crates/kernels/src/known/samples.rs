@@ -6,3 +6,4 @@ pub use super::exact::{MISS, exact_table, exact_value};
 pub use super::names::{A, B, LONG, name_table};
 pub use super::packets::{CUT, TCP, UDP, frames};
 pub use super::tables::{ADDRESSES4, ADDRESSES6, route_tables};
+pub use super::walks::{Case as WalkCase, EARLY, LATE, LITERALS, dfa_words, literal_words};

@@ -21,3 +21,4 @@ mod random;
 mod schedule;
 mod tries;
 mod under_oclgrind;
+mod walks;

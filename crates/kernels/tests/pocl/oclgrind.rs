@@ -106,6 +106,7 @@ fn run_known_answers() {
     crate::tries::damaged_tables();
     crate::classify::damaged_images();
     crate::patch::changes_beyond_the_image();
+    crate::walks::damaged_images();
     println!("{END}");
 }
 
