@@ -145,6 +145,12 @@ def literals(patterns, cuts, stream):
     return bytes([len(patterns)]) + b"".join(bytes([kind]) + text for kind, text in patterns) + bytes(cuts + [0]) + stream
 
 
+def regexes(patterns, cuts, stream):
+    """Patterns, cuts and a stream, as target `regexes` reads them."""
+    texts = b"".join(bytes([kind, len(text)]) + text for kind, text in patterns)
+    return bytes([len(patterns)]) + texts + bytes(cuts + [0]) + stream
+
+
 def segment(flags, how=8, sequence=0, acknowledgment=0, length=0):
     """A segment, as target `tcp_stream` reads it."""
     return struct.pack(">BBHHB", flags, how, sequence, acknowledgment, length)
@@ -244,6 +250,11 @@ SEEDS = {
         "boundary": literals([(4, b"GET "), (43, b"/etc/passwd"), (70, b"GET /x")], [3, 5, 1, 1], b"GET /ETC/Passwd GET /x" * 4),
         "overlap": literals([(n, b"a" * n) for n in range(1, 9)] + [(35, b"aAb")], [70], b"aaaaaaaAAab" * 12),
         "bytes": literals([(2, bytes([n, 255 - n])) for n in range(99)], [], bytes(range(256)) + bytes(range(255, -1, -1))),
+    },
+    "regexes": {
+        "boundary": regexes([(0, rb"id=\d{1,3};"), (1, b"get /"), (2, b"GET|POST")], [3, 5, 1, 1], b"GET /?ID=12;id=7; post" * 3),
+        "late": regexes([(8, rb"\bab$"), (0, rb"b\b"), (4, b"a.+b\\z"), (0, b"^ab")], [4, 4], b"ab\nab ba\n\nab"),
+        "large": regexes([(4, b"a.{9}b"), (0, b"(a|b).{12}c"), (0, b"[^a]{3}a")], [70], b"abbabaaabbbabac" * 9),
     },
     "signatures": {
         "rules": RULES,
