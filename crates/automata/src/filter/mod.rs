@@ -19,7 +19,8 @@
 //! very state that the plain walk ends in. The last three places of a segment, whose four bytes are not all known, are
 //! always among them: the state behind the segment is exact without its bytes being kept.
 //!
-//! Segments of a batch go through the first two stages together, so that branches of the walk do not stand between them.
+//! Segments of a batch go through the first two stages together, so that branches of the walk do not stand between them. The
+//! third is for batches of which much is left.
 //! Where more than one place of twelve passes (an attack, patterns of one byte), the batch is walked interleaved
 //! instead, and so are the next [`REST`].
 
@@ -45,6 +46,8 @@ pub(crate) const BLOCK: usize = PLACES + WINDOW - 1;
 const FEW: u32 = 12;
 /// Bytes of a batch for one place that passes, at least: else the interleaved walk is quicker.
 const PASS_MAX: usize = 12;
+/// Bytes of a batch for one place that is left of the first two stages, at most, for the third to be worth its while.
+const WHOLE_MIN: usize = 32;
 /// Batches that are walked without the filter after one in which it was of no use.
 const REST: u32 = 31;
 
@@ -124,8 +127,8 @@ impl Filter {
         }
     }
 
-    /// The second and third stages for each place that is left. Behind all blocks, so that a branch that was guessed wrong
-    /// waits for nothing but its mask.
+    /// The second stage for each place that is left. Behind all blocks, so that a branch that was guessed wrong waits
+    /// for nothing but its mask.
     #[inline(always)]
     fn test(&self, segments: &[Segment<'_>], masks: &mut [u64]) {
         let mut masks = masks.iter_mut();
@@ -136,19 +139,35 @@ impl Filter {
                 while left != 0 {
                     let at = left.trailing_zeros() as usize;
                     let window = text.get(at..).and_then(|text| text.first_chunk::<WINDOW>());
-                    let window = window.copied().unwrap_or_default();
-                    let mut passed = self.grams.test(window);
-                    if passed != 0 && !self.grams.short(window) {
-                        passed = u64::from(self.whole.test(&text[at..]));
-                    }
-                    *mask &= !((1 ^ passed) << at);
+                    let failed = 1 ^ self.grams.test(window.copied().unwrap_or_default());
+                    *mask &= !(failed << at);
                     left &= left - 1;
                 }
             }
         }
     }
 
-    /// Adds the places of a segment to the masks, with forms of both stages.
+    /// The third stage for each place that is left.
+    #[inline(never)]
+    fn test_whole(&self, segments: &[Segment<'_>], masks: &mut [u64]) {
+        let mut masks = masks.iter_mut();
+        for segment in segments {
+            for (first, mask) in (0..segment.bytes.len()).step_by(PLACES).zip(&mut masks) {
+                let text = &segment.bytes[first..];
+                let mut left = *mask & Ends::new(text.len()).known;
+                while left != 0 {
+                    let at = left.trailing_zeros() as usize;
+                    let text = &text[at..];
+                    let window = text.first_chunk().copied().unwrap_or_default();
+                    let passed = self.whole.test(text) || self.grams.short(window);
+                    *mask &= !(u64::from(!passed) << at);
+                    left &= left - 1;
+                }
+            }
+        }
+    }
+
+    /// Adds the places of a segment to the masks, with forms of the first two stages.
     #[inline(always)]
     fn fill(
         &self,
@@ -240,9 +259,7 @@ impl Automaton {
             return self.walk_many(segments, found);
         }
         self.find_places(segments, scratch);
-        let bytes: usize = segments.iter().map(|segment| segment.bytes.len()).sum();
-        let places: usize = scratch.masks.iter().map(|mask| mask.count_ones() as usize).sum();
-        if places.saturating_sub(segments.len() * (WINDOW - 1)) > bytes / PASS_MAX {
+        if Self::passed(segments, scratch, PASS_MAX) {
             scratch.rest = REST;
             return self.walk_many(segments, found);
         }
@@ -273,6 +290,16 @@ impl Automaton {
     fn find_places(&self, segments: &[Segment<'_>], scratch: &mut Scratch) {
         scratch.masks.clear();
         vectors::find(self.level(), &self.filter, segments, &mut scratch.masks);
+        if Self::passed(segments, scratch, WHOLE_MIN) {
+            self.filter.test_whole(segments, &mut scratch.masks);
+        }
+    }
+
+    /// Whether more than one place of so many has passed, beside the last ones of each segment, which always do.
+    fn passed(segments: &[Segment<'_>], scratch: &Scratch, of: usize) -> bool {
+        let bytes: usize = segments.iter().map(|segment| segment.bytes.len()).sum();
+        let places: usize = scratch.masks.iter().map(|mask| mask.count_ones() as usize).sum();
+        places.saturating_sub(segments.len() * (WINDOW - 1)) > bytes / of
     }
 
     fn confirm_many(

@@ -5,28 +5,26 @@
 //! with these bytes, and does one of that length end with what the text has there?
 //!
 //! ```text
-//!  text     … a b c d e f g h …        slots: abcd ─▶ lengths 6 and 7 (bits)
-//!               ═══════                pairs: (abcd, cdef, 6)? (abcd, defg, 7)?   two bits of a word, by hash
+//!  text     … a b c d e f g h …        lengths: abcd ─▶ 6 and 7, a bit each, by hash
+//!               ═══════                pairs:   (abcd, cdef, 6)? (abcd, defg, 7)?   two bits of a word, by hash
 //!                   ═══════
 //! ```
 //!
 //! Patterns that are longer than [`LEN_MAX`] count as their first bytes. A pattern that may go on behind the segment passes, so
-//! that the state behind it is exact. Where patterns of many lengths begin alike, all pass.
+//! that the state behind it is exact.
 
 use super::WINDOW;
 use crate::Pattern;
 
 /// Bytes of a pattern that are looked at.
-const LEN_MAX: usize = WINDOW + 31;
-/// Lengths of patterns that begin alike, at most.
-const LENGTHS_MAX: u32 = 8;
+const LEN_MAX: usize = WINDOW + 63;
 /// The bit in which the cases of a letter differ, in four bytes.
 const CASES: u32 = 0x2020_2020;
 
 #[derive(Clone)]
 pub(super) struct Whole {
-    /// Open addressing: four bytes (upper half), and a bit for each length from four on; 0 is empty.
-    slots: Box<[u64]>,
+    /// For each hash of four bytes, a bit for each length from four on.
+    lengths: Box<[u64]>,
     /// Sets of hashes.
     pairs: Box<[u64]>,
 }
@@ -35,7 +33,7 @@ impl Whole {
     pub(super) fn new(patterns: &[&Pattern]) -> Self {
         let count = patterns.len().max(4);
         let mut whole = Self {
-            slots: vec![0; (count + count / 2).next_power_of_two()].into(),
+            lengths: vec![0; count.next_power_of_two()].into(),
             // About 16 bits for each.
             pairs: vec![0; (count / 4).next_power_of_two()].into(),
         };
@@ -47,21 +45,16 @@ impl Whole {
         let bytes = &bytes[..bytes.len().min(LEN_MAX)];
         let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else { return };
         let first = folded(*first);
-        let slot = self.slot(first);
-        self.slots[slot] |= u64::from(first) << 32 | 1 << (bytes.len() - WINDOW);
+        let at = self.at(first);
+        self.lengths[at] |= 1 << (bytes.len() - WINDOW);
         let (word, bits) = self.pair(first, folded(*last), bytes.len());
         self.pairs[word] |= bits;
     }
 
-    /// The slot of four bytes, or the empty one where they would be: at most two thirds are used.
     #[inline]
-    fn slot(&self, first: u32) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut slot = (u64::from(first).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
-        while self.slots[slot] != 0 && (self.slots[slot] >> 32) as u32 != first {
-            slot = (slot + 1) & mask;
-        }
-        slot
+    fn at(&self, first: u32) -> usize {
+        let hash = u64::from(first).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32) as usize & (self.lengths.len() - 1)
     }
 
     /// A word of the pairs, and its bits.
@@ -80,10 +73,7 @@ impl Whole {
     pub(super) fn test(&self, text: &[u8]) -> bool {
         let Some(first) = text.first_chunk() else { return true };
         let first = folded(*first);
-        let mut lengths = self.slots[self.slot(first)] as u32;
-        if lengths.count_ones() > LENGTHS_MAX {
-            return true;
-        }
+        let mut lengths = self.lengths[self.at(first)];
         while lengths != 0 {
             let len = WINDOW + lengths.trailing_zeros() as usize;
             let Some(last) = text.get(..len).and_then(|text| text.last_chunk()) else {
