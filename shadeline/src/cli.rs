@@ -86,6 +86,11 @@ pub(crate) enum Command {
     /// Fragments are put together, segments are put into order. The result does not depend on the number of workers. Needs
     /// no privileges. A SHA-1 is that of the bytes of a direction without its gaps.
     Streams(StreamsArgs),
+    /// Print the application of each flow of captures, what found it, and names such as the server's in TLS
+    ///
+    /// An application is found in the first bytes of both directions, whatever the ports are. Patterns of l7-filter may be
+    /// added. A summary by application follows. The result does not depend on the number of workers. Needs no privileges.
+    L7(L7Args),
     /// Look up addresses in a routes file
     ///
     /// `-` is standard input for one of the inputs, and standard output for the results; the figures then go to
@@ -300,6 +305,47 @@ pub(crate) struct StreamsArgs {
 }
 
 impl StreamsArgs {
+    /// What `-k` says.
+    pub(crate) fn checksums(&self) -> Option<Checksums> {
+        self.checksums.map(ChecksumChecks::meaning)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct L7Args {
+    /// Read packets from a capture, or from all captures below a folder
+    ///
+    /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
+    #[arg(short = 'r', long = "read", value_name = "IN", required = true)]
+    pub(crate) read: Vec<PathBuf>,
+    /// Search for the patterns of this folder, too: files with the ending .pat, as l7-filter has them
+    ///
+    /// A pattern that matches counts before what is found otherwise.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) patterns: Option<PathBuf>,
+    /// Only packets that match this expression, in the language of tcpdump
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) filter: Option<String>,
+    /// Look into tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, with commas between them, or all
+    ///
+    /// A flow in a tunnel is shown with the addresses inside. `vxlan:8472` replaces the usual port.
+    #[arg(long, value_name = "KINDS")]
+    pub(crate) tunnels: Option<Kinds>,
+    /// Settings from `[flow]` of this configuration, such as time-outs, bounds and outputs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Worker threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: Option<u16>,
+    /// Verify TCP checksums, or ignore them, as for a capture taken on the sender
+    #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
+    checksums: Option<ChecksumChecks>,
+    /// Print one JSON object per flow, as soon as it has ended, and the summary as the last one
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl L7Args {
     /// What `-k` says.
     pub(crate) fn checksums(&self) -> Option<Checksums> {
         self.checksums.map(ChecksumChecks::meaning)

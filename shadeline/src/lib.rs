@@ -21,6 +21,7 @@ mod gen_packets;
 mod gen_rules;
 mod help;
 mod interrupt;
+mod l7;
 mod live;
 mod log;
 mod lpm;
@@ -128,6 +129,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Stages(args) => stages::run(&args),
         Command::Streams(args) => streams::run(&args),
+        Command::L7(args) => l7::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Names(args) => names::run(&args),

@@ -263,6 +263,19 @@ const PAGES: &[More] = &[
         ],
     },
     More {
+        command: "l7",
+        statuses: &[INTERRUPTED],
+        files: &[STREAMS],
+        environment: NONE,
+        examples: &[
+            ("shadeline l7 -r capture.pcap", "Print the applications of a capture."),
+            (
+                "shadeline l7 -r captures --patterns /etc/l7-protocols --json",
+                "One JSON object per flow of all captures in a folder, with patterns of l7-filter.",
+            ),
+        ],
+    },
+    More {
         command: "names",
         statuses: &[],
         files: &[STREAMS],

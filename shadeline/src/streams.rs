@@ -26,7 +26,7 @@ use controlplane::Interfaces;
 use packet::IpProtocol;
 use packet::checksum::Checksums;
 use packet::filter::Filter;
-use packet::tunnel::Tunnel;
+use packet::tunnel::{Kinds, Tunnel};
 use serde::Serialize;
 use sha1::{Digest, Sha1};
 use stream::tcp::Want;
@@ -38,6 +38,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::offline::{self, Carry, Merged, Progress};
 use crate::output::{self, Beside, note, print};
+use crate::report::Report;
 use crate::{check, log, pipelines, wiring};
 
 /// The only port.
@@ -47,7 +48,10 @@ const CONFIG: &str = "mode = \"monitor\"\n[port.capture]\ninterface = \"capture\
 const PIECE: usize = 16 << 10;
 
 pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
-    let config = config(args)?;
+    let mut config = monitor(args.config.as_deref(), args.tunnels, args.workers)?;
+    if let Some(path) = &args.parquet {
+        config.flow.parquet = Some(path.clone());
+    }
     let table_to = Beside::of(&config.flow)?;
     if args.json && table_to == Beside::Error {
         let what = "standard output gets the rows of --json: name a file for the records of flows";
@@ -103,6 +107,18 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
             elapsed.as_secs_f64()
         ))?;
     }
+    warn_of(&report)?;
+    match &args.interface {
+        Some(_) => Ok(()), // it has no other end
+        None => interrupt.check(),
+    }
+}
+
+/// Says what was not followed, and what went wrong.
+///
+/// # Errors
+/// Something went wrong; it has been said.
+pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
     let wrong = report.wrong_checksums();
     if wrong > 0 {
         let (packets, have) = if wrong == 1 { ("packet", "has") } else { ("packets", "have") };
@@ -115,13 +131,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     for error in &report.errors {
         note!("error: {error}");
     }
-    if !report.errors.is_empty() {
-        return Err(Failure::reported());
-    }
-    match &args.interface {
-        Some(_) => Ok(()), // it has no other end
-        None => interrupt.check(),
-    }
+    if report.errors.is_empty() { Ok(()) } else { Err(Failure::reported()) }
 }
 
 /// The packets of an interface, until a signal or the time ends them.
@@ -144,19 +154,20 @@ fn listen(
 }
 
 /// A monitor of one port, with the settings of a file and of the command line.
-fn config(args: &StreamsArgs) -> Result<Config, Failure> {
+pub(crate) fn monitor(
+    file: Option<&Path>,
+    tunnels: Option<Kinds>,
+    workers: Option<u16>,
+) -> Result<Config, Failure> {
     let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "", CONFIG, false)))?;
-    if let Some(file) = &args.config {
+    if let Some(file) = file {
         config.flow = check::load(file)?.flow;
     }
-    if let Some(path) = &args.parquet {
-        config.flow.parquet = Some(path.clone());
-    }
-    if let Some(tunnels) = args.tunnels {
+    if let Some(tunnels) = tunnels {
         config.flow.tunnels = tunnels;
     }
-    if let Some(workers) = args.workers {
+    if let Some(workers) = workers {
         (config.system.workers, config.system.has_workers) = (workers.into(), true);
     }
     Ok(config)
@@ -439,7 +450,7 @@ impl StreamRow {
 
 /// A tunnel around a connection.
 #[derive(Debug, Clone, Serialize)]
-struct TunnelRow {
+pub(crate) struct TunnelRow {
     #[serde(rename = "type")]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -447,7 +458,7 @@ struct TunnelRow {
 }
 
 impl TunnelRow {
-    fn of(tunnel: Tunnel) -> Self {
+    pub(crate) fn of(tunnel: Tunnel) -> Self {
         Self { kind: tunnel.kind.name(), id: (tunnel.id != 0).then_some(tunnel.id) }
     }
 }

@@ -34,6 +34,8 @@ const PRINTING: &[&str] = &[
     "ctl --socket sock trace --json",
     "ctl --socket sock capture lan -w -",
     "streams -r in.pcap",
+    "l7 -r in.pcap",
+    "l7 -r in.pcap --json",
     "stages",
     "stages route --json",
     "devices --quick",

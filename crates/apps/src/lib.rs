@@ -3,12 +3,13 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a
+//! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a
 //! router. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod firewall;
 pub mod flow;
+pub mod l7;
 pub mod modules;
 pub mod nat;
 pub mod ndn;
@@ -32,6 +33,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
     &modules::DESCRIPTOR,
+    &l7::DESCRIPTOR,
     &flow::DESCRIPTOR,
     &flow::MONITOR,
     &nat::DESCRIPTOR,

@@ -11,6 +11,9 @@
 //!  IPv6   src (4)│ dst (4)│ …                  │ …                                                  10 words
 //! ```
 //!
+//! Where rules ask for the application of a flow, headers are longer ([`schema_v4_wide`], [`schema_v6_wide`]): the number of the
+//! application is the word behind these.
+//!
 //! The place of the ports holds type and code of an ICMP message, as in OpenFlow 1.0 (§5.2.3, table 3).
 
 use std::sync::Arc;
@@ -37,6 +40,8 @@ pub mod field {
     pub const STATE: usize = 7;
     /// Number of the interface.
     pub const INTERFACE: usize = 8;
+    /// Number of the application, of wide headers alone.
+    pub const APPLICATION: usize = 9;
 }
 
 /// Bits of the field [`field::SHAPE`]: what the packet has.
@@ -63,6 +68,21 @@ pub const WORDS_V4: usize = 4;
 
 /// Words of a header of IPv6.
 pub const WORDS_V6: usize = 10;
+
+/// Words of a header of IPv4 with the application, and of IPv6.
+pub const WORDS_V4_WIDE: usize = 9;
+/// See [`WORDS_V4_WIDE`].
+pub const WORDS_V6_WIDE: usize = 16;
+
+/// The number of an application, by its name; never 0, which is that of none. FNV-1a, 32 bits: no list of names is needed.
+pub const fn application(name: &str) -> u32 {
+    let (bytes, mut hash, mut at) = (name.as_bytes(), 0x811c_9dc5_u32, 0);
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    if hash == 0 { 1 } else { hash }
+}
 
 /// The last two words of a header, the same for both families. What a packet does not have is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,18 +138,41 @@ pub fn header_v6(src: [u64; 2], dst: [u64; 2], tail: Tail) -> [u32; WORDS_V6] {
     [a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1], ports, what]
 }
 
+/// A header with the application behind its words; `WIDE` is the number of words of the schema.
+#[inline]
+pub fn widened<const WORDS: usize, const WIDE: usize>(
+    header: [u32; WORDS],
+    application: u32,
+) -> [u32; WIDE] {
+    const { assert!(WORDS < WIDE) };
+    let mut wide = [0; WIDE];
+    wide[..WORDS].copy_from_slice(&header);
+    wide[WORDS] = application;
+    wide
+}
+
 /// The fields of a filter of IPv4.
 pub fn schema_v4() -> Arc<Schema> {
-    schema(32)
+    schema(32, false)
 }
 
 /// The fields of a filter of IPv6.
 pub fn schema_v6() -> Arc<Schema> {
-    schema(128)
+    schema(128, false)
 }
 
-fn schema(address_bits: u8) -> Arc<Schema> {
-    let fields = vec![
+/// The fields of a filter of IPv4 whose rules ask for applications.
+pub fn schema_v4_wide() -> Arc<Schema> {
+    schema(32, true)
+}
+
+/// The fields of a filter of IPv6 whose rules ask for applications.
+pub fn schema_v6_wide() -> Arc<Schema> {
+    schema(128, true)
+}
+
+fn schema(address_bits: u8, is_wide: bool) -> Arc<Schema> {
+    let mut fields = vec![
         Field::new("src", address_bits, Kind::Prefix),
         Field::new("dst", address_bits, Kind::Prefix),
         Field::new("sport", 16, Kind::Range),
@@ -140,7 +183,10 @@ fn schema(address_bits: u8) -> Arc<Schema> {
         Field::new("state", 3, Kind::Mask),
         Field::new("in", 10, Kind::Mask),
     ];
-    Arc::new(Schema::new(fields).expect("nine fields of up to 320 bits fit"))
+    if is_wide {
+        fields.push(Field::new("application", 32, Kind::Mask));
+    }
+    Arc::new(Schema::new(fields).expect("ten fields of up to 352 bits fit"))
 }
 
 #[cfg(test)]
@@ -177,5 +223,24 @@ mod tests {
         assert_eq!(stateless[3] | state_bits(0b110), what);
         assert!(v4.fields().iter().map(|f| f.name.as_ref()).eq(names));
         assert_eq!(v4.fields()[field::SHAPE].name, "shape");
+    }
+
+    #[test]
+    fn wide_headers_have_the_application_behind_the_others() {
+        let tail = Tail { sport: 1, dport: 2, proto: 17, interface: 3, ..Tail::default() };
+        let rest = [1, 2, 17, 0, 0, 0, 3, 0xdead_beef];
+        let v4 = schema_v4_wide();
+        assert_eq!(v4.words(), WORDS_V4_WIDE);
+        let header = header_v4(0x0a00_0001, 0xc000_0201, tail);
+        let wide: [u32; WORDS_V4_WIDE] = widened(header, 0xdead_beef);
+        assert_eq!(v4.header(&[&[0x0a00_0001, 0xc000_0201][..], &rest].concat())[..], wide);
+        let v6 = schema_v6_wide();
+        assert_eq!(v6.words(), WORDS_V6_WIDE);
+        let header = header_v6([0, 7], [0, 9], tail);
+        let wide: [u32; WORDS_V6_WIDE] = widened(header, 0xdead_beef);
+        assert_eq!(v6.header(&[&[7, 9][..], &rest].concat())[..], wide);
+        assert_eq!(v4.fields()[field::APPLICATION].name, "application");
+        // Of the list of the hash's authors.
+        assert_eq!((application(""), application("a")), (0x811c_9dc5, 0xe40c_292c));
     }
 }

@@ -14,6 +14,7 @@ use chunk::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Rows};
 use super::header::HeaderColumns;
 use super::kernels::FilterColumns;
 use crate::flow::FlowColumns;
+use crate::l7::L7Columns;
 use crate::router::RouterColumns;
 
 /// A firewall's name, and its column.
@@ -26,8 +27,8 @@ pub struct Instance {
     columns: &'static [Declaration],
     /// The same where the stage also writes the router's columns.
     columns_in_router: &'static [Declaration],
-    /// Both, where it reads the columns of flows.
-    columns_of_flows: [&'static [Declaration]; 2],
+    /// Both, where it reads the columns of flows; and where it reads their applications, too.
+    columns_of_flows: [[&'static [Declaration]; 2]; 2],
 }
 
 /// The columns of a shade over some rows.
@@ -54,12 +55,29 @@ impl Instance {
             RouterColumns::COLUMNS,
         ],
         columns_of_flows: [
-            &[HeaderColumns::COLUMNS, FilterColumns::COLUMNS, FlowColumns::COLUMNS],
-            &[
-                HeaderColumns::COLUMNS,
-                FilterColumns::COLUMNS,
-                RouterColumns::COLUMNS,
-                FlowColumns::COLUMNS,
+            [
+                &[HeaderColumns::COLUMNS, FilterColumns::COLUMNS, FlowColumns::COLUMNS],
+                &[
+                    HeaderColumns::COLUMNS,
+                    FilterColumns::COLUMNS,
+                    RouterColumns::COLUMNS,
+                    FlowColumns::COLUMNS,
+                ],
+            ],
+            [
+                &[
+                    HeaderColumns::COLUMNS,
+                    FilterColumns::COLUMNS,
+                    FlowColumns::COLUMNS,
+                    L7Columns::COLUMNS,
+                ],
+                &[
+                    HeaderColumns::COLUMNS,
+                    FilterColumns::COLUMNS,
+                    RouterColumns::COLUMNS,
+                    FlowColumns::COLUMNS,
+                    L7Columns::COLUMNS,
+                ],
             ],
         ],
     };
@@ -86,13 +104,15 @@ impl Instance {
         let shade: Declaration = Vec::leak([FilterColumns::COLUMNS, &[own]].concat());
         let columns = vec![HeaderColumns::COLUMNS, shade];
         let in_router = [&columns[..], &[RouterColumns::COLUMNS]].concat();
-        let of_flows = |own: &[Declaration]| -> &'static [Declaration] {
-            Vec::leak([own, &[FlowColumns::COLUMNS]].concat())
+        let of_flows = |more: &[Declaration]| {
+            [&columns, &in_router].map(|own| -> &'static [Declaration] {
+                Vec::leak([&own[..], &[FlowColumns::COLUMNS], more].concat())
+            })
         };
         Self {
             name,
             shade,
-            columns_of_flows: [of_flows(&columns), of_flows(&in_router)],
+            columns_of_flows: [of_flows(&[]), of_flows(&[L7Columns::COLUMNS])],
             columns: Vec::leak(columns),
             columns_in_router: Vec::leak(in_router),
         }
@@ -119,9 +139,16 @@ impl Instance {
         ColumnSet::of(&[FilterColumns::FILTER_RULE, self.rule()])
     }
 
-    pub(super) fn columns(&self, is_in_router: bool, has_states: bool) -> &'static [Declaration] {
+    pub(super) fn columns(
+        &self,
+        is_in_router: bool,
+        has_states: bool,
+        has_applications: bool,
+    ) -> &'static [Declaration] {
         match (is_in_router, has_states) {
-            (_, true) => self.columns_of_flows[usize::from(is_in_router)],
+            (_, true) => {
+                self.columns_of_flows[usize::from(has_applications)][usize::from(is_in_router)]
+            }
             (true, false) => self.columns_in_router,
             (false, false) => self.columns,
         }
@@ -183,7 +210,8 @@ mod tests {
     #[test]
     fn firewalls_share_the_header_and_nothing_else() {
         let several = Instance::of_pipeline(&["one", "other", "firewall"]);
-        let all: Vec<_> = several.iter().flat_map(|i| i.columns(true, true)).copied().collect();
+        let all: Vec<_> =
+            several.iter().flat_map(|i| i.columns(true, true, true)).copied().collect();
         let layout = Layout::join(&all, 8).unwrap();
         let mut rows = Arena::new(layout).reserve(8).unwrap();
         for (at, instance) in several.iter().enumerate() {

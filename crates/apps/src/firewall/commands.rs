@@ -184,6 +184,9 @@ struct RuleArgs {
     /// State of the packet in its flow, or several, such as established,related
     #[arg(long, value_name = "STATES")]
     state: Option<States>,
+    /// Application of the packet's flow, such as bittorrent
+    #[arg(long, value_name = "NAME")]
+    application: Option<String>,
     /// Name of the firewall; needed if there are several
     #[arg(long, value_name = "NAME")]
     stage: Option<String>,
@@ -206,6 +209,7 @@ impl RuleArgs {
             icmp_code: self.icmp_code,
             fragment: self.fragment,
             state: self.state,
+            application: self.application.map(Into::into),
         };
         conditions.check().map_err(|contradiction| contradiction.to_string())?;
         Ok((Rule { name, conditions, action }, self.stage))

@@ -167,7 +167,9 @@ impl ControlPart for FirewallControl {
             (true, true) => Firewall::of(self.instance).in_router(),
             (true, false) => Firewall::of(self.instance),
         };
-        let stage = match super::is_behind_flow(worker.pipeline, Some(worker.at)) {
+        let is_behind = |kind| super::is_behind(worker.pipeline, Some(worker.at), kind);
+        let stage = match is_behind(crate::flow::STAGE) {
+            true if is_behind(crate::l7::STAGE) => stage.behind_flow().behind_l7(),
             true => stage.behind_flow(),
             false => stage,
         };

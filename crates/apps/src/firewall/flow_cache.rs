@@ -5,7 +5,7 @@
 //! ```
 //!
 //! What is kept is the answer of the rules to a header: all that they can ask of a packet, word for word, the state in its flow
-//! among it. So the answer is that of a lookup whatever the place is chosen by, and whichever flow had it before: the end of a
+//! and the application of that among it. So the answer is that of a lookup whatever the place is chosen by, and whichever flow had it before: the end of a
 //! flow needs no word here. The [epoch](FirewallTables::epoch) differs between any two contents of the lookup structures: with a
 //! reload or a changed rule no answer is valid any more, at once. A chunk that still has the version before finds none, too, and
 //! what it keeps is not found by later ones. Actions are not kept; they are those of the version at hand. Hits, marks, contexts
@@ -29,7 +29,7 @@ pub(super) const KNOWN: u32 = 1 << 31;
 const _: () = assert!(super::hits::IDS_MAX < KNOWN as usize);
 
 /// What rules see of a packet, by its columns.
-type Key = [u64; 5];
+type Key = [u64; 6];
 
 /// The answer to one header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub(super) struct FlowCache {
     places: Box<[Answer]>,
     asked: Vec<Asked>,
     indices: Vec<u32>,
+    /// The columns have the applications of flows.
+    has_applications: bool,
 }
 
 impl FlowCache {
@@ -75,7 +77,13 @@ impl FlowCache {
             places: Box::default(),
             asked: Vec::with_capacity(rows),
             indices: Vec::with_capacity(rows),
+            has_applications: false,
         }
+    }
+
+    /// The columns have the applications of flows, for which rules may ask: they are part of what is known.
+    pub(super) fn with_applications(self) -> Self {
+        Self { has_applications: true, ..self }
     }
 
     /// The rows of a chunk that are of established flows, by the columns of the stage `flow`.
@@ -107,7 +115,7 @@ impl FlowCache {
         let epoch = tables.epoch();
         for (asked, index) in self.asked.iter().zip(&self.indices) {
             let row = usize::from(asked.row);
-            let Some((family, key)) = key(view, row) else { continue };
+            let Some((family, key)) = key(view, row, self.has_applications) else { continue };
             let Some(answer) = self.places.get(*index as usize) else { continue };
             if (answer.epoch, answer.family, answer.key) == (epoch, family, key)
                 && chunk::Verdict(view.verdict[row]).is_next()
@@ -129,7 +137,8 @@ impl FlowCache {
         for asked in &self.asked {
             let row = usize::from(asked.row);
             let rule = view.rule[row];
-            let Some((family, key)) = key(view, row).filter(|_| rule < KNOWN) else { continue };
+            let key = key(view, row, self.has_applications).filter(|_| rule < KNOWN);
+            let Some((family, key)) = key else { continue };
             let answer = Answer { key, epoch, rule, family };
             let index = index(view, asked, self.places_log2);
             if let Some(place) = self.places.get_mut(index as usize)
@@ -142,13 +151,14 @@ impl FlowCache {
 }
 
 #[inline]
-fn key(view: &ShadeView<'_>, row: usize) -> Option<(u32, Key)> {
+fn key(view: &ShadeView<'_>, row: usize, has_applications: bool) -> Option<(u32, Key)> {
     let [a, b] = view.head0[row];
+    let application = if has_applications { view.head2[row][1] } else { 0 };
     match view.family[row] {
-        4 => Some((4, [a, b, 0, 0, 0])),
+        4 => Some((4, [a, b, 0, 0, 0, application])),
         6 => {
             let ([c, d], [e, _]) = (view.head1[row], view.head2[row]);
-            Some((6, [a, b, c, d, e]))
+            Some((6, [a, b, c, d, e, application]))
         }
         _ => None,
     }
@@ -253,12 +263,14 @@ mod tests {
         #[test]
         fn what_is_known_is_what_is_found(
             places_log2 in 0_u32..8,
+            has_applications: bool,
             chunks in vec((vec(packet(), 1..ROWS), prop::sample::select(vec![
                 Change::None, Change::None, Change::None, Change::Patch, Change::Reload, Change::Old,
             ])), 1..24),
         ) {
             let first = tables();
             let (mut current, mut cache) = (first.clone(), FlowCache::with_places(places_log2));
+            cache.has_applications = has_applications;
             let layout = Layout::join(&[FilterColumns::COLUMNS], ROWS).unwrap();
             let mut rows = Arena::new(layout).reserve(ROWS).unwrap();
             let mut epochs = vec![first.epoch()];
@@ -288,14 +300,14 @@ mod tests {
                     let known = view.rule[row];
                     if let Some(rule) = known.checked_sub(KNOWN).filter(|_| known != NOT_JUDGED) {
                         prop_assert!(may);
-                        prop_assert_eq!(rule, search(epoch, key(&view, row).unwrap()));
+                        prop_assert_eq!(rule, search(epoch, key(&view, row, has_applications).unwrap()));
                     } else {
                         prop_assert_eq!(known, NOT_JUDGED);
                     }
                     if may {
                         let flow = u64::from(*slot) << 1 | u64::from(state >> 3 & 1);
                         let place = index(&view, &Asked { row: row as u16, flow }, places_log2);
-                        let own = (epoch, key(&view, row).unwrap());
+                        let own = (epoch, key(&view, row, has_applications).unwrap());
                         prop_assert_eq!(newest.get(&place) == Some(&own), known != NOT_JUDGED);
                     }
                 }
@@ -304,13 +316,13 @@ mod tests {
                     let is_judged = matches!(own.0, 4 | 6) && !own.4;
                     view.rule[row] = NOT_JUDGED;
                     if is_judged {
-                        view.rule[row] = search(epoch, key(&view, row).unwrap());
+                        view.rule[row] = search(epoch, key(&view, row, has_applications).unwrap());
                     }
                 }
                 cache.keep(&view, of_chunk);
                 for asked in &cache.asked {
                     let row = usize::from(asked.row);
-                    if let Some(own) = key(&view, row).filter(|_| view.rule[row] != NOT_JUDGED) {
+                    if let Some(own) = key(&view, row, has_applications).filter(|_| view.rule[row] != NOT_JUDGED) {
                         newest.insert(index(&view, asked, places_log2), (epoch, own));
                     }
                 }

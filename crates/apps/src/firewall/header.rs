@@ -31,7 +31,8 @@ chunk::columns! {
         pub filter_head0: [u64; 2],
         /// Words 4 to 7 of a header of IPv6 ([`filter::schema_v6`]).
         pub filter_head1: [u64; 2],
-        /// Words 8 and 9 of it, and zero.
+        /// Words 8 and 9 of it; and, of both families, the application of the flow where a firewall comes behind a stage that
+        /// knows it.
         pub filter_head2: [u64; 2],
         /// Where the IP header starts, bytes from the frame's start. Written where the family is 4 or 6.
         pub filter_l3: u8,
@@ -97,7 +98,7 @@ pub struct Headers<'a> {
     pub head0: &'a mut [[u64; 2]],
     /// Words 4 to 7.
     pub head1: &'a mut [[u64; 2]],
-    /// Words 8 and 9.
+    /// Words 8 and 9, and the application.
     pub head2: &'a mut [[u64; 2]],
     /// Where the IP header starts.
     pub l3: &'a mut [u8],
@@ -134,6 +135,13 @@ impl Headers<'_> {
                 _ => continue,
             };
             *word = *word & !STATE_BITS | bits;
+        }
+    }
+
+    /// Adds the applications of flows, by row: what the stage before this one found.
+    pub fn put_applications(&mut self, applications: &[u32]) {
+        for (head, application) in self.head2.iter_mut().zip(applications) {
+            head[1] = (*application).into();
         }
     }
 

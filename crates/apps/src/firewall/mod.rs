@@ -24,6 +24,7 @@
 //! # Deliberately absent
 //! - Connections of its own: the stage `flow` before it tracks flows, and says the state of each packet, which rules may ask
 //!   for.
+//! - What an application is: the stage `l7` before it labels flows, and rules may ask for the name of one.
 //! - Reassembly: a later fragment has no ports, and matches rules that ask for none.
 //! - What tunnels carry, and frames that are not IP: these pass.
 //!
@@ -94,10 +95,10 @@ fn check(config: &Config, interfaces: &Interfaces, findings: &mut Findings) {
     }
 }
 
-/// Whether the stage at a place of a pipeline comes behind the one that tracks flows.
-fn is_behind_flow(pipeline: &Pipeline, place: Option<usize>) -> bool {
+/// Whether the stage at a place of a pipeline comes behind one of this kind.
+fn is_behind(pipeline: &Pipeline, place: Option<usize>, kind: &str) -> bool {
     let before = pipeline.kinds.iter().take(place.unwrap_or(0));
-    before.into_iter().any(|kind| kind == crate::flow::STAGE)
+    before.into_iter().any(|own| own == kind)
 }
 
 /// What it has in the configuration.
@@ -112,7 +113,7 @@ pub static APPLICATION: Application = Application {
     joins: Some(STAGE),
     joins_for: &[],
     joins_when: None,
-    behind: &[crate::flow::STAGE],
+    behind: &[crate::flow::STAGE, crate::l7::STAGE],
     parts: None,
     joins_end: None,
 };

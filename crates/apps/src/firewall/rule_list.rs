@@ -92,6 +92,8 @@ pub(super) struct RuleList {
     contexts: Arc<[String]>,
     /// The firewall knows the states of packets in their flows.
     has_states: bool,
+    /// It knows the applications of flows.
+    has_applications: bool,
     changed: Vec<FirewallPatch>,
     /// The structures lack a rule until others are built: until then nothing is published.
     is_rebuilding: bool,
@@ -109,6 +111,8 @@ pub(super) struct Basis {
     contexts: Arc<[String]>,
     /// The firewall knows the states of packets in their flows.
     has_states: bool,
+    /// It knows the applications of flows.
+    has_applications: bool,
 }
 
 /// What became of a change.
@@ -178,6 +182,7 @@ impl RuleList {
             interfaces: interfaces.clone(),
             contexts: config.contexts().into(),
             has_states: has_states(name, config),
+            has_applications: has_applications(name, config),
         };
         let Built { rules, tables, ids, .. } =
             basis.build(&firewall.rules, false).map_err(failed)?;
@@ -193,6 +198,7 @@ impl RuleList {
             interfaces: basis.interfaces,
             contexts: basis.contexts,
             has_states: basis.has_states,
+            has_applications: basis.has_applications,
             changed: Vec::new(),
             is_rebuilding: false,
         };
@@ -217,6 +223,7 @@ impl RuleList {
             interfaces: self.interfaces.clone(),
             contexts: self.contexts.clone(),
             has_states: self.has_states,
+            has_applications: self.has_applications,
         }
     }
 
@@ -297,7 +304,7 @@ impl RuleList {
             return Err(Refusal::Bad(format!("more than {} rules", IDS_MAX - 1)));
         }
         resolve(&action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
-        may_ask(&conditions, self.has_states).map_err(Refusal::Bad)?;
+        may_ask(&conditions, self.knows()).map_err(Refusal::Bad)?;
         let priority = self.gap_at(at);
         let id = self.ids.next();
         self.hits.make(id);
@@ -343,7 +350,7 @@ impl RuleList {
         let at = self.place_of(&rule.name)?;
         rule.conditions.check().map_err(|problem| Refusal::Bad(problem.to_string()))?;
         resolve(&rule.action, &self.interfaces, &self.contexts).map_err(Refusal::Bad)?;
-        may_ask(&rule.conditions, self.has_states).map_err(Refusal::Bad)?;
+        may_ask(&rule.conditions, self.knows()).map_err(Refusal::Bad)?;
         let before = self.rules[at].clone();
         let Rule { conditions, action, .. } = rule;
         let live = Live { conditions, action, is_added: true, ..before.clone() };
@@ -563,6 +570,11 @@ impl RuleList {
         Record { name: rule.name.clone(), action }
     }
 
+    /// What it knows of packets beside their headers: states, applications.
+    fn knows(&self) -> (bool, bool) {
+        (self.has_states, self.has_applications)
+    }
+
     /// Words of a rule in each family.
     fn words_of(&self, rule: &Live) -> Result<[Option<Box<[u32]>>; 2], String> {
         let [v4, v6] = &self.tables;
@@ -572,6 +584,9 @@ impl RuleList {
 
     /// Puts a rule into the structures; `false`, and nothing changed, where one has no room.
     fn insert_words(&mut self, rule: &Live) -> Result<bool, String> {
+        if rule.conditions.application.is_some() && !self.tables.iter().all(Rules::is_wide) {
+            return Ok(false);
+        }
         let words = self.words_of(rule)?;
         let mut patches = [Vec::new(), Vec::new()];
         for (at, words) in words.iter().enumerate() {
@@ -716,7 +731,7 @@ impl Basis {
         }
         for (at, rule) in rules.iter_mut().enumerate() {
             resolve(&rule.action, &self.interfaces, &self.contexts)
-                .and_then(|_| may_ask(&rule.conditions, self.has_states))
+                .and_then(|_| may_ask(&rule.conditions, (self.has_states, self.has_applications)))
                 .map_err(|e| format!("rule `{}`: {e}", rule.name))?;
             rule.priority = begin + gap * at as u32;
             rule.id = match kept.remove(&*rule.name) {
@@ -762,12 +777,30 @@ fn context(name: &str, contexts: &[String]) -> u32 {
 
 /// Whether a firewall of a configuration comes behind the stage that tracks flows, in each of its pipelines.
 fn has_states(name: &str, config: &Config) -> bool {
+    is_behind(name, config, crate::flow::STAGE)
+}
+
+/// The same for the one that labels them.
+fn has_applications(name: &str, config: &Config) -> bool {
+    is_behind(name, config, crate::l7::STAGE)
+}
+
+fn is_behind(name: &str, config: &Config, kind: &str) -> bool {
     let mut own = config.in_use().filter(|own| own.named(super::STAGE).any(|stage| stage == name));
-    own.all(|own| super::is_behind_flow(own, own.stages.iter().position(|stage| stage == name)))
+    own.all(|own| super::is_behind(own, own.stages.iter().position(|stage| stage == name), kind))
 }
 
 /// Whether the firewall can know what a rule asks.
-fn may_ask(conditions: &Conditions, has_states: bool) -> Result<(), String> {
+fn may_ask(
+    conditions: &Conditions,
+    (has_states, has_applications): (bool, bool),
+) -> Result<(), String> {
+    if let Some(name) = conditions.application.as_deref().filter(|_| !has_applications) {
+        return Err(format!(
+            "`application` is `{name}`, but nothing before the firewall labels flows: add [l7], in a [pipeline.NAME] the \
+             stages `flow` and `l7` before the firewall"
+        ));
+    }
     match conditions.state {
         Some(states) if !has_states => Err(format!(
             "`state` is `{states}`, but nothing before the firewall tracks flows: add [flow], in a [pipeline.NAME] the \
@@ -828,7 +861,8 @@ impl Rules {
         rules: &[Live],
         interfaces: &Interfaces,
     ) -> Result<Self, String> {
-        let schema = set::schema(family);
+        let has_applications = rules.iter().any(|rule| rule.conditions.application.is_some());
+        let schema = set::schema(family, has_applications);
         let mut set = RuleSet::new(schema.clone());
         for rule in rules {
             let number = |name: &str| interfaces.number(name);
@@ -844,8 +878,17 @@ impl Rules {
         Ok(Self { family, schema, classifier })
     }
 
+    /// Whether its headers have the application.
+    fn is_wide(&self) -> bool {
+        self.schema.fields().len() > classify::filter::field::APPLICATION
+    }
+
     fn words(&self, rule: &Live, interfaces: &Interfaces) -> Result<Option<Box<[u32]>>, String> {
-        words(&rule.conditions, &self.schema, self.family, |name| interfaces.number(name))
+        let schema = match rule.conditions.application {
+            Some(_) => set::schema(self.family, true),
+            None => self.schema.clone(),
+        };
+        words(&rule.conditions, &schema, self.family, |name| interfaces.number(name))
     }
 }
 

@@ -98,7 +98,7 @@ impl Random {
 
 /// What the list says: the first rule that matches.
 fn plain<'a>(rules: &'a [Rule], family: Family, header: &[u32]) -> Option<&'a Rule> {
-    let schema = set::schema(family);
+    let schema = set::schema(family, false);
     let number =
         |name: &str| ["a", "b", "v"].iter().position(|other| *other == name).map(|n| n as u16);
     rules.iter().find(|rule| {

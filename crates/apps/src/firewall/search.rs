@@ -20,7 +20,7 @@
 //! Threads: without state; any thread may.
 
 use chunk::{Rows, Verdict};
-use classify::filter::{WORDS_V4, WORDS_V6};
+use classify::filter::{WORDS_V4, WORDS_V4_WIDE, WORDS_V6, WORDS_V6_WIDE, widened};
 use classify::{Classify, Match, Tables};
 use engine::{KernelForm, KernelStep, Shade, Step};
 use kernels::classifiers::ITEMS_PER_ROW_MAX;
@@ -113,19 +113,40 @@ fn search(view: &mut ShadeView<'_>, tables: &FirewallTables) {
                 _ => {}
             }
         }
-        of_family::<WORDS_V4>(view, rows.clone(), 4, v4, |view, row| words(view.head0[row]));
-        of_family::<WORDS_V6>(view, rows.clone(), 6, v6, |view, row| {
-            let [a, b, c, d] = words(view.head0[row]);
-            let [e, f, g, h] = words(view.head1[row]);
-            let [ports, what, ..] = words(view.head2[row]);
-            [a, b, c, d, e, f, g, h, ports, what]
-        });
+        match v4.words() {
+            WORDS_V4_WIDE => of_family::<WORDS_V4_WIDE>(view, rows.clone(), 4, v4, |view, row| {
+                widened(header_v4(view, row), application(view, row))
+            }),
+            _ => of_family::<WORDS_V4>(view, rows.clone(), 4, v4, header_v4),
+        }
+        match v6.words() {
+            WORDS_V6_WIDE => of_family::<WORDS_V6_WIDE>(view, rows.clone(), 6, v6, |view, row| {
+                widened(header_v6(view, row), application(view, row))
+            }),
+            _ => of_family::<WORDS_V6>(view, rows.clone(), 6, v6, header_v6),
+        }
         for row in rows {
             if view.rule[row] != NOT_JUDGED {
                 view.verdict[row] = tables.verdict(view.rule[row]).0;
             }
         }
     }
+}
+
+fn header_v4(view: &ShadeView<'_>, row: usize) -> [u32; WORDS_V4] {
+    words(view.head0[row])
+}
+
+fn header_v6(view: &ShadeView<'_>, row: usize) -> [u32; WORDS_V6] {
+    let [a, b, c, d] = words(view.head0[row]);
+    let [e, f, g, h] = words(view.head1[row]);
+    let [ports, what, ..] = words(view.head2[row]);
+    [a, b, c, d, e, f, g, h, ports, what]
+}
+
+/// The application of the flow of a row.
+fn application(view: &ShadeView<'_>, row: usize) -> u32 {
+    view.head2[row][1] as u32
 }
 
 /// Finds the rules of one family, in a batch of rows.

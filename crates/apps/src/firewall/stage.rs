@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict};
+use classify::filter::{WORDS_V4, WORDS_V4_WIDE, WORDS_V6, WORDS_V6_WIDE, widened};
 use classify::{Classify, Match};
 use engine::{Context, Phases, Shade, Stage};
 use packet::Decoded;
@@ -34,6 +35,7 @@ use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
 use super::search::Search;
 use super::tables::{Action, Effect, Ending, FirewallTables};
 use crate::flow::FlowColumns;
+use crate::l7::L7Columns;
 use crate::ports::PortNames;
 use crate::received;
 use crate::router::{RouterColumns, columns as router};
@@ -50,6 +52,8 @@ pub struct Firewall {
     decodes: bool,
     /// A stage before it tracks flows.
     has_states: bool,
+    /// A stage before it labels them.
+    has_applications: bool,
     /// A router's `rewrite` answers for what is rejected.
     is_in_router: bool,
     names: PortNames,
@@ -58,6 +62,8 @@ pub struct Firewall {
     /// By row: the state in the flow, and the place of the flow.
     states: Vec<u8>,
     slots: Vec<u32>,
+    /// By row: the application of the flow.
+    applications: Vec<u32>,
     /// Answers for established flows.
     cache: Option<FlowCache>,
 }
@@ -77,11 +83,13 @@ impl Firewall {
             shade: Arc::new(Search { instance, has_kernels: true, first_region: 0 }),
             decodes: false,
             has_states: false,
+            has_applications: false,
             is_in_router: false,
             names: PortNames::default(),
             found: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             states: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             slots: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            applications: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             cache: None,
         }
     }
@@ -99,6 +107,14 @@ impl Firewall {
     pub fn behind_flow(mut self) -> Self {
         self.has_states = true;
         self.cache = Some(FlowCache::new());
+        self
+    }
+
+    /// A stage before it labels flows, behind the one that tracks them: rules may ask for applications.
+    #[must_use]
+    pub fn behind_l7(mut self) -> Self {
+        self.has_applications = true;
+        self.cache = self.cache.map(FlowCache::with_applications);
         self
     }
 
@@ -263,7 +279,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        self.instance.columns(self.is_in_router, self.has_states)
+        self.instance.columns(self.is_in_router, self.has_states, self.has_applications)
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -306,6 +322,12 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             self.states.clear();
             self.states.extend_from_slice(states);
             Headers::from(HeaderColumns::view(&mut chunk.rows)).put_states(&self.states);
+        }
+        if self.has_applications {
+            self.applications.clear();
+            self.applications.extend_from_slice(L7Columns::view(&mut chunk.rows).l7_application);
+            let view = HeaderColumns::view(&mut chunk.rows);
+            Headers::from(view).put_applications(&self.applications);
         }
         let tables = cx.tables.as_ref();
         if let Some(cache) = self.cache.as_mut().filter(|_| tables.wants_flow_cache()) {
@@ -395,10 +417,17 @@ pub fn passes(packet: &Packet, tables: &FirewallTables) -> bool {
             rules.classify(header, &mut best);
         }
     };
+    // Nobody has labelled its flow.
     match Header::of(packet.data(), &d, packet.port) {
         Header::Nothing => return true,
         Header::Short | Header::Malformed => return false,
+        Header::V4(header) if v4.words() == WORDS_V4_WIDE => {
+            classify(v4, &widened::<WORDS_V4, WORDS_V4_WIDE>(header, 0))
+        }
         Header::V4(header) => classify(v4, &header),
+        Header::V6(header) if v6.words() == WORDS_V6_WIDE => {
+            classify(v6, &widened::<WORDS_V6, WORDS_V6_WIDE>(header, 0))
+        }
         Header::V6(header) => classify(v6, &header),
     }
     tables.verdict(best[0].id().unwrap_or(0)).is_next()

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chunk::Verdict;
-use classify::Tables;
 use classify::cuts::Cuts;
+use classify::filter::{WORDS_V4, WORDS_V6};
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
+use classify::{Classify, Tables};
 use controlplane::tables::{TablePart, each_change};
 use device::tables::Change;
 use lookup::Patch;
@@ -261,13 +262,15 @@ impl FirewallTables {
         &self.hits
     }
 
-    /// Whether the kernels know the structures in which the rules are.
+    /// Whether the kernels know the structures in which the rules are, and all that the rules ask.
     pub fn has_kernels(&self) -> bool {
         let Some((v4, v6)) = self.rules() else { return true };
         let both = |rules: &Tables| {
             Linear::new(rules.blob()).is_some() || TupleSpace::new(rules.blob()).is_some()
         };
-        (both(v4) || Cuts::new(v4.blob()).is_some()) && both(v6)
+        // They have no application.
+        let is_narrow = v4.words() == WORDS_V4 && v6.words() == WORDS_V6;
+        is_narrow && (both(v4) || Cuts::new(v4.blob()).is_some()) && both(v6)
     }
 
     /// Whether a device can judge by this version: its kernels know the structures, and the rules are few enough for it

@@ -121,9 +121,11 @@ pub static APPLICATION: Application = Application {
     title: "flow tracking",
     sections: &["flow"],
     joins: Some(STAGE),
-    // Modules see the flows and streams that it follows.
-    joins_for: &["module"],
-    joins_when: Some(|config, known| control::config::modules_use_flows(&config.modules, known)),
+    // Modules see the flows and streams that it follows; labels are those of flows.
+    joins_for: &["module", "l7"],
+    joins_when: Some(|config, known| {
+        config.l7.is_on || control::config::modules_use_flows(&config.modules, known)
+    }),
     parts: Some(|config| if config.flow.device { 2 } else { 1 }),
     ..Application::NONE
 };

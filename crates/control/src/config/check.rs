@@ -13,6 +13,7 @@ mod switch;
 use std::ops::Range;
 
 use super::read::Spans;
+use super::section::SectionValue;
 use super::stages::{Application, KnownStages};
 use super::types::*;
 use super::walk::{Place, Walk};
@@ -87,6 +88,9 @@ fn sets(config: &Config, name: &str) -> Vec<String> {
     if let Some(own) = config.stage(name).and_then(|stage| stage.settings.as_deref()) {
         own.settings("", &mut values);
     }
+    if name == L7::NAME {
+        config.l7.settings("", &mut values);
+    }
     let mut all: Vec<String> = values.into_iter().flat_map(|setting| setting.contexts).collect();
     if let Some(firewall) = config.firewall_of(name) {
         let actions = firewall.rules.iter().map(|rule| rule.action());
@@ -154,6 +158,9 @@ fn contexts(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
     }
     unseen_of_rules(&config.firewall, &spans.firewall, &spans.rules, &seen, walk);
+    for (_, name) in config.l7.contexts.iter().filter(|(_, name)| !seen.contains(name)) {
+        unseen(spans.l7.at("contexts"), name, walk);
+    }
 }
 
 fn unseen_of_rules(

@@ -196,6 +196,7 @@ impl Diff {
         diff.ndn(old, new);
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.section(Flow::NAME, &old.flow, &new.flow);
+        diff.section(L7::NAME, &old.l7, &new.l7);
         diff.modules(old, new);
         diff.section(Translation::NAME, &old.translation, &new.translation);
         let rules = |config: &Config| {

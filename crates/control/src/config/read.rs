@@ -34,6 +34,7 @@ pub(super) struct Spans {
     pub(super) faces: Vec<Place>,
     pub(super) names: Vec<NameSpans>,
     pub(super) firewall: Place,
+    pub(super) l7: Place,
     pub(super) rules: Vec<Place>,
     pub(super) nat: Vec<Place>,
     /// By stage of `[stage.NAME]`: its keys, and its rules.
@@ -188,6 +189,12 @@ pub(super) fn config(
         section.renamed(walk, super::schema::RENAMED);
         section.finish(walk);
     }
+    let mut l7 = L7 { is_on: file.has(L7::NAME), ..L7::default() };
+    if let Some(mut section) = section(&mut file, walk, L7::NAME) {
+        spans.l7 = section.place();
+        l7.read(&mut section, walk);
+        section.finish(walk);
+    }
     let mut modules = Vec::new();
     for mut section in sections(&mut file, walk, "module") {
         let mut module = ModuleEntry::default();
@@ -291,6 +298,7 @@ pub(super) fn config(
         name_files,
         firewall,
         flow,
+        l7,
         modules,
         nat,
         translation,

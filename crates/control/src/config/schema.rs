@@ -4,6 +4,7 @@
 mod engine;
 pub(super) mod firewall;
 mod flow;
+mod l7;
 mod module;
 mod nat;
 pub(super) mod ndn;
@@ -18,6 +19,7 @@ pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
+pub use l7::{L7, Sureness};
 pub use module::{ModuleEntry, ModuleSource, OnFailure, module_groups, modules_use_flows};
 pub use nat::{NatFilter, NatKind, NatProtocol, NatRule, NatTarget, PortRange, Translation};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
@@ -87,6 +89,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
             ],
         ),
         ("[flow]", vec![of::<Flow>()]),
+        ("[l7]", vec![of::<L7>()]),
         ("[[module]]", vec![of::<ModuleEntry>()]),
         ("[[nat]]", vec![of::<NatRule>()]),
         ("[translation]", vec![of::<Translation>()]),

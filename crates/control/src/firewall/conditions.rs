@@ -53,6 +53,9 @@ pub struct Conditions {
     /// Its state in its flow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<States>,
+    /// The application of its flow, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<Box<str>>,
 }
 
 /// Conditions that no packet can meet, or that say too little.
@@ -110,6 +113,11 @@ impl Conditions {
             let message = "ICMP of one family, addresses of the other".to_owned();
             return wrong("proto", message, "icmp for IPv4, icmpv6 for IPv6");
         }
+        if let Some(name) = self.application.as_deref().filter(|name| !is_application(name)) {
+            let name: String = name.chars().take(48).collect();
+            let message = format!("`{name}` cannot be the name of an application");
+            return wrong("application", message, APPLICATION);
+        }
         Ok(())
     }
 
@@ -156,7 +164,7 @@ impl Conditions {
             None => mask(0, 0),
         };
         let flags = self.tcp_flags.unwrap_or_default();
-        let conditions = [
+        let mut conditions = vec![
             prefix(self.src),
             prefix(self.dst),
             range(self.sport.or(number(self.icmp_type))),
@@ -167,8 +175,24 @@ impl Conditions {
             state(self.state),
             exact(interface, classify::filter::INTERFACE_MAX.into()),
         ];
+        if schema.fields().len() > conditions.len() {
+            let number = self.application.as_deref().map(classify::filter::application);
+            conditions.push(number.map_or(mask(0, 0), |n| mask(n.into(), u32::MAX.into())));
+        } else if self.application.is_some() {
+            return Err("these headers have no application".to_owned());
+        }
         schema.conditions(&conditions).map_err(|error| error.to_string())
     }
+}
+
+/// What an application may be called.
+pub const APPLICATION: &str = "1 to 64 lower-case letters, digits or `-`, `_`, `.`, `+`";
+
+/// Whether an application may have this name.
+pub fn is_application(name: &str) -> bool {
+    let is_letter =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.+".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_letter)
 }
 
 impl Family {
@@ -216,6 +240,7 @@ impl fmt::Display for Conditions {
             ("icmp_code", self.icmp_code.map(|number| number.to_string())),
             ("fragment", self.fragment.map(|is| is.to_string())),
             ("state", self.state.map(|states| states.to_string())),
+            ("application", self.application.as_ref().map(ToString::to_string)),
         ];
         let mut some = all.into_iter().filter_map(|(key, value)| Some((key, value?)));
         match some.next() {

@@ -16,7 +16,9 @@ pub mod conditions;
 pub mod set;
 
 pub use action::{Action, Ending};
-pub use conditions::{Conditions, Family, Ports, Protocol, States, TcpFlags};
+pub use conditions::{
+    APPLICATION, Conditions, Family, Ports, Protocol, States, TcpFlags, is_application,
+};
 pub use set::{Finding, findings, findings_of_one, of_classbench, words};
 
 use serde::{Deserialize, Serialize};

@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use classify::check::{Warning, check};
 use classify::classbench::RulesFile;
-use classify::filter::{schema_v4, schema_v6};
+use classify::filter::{schema_v4, schema_v4_wide, schema_v6, schema_v6_wide};
 use classify::{Condition, RuleRef, RuleSet, Schema};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::action::Action;
 use super::conditions::{Conditions, Family, Ports, Protocol};
 
-/// The schema of a family.
-pub fn schema(family: Family) -> Arc<Schema> {
-    match family {
-        Family::V4 => schema_v4(),
-        Family::V6 => schema_v6(),
+/// The schema of a family, for rules of which one asks for an application or none does.
+pub fn schema(family: Family, has_applications: bool) -> Arc<Schema> {
+    match (family, has_applications) {
+        (Family::V4, false) => schema_v4(),
+        (Family::V6, false) => schema_v6(),
+        (Family::V4, true) => schema_v4_wide(),
+        (Family::V6, true) => schema_v6_wide(),
     }
 }
 
@@ -146,8 +148,9 @@ pub fn findings<'a>(
     let mut actions: HashMap<&Action, u32> = HashMap::new();
     // By rule: how many families it is of, and the warnings of these.
     let mut by_rule: HashMap<u32, Vec<Warning>> = HashMap::new();
+    let has_applications = rules.clone().any(|(conditions, _)| conditions.application.is_some());
     for family in Family::both() {
-        let schema = schema(family);
+        let schema = schema(family, has_applications);
         let mut set = RuleSet::new(schema.clone());
         let (mut places, mut kinds) = (Vec::new(), Vec::new());
         for (place, (conditions, action)) in rules.clone().enumerate() {
@@ -199,7 +202,7 @@ pub fn findings_of_one<'a>(
 ) -> Vec<Finding> {
     let Some((own, _)) = rules.clone().nth(place) else { return Vec::new() };
     let families: Vec<_> = Family::both().into_iter().filter(|family| own.is_of(*family)).collect();
-    let schemas: Vec<_> = families.iter().map(|family| schema(*family)).collect();
+    let schemas: Vec<_> = families.iter().map(|family| schema(*family, true)).collect();
     let words_of = |conditions: &Conditions, at: usize| {
         words(conditions, &schemas[at], families[at], &number).ok().flatten()
     };

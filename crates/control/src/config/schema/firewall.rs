@@ -104,6 +104,9 @@ crate::section! {
         /// State of the packet in its flow, or several: `"established,related"`. Needs `[flow]`.
         live state: Option<States> = None,
             parsed("such as \"established,related\"").named("states", STATES).optional();
+        /// Application of the packet's flow, as far as it is known with this packet: `"bittorrent"` ([l7.md](l7.md)). Needs
+        /// `[l7]`.
+        live application: Option<Box<str>> = None, application().optional();
     }
 }
 
@@ -157,6 +160,7 @@ impl ConditionKeys {
             icmp_code,
             fragment,
             state,
+            application,
         } = self;
         Conditions {
             interface,
@@ -170,6 +174,7 @@ impl ConditionKeys {
             icmp_code,
             fragment,
             state,
+            application,
         }
     }
 }
@@ -216,6 +221,11 @@ fn rule_name() -> Custom<String> {
 fn port() -> Custom<Box<str>> {
     let read = |walk: &mut Walk<'_>, value: &Value<'_>| string(walk, value).map(Box::from);
     custom("name", "a port", read, |port| port.to_string())
+}
+
+fn application() -> Custom<Box<str>> {
+    let read = |walk: &mut Walk<'_>, value: &Value<'_>| string(walk, value).map(Box::from);
+    custom("name", "an application", read, |name| name.to_string())
 }
 
 /// An address, or a prefix.

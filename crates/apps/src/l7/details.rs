@@ -1,0 +1,268 @@
+//! What the first messages of a flow say: names and fingerprints, by the parsers of [`l7proto`].
+//!
+//! Bytes are kept until the protocol is known, and shown to its parser then. Each parser has a bound, and strings have one
+//! ([`TEXT_MAX`]); nothing is kept when there is no more to be read.
+
+use l7proto::dns::{self, NAME_MAX};
+use l7proto::http1::{Field, Head, Progress as HeadProgress};
+use l7proto::quic::{InitialReader, Progress as InitialProgress};
+use l7proto::tls::hex;
+use l7proto::tls::{
+    ClientHello, HelloReader, Ja4Transport, Progress as HelloProgress, ServerHello,
+};
+use l7proto::{Direction, Protocol, Transport};
+use serde::Serialize;
+
+/// Bytes of a side that wait for a protocol.
+const WAITING_MAX: usize = 2048;
+/// Bytes of a head of HTTP, or of a message of DNS, that are kept.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a name.
+pub const TEXT_MAX: usize = 255;
+/// Protocols of ALPN that are kept.
+const ALPN_MAX: usize = 16;
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// The server's name in a ClientHello (SNI).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sni: Option<String>,
+    /// Protocols that the client offers (ALPN).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alpn: Vec<String>,
+    /// The one that the server chose, where it says so in the clear.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alpn_chosen: Option<String>,
+    /// The version of TLS that the server chose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_version: Option<String>,
+    /// Fingerprint of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ja3: Option<String>,
+    /// Fingerprint of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ja3s: Option<String>,
+    /// Fingerprint of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ja4: Option<String>,
+    /// `Host` of the first request of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `User-Agent` of the first request of HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
+    /// The name of the first question of DNS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+}
+
+impl Facts {
+    /// The name of what the flow is about.
+    pub fn name(&self) -> Option<&str> {
+        [&self.sni, &self.host, &self.query].into_iter().find_map(Option::as_deref)
+    }
+}
+
+/// A parser at work.
+enum Reader {
+    /// The protocol is not known: what has come of each side.
+    Waiting([Vec<u8>; 2]),
+    Http([(Head, Vec<u8>); 2]),
+    Tls([HelloReader; 2]),
+    Quic(Box<[InitialReader; 2]>),
+    /// DNS over TCP.
+    Dns([Vec<u8>; 2]),
+    /// There is no more to be read.
+    Over,
+}
+
+/// Reads the first messages of one flow.
+pub struct Details {
+    transport: Transport,
+    reader: Reader,
+    protocol: Option<Protocol>,
+    facts: Facts,
+}
+
+impl Details {
+    /// Of a flow of which nothing is known.
+    pub fn new(transport: Transport) -> Self {
+        let reader = Reader::Waiting(<_>::default());
+        Self { transport, reader, protocol: None, facts: Facts::default() }
+    }
+
+    /// What was read.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Whether there is no more to be read.
+    pub fn is_over(&self) -> bool {
+        matches!(self.reader, Reader::Over)
+    }
+
+    /// Nothing more comes.
+    pub fn finish(&mut self) {
+        self.reader = Reader::Over;
+    }
+
+    /// Takes the next bytes of a side, or a datagram, of a flow whose protocol so far is this, settled or not.
+    pub fn feed(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        protocol: Option<Protocol>,
+        is_settled: bool,
+    ) {
+        if self.is_over() {
+            return;
+        }
+        if self.protocol != protocol && self.protocol.is_some() {
+            // It looked like another one: what was read is of that.
+            (self.facts, self.reader) = (Facts::default(), Reader::Over);
+            return;
+        }
+        self.protocol = protocol;
+        if let Reader::Waiting(waiting) = &mut self.reader {
+            let Some(protocol) = protocol else {
+                let own = &mut waiting[direction as usize];
+                if self.transport == Transport::Stream {
+                    own.extend_from_slice(&bytes[..bytes.len().min(WAITING_MAX - own.len())]);
+                }
+                // What is cut cannot be read later.
+                if is_settled || own.len() == WAITING_MAX {
+                    self.reader = Reader::Over;
+                }
+                return;
+            };
+            let waiting = std::mem::take(waiting);
+            self.reader = self.reader_for(protocol);
+            if self.transport == Transport::Stream {
+                self.read(Direction::Opener, &waiting[0]);
+                self.read(Direction::Responder, &waiting[1]);
+            }
+        }
+        self.read(direction, bytes);
+    }
+
+    fn reader_for(&self, protocol: Protocol) -> Reader {
+        match (protocol, self.transport) {
+            (Protocol::Http1, Transport::Stream) => {
+                Reader::Http([(Head::new(), Vec::new()), (Head::new(), Vec::new())])
+            }
+            (Protocol::Tls, Transport::Stream) => Reader::Tls(<_>::default()),
+            (Protocol::Quic, Transport::Datagram) => Reader::Quic(Box::new([
+                InitialReader::new(Direction::Opener),
+                InitialReader::new(Direction::Responder),
+            ])),
+            (Protocol::Dns, Transport::Stream) => Reader::Dns(<_>::default()),
+            (Protocol::Dns | Protocol::Mdns, Transport::Datagram) => Reader::Dns(<_>::default()),
+            _ => Reader::Over,
+        }
+    }
+
+    fn read(&mut self, direction: Direction, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let (at, facts) = (direction as usize, &mut self.facts);
+        let is_over = match &mut self.reader {
+            Reader::Http(heads) => {
+                let (head, kept) = &mut heads[at];
+                let is_full = kept.len() >= HEAD_BYTES_MAX;
+                kept.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES_MAX - kept.len())]);
+                let is_read = head.feed(bytes) != HeadProgress::More || is_full;
+                let is_request = head.method().is_some();
+                if is_request {
+                    let field = |field| head.field(field).map(|span| span.of(kept)).and_then(text);
+                    facts.host = field(Field::Host);
+                    facts.user_agent = field(Field::UserAgent);
+                }
+                is_request && is_read
+            }
+            Reader::Tls(readers) => {
+                let progress = readers[at].feed(bytes);
+                if progress == HelloProgress::Done {
+                    if let Some(hello) = readers[at].client_hello() {
+                        client(&hello, Ja4Transport::Tcp, facts);
+                    } else if let Some(hello) = readers[at].server_hello() {
+                        server(&hello, facts);
+                    }
+                }
+                let is_failed = matches!(progress, HelloProgress::Failed(_));
+                is_failed || facts.ja3.is_some() && facts.ja3s.is_some()
+            }
+            Reader::Quic(readers) => {
+                let mut are_over = true;
+                for reader in readers.iter_mut() {
+                    are_over &= reader.feed(direction, bytes) != InitialProgress::More;
+                }
+                if let Some(hello) = readers[0].client_hello().filter(|_| facts.ja4.is_none()) {
+                    client(&hello, Ja4Transport::Quic, facts);
+                }
+                if let Some(hello) = readers[1].server_hello().filter(|_| facts.ja3s.is_none()) {
+                    server(&hello, facts);
+                }
+                are_over
+            }
+            Reader::Dns(kept) => {
+                let message = match self.transport {
+                    Transport::Datagram => Some(bytes),
+                    Transport::Stream => {
+                        let own = &mut kept[at];
+                        own.extend_from_slice(
+                            &bytes[..bytes.len().min(HEAD_BYTES_MAX - own.len())],
+                        );
+                        dns::tcp_message(own).map(|(message, _)| message)
+                    }
+                };
+                facts.query = message.and_then(query);
+                message.is_some() || kept[at].len() == HEAD_BYTES_MAX
+            }
+            Reader::Waiting(_) | Reader::Over => false,
+        };
+        if is_over {
+            self.reader = Reader::Over;
+        }
+    }
+}
+
+/// A name that others have sent: cut, and with nothing in it that is not text.
+fn text(bytes: &[u8]) -> Option<String> {
+    let bytes = bytes.trim_ascii();
+    let cut = &bytes[..bytes.len().min(TEXT_MAX)];
+    let text: String = String::from_utf8_lossy(cut)
+        .chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect();
+    (!text.is_empty()).then_some(text)
+}
+
+fn client(hello: &ClientHello<'_>, transport: Ja4Transport, facts: &mut Facts) {
+    facts.sni = hello.server_name().and_then(text);
+    facts.alpn = hello.alpn().take(ALPN_MAX).filter_map(text).collect();
+    facts.ja3 = Some(hex(&hello.ja3()));
+    facts.ja4 = Some(hello.ja4(transport));
+}
+
+fn server(hello: &ServerHello<'_>, facts: &mut Facts) {
+    facts.ja3s = Some(hex(&hello.ja3s()));
+    facts.alpn_chosen = hello.alpn().and_then(text);
+    facts.tls_version = Some(match hello.version() {
+        0x0002 => "SSL 2".to_owned(),
+        0x0300 => "SSL 3".to_owned(),
+        0x0301 => "TLS 1.0".to_owned(),
+        0x0302 => "TLS 1.1".to_owned(),
+        0x0303 => "TLS 1.2".to_owned(),
+        0x0304 => "TLS 1.3".to_owned(),
+        other => format!("{other:#06x}"),
+    });
+}
+
+fn query(message: &[u8]) -> Option<String> {
+    let message = dns::Message::parse(message)?;
+    let mut buffer = [0; 4 * NAME_MAX];
+    let question = message.questions().next()?;
+    question.name.write(&mut buffer).and_then(|name| text(name.as_bytes()))
+}

@@ -1,0 +1,241 @@
+//! What the follower of a worker leaves for the stage `l7` of the same worker, and for control.
+//!
+//! ```text
+//!  flow, in its pre_shade ─▶ Labels ─▶ Gathered ─▶ l7, in its pre_shade right behind it ─▶ column, contexts
+//!                                         └─ sums ─▶ control
+//! ```
+//!
+//! A packet has the label that its flow has after its bytes, whatever else is in the chunk: so the result does not depend on
+//! chunks. Flows are counted when their label is settled, or when they end.
+//!
+//! Threads: one worker; control takes the lock for a moment.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stream::FlowRecord;
+use stream::tracker::OfFlow;
+
+use super::follow::{Counted, Hears, Labels, OfLabels};
+use super::label::{Confidence, Label, number};
+use super::labelling::Options;
+use crate::flow::follow::{Follower, Listener, Place};
+
+/// The name under which flows without a label are counted.
+pub const UNKNOWN: &str = "unknown";
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Of {
+    row: usize,
+    slot: usize,
+    /// The application of its flow before it, and with it.
+    before: u32,
+    with: u32,
+}
+
+/// Flows, packets and bytes.
+pub type Sum = [u64; 3];
+
+/// What is known at one worker.
+#[derive(Debug)]
+pub struct Gathered {
+    options: Options,
+    /// Labels that are less sure are none.
+    least: Confidence,
+    /// Packets of the chunk at hand, in the order of their rows. A row with several: a flow ended and the next one began.
+    packets: Vec<Of>,
+    /// By place of a flow: its application.
+    slots: Vec<u32>,
+    /// The flow of the last packet is taken in.
+    is_closing: bool,
+    /// By application; flows without a label are the first.
+    sums: Vec<(&'static str, Sum)>,
+}
+
+impl Default for Gathered {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            least: Confidence::Medium,
+            packets: Vec::new(),
+            slots: Vec::new(),
+            is_closing: false,
+            sums: vec![(UNKNOWN, [0; 3])],
+        }
+    }
+}
+
+impl Gathered {
+    /// Flows that begin are labelled in this way.
+    pub fn set(&mut self, options: Options, least: Confidence) {
+        (self.options, self.least) = (options, least);
+    }
+
+    /// What was counted so far, by application.
+    pub fn sums(&self) -> &[(&'static str, Sum)] {
+        &self.sums
+    }
+
+    /// The packets of the chunk, from the first row on.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows { all: self, next: 0 }
+    }
+
+    /// Counts a flow at its application, with the packets that it had.
+    fn count(&mut self, label: Option<Label>, counted: &mut Counted) {
+        if counted.place != 0 {
+            return;
+        }
+        let name = label.map_or(UNKNOWN, |label| label.name);
+        let known = self.sums.iter().position(|own| own.0 == name);
+        let at = known.unwrap_or_else(|| {
+            self.sums.push((name, [0; 3]));
+            self.sums.len() - 1
+        });
+        counted.place = at + 1;
+        let sum = &mut self.sums[at].1;
+        *sum = [sum[0] + 1, sum[1] + counted.packets, sum[2] + counted.bytes];
+    }
+
+    fn sure(&self, label: Option<Label>) -> Option<Label> {
+        label.filter(|label| label.confidence >= self.least)
+    }
+}
+
+/// See [`Gathered::rows`].
+#[derive(Debug)]
+pub struct Rows<'a> {
+    all: &'a Gathered,
+    next: usize,
+}
+
+impl Rows<'_> {
+    /// The application of the flow in a place, with the packet of a row, which is behind the one before.
+    pub fn application(&mut self, row: usize, slot: usize) -> u32 {
+        let packets = &self.all.packets;
+        while packets.get(self.next).is_some_and(|own| own.row <= row) {
+            self.next += 1;
+        }
+        let (before, behind) = packets.split_at(self.next);
+        // Later fragments, and errors about a flow, are no packets of it: they have what it had.
+        if let Some(own) = before.iter().rev().find(|own| own.slot == slot) {
+            return own.with;
+        }
+        let first = behind.iter().find(|own| own.slot == slot);
+        let now = || self.all.slots.get(slot).copied().unwrap_or(0);
+        first.map_or_else(now, |own| own.before)
+    }
+}
+
+/// What a follower and a stage share.
+pub type Shared = Arc<Mutex<Gathered>>;
+
+/// The lock of it.
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Gathered> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// By pipeline and worker: what is shared there.
+#[derive(Debug, Default)]
+pub struct Places(Mutex<Vec<(String, usize, Shared)>>);
+
+impl Places {
+    /// That of a pipeline and worker. It stays the same when other stages take over.
+    pub fn of(&self, pipeline: &str, worker: usize) -> Shared {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
+        if let Some((.., shared)) = all.iter().find(is_it) {
+            return shared.clone();
+        }
+        let shared = Shared::default();
+        all.push((pipeline.to_owned(), worker, shared.clone()));
+        shared
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Shared> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|(.., shared)| shared.clone()).collect()
+    }
+}
+
+impl Listener for Places {
+    /// Nobody asks for a follower without its place.
+    fn follower(&self, worker: usize, _workers: usize) -> Box<dyn Follower> {
+        Box::new(Labels::new(Gathering(self.of("", worker))))
+    }
+
+    fn follower_in(&self, pipeline: &str, at: usize, _number: (usize, usize)) -> Box<dyn Follower> {
+        Box::new(Labels::new(Gathering(self.of(pipeline, at))))
+    }
+}
+
+/// Puts into [`Gathered`] what it hears.
+struct Gathering(Shared);
+
+impl Hears for Gathering {
+    fn options(&mut self) -> Options {
+        lock(&self.0).options.clone()
+    }
+
+    fn least(&mut self) -> Confidence {
+        lock(&self.0).least
+    }
+
+    fn begin(&mut self) {
+        let mut all = lock(&self.0);
+        all.packets.clear();
+        all.is_closing = false;
+    }
+
+    fn packet(&mut self, at: &Place, packet: &OfFlow<'_>, counted: &mut Counted) {
+        let all = &mut *lock(&self.0);
+        let slot = at.slot.index();
+        if all.slots.len() <= slot {
+            all.slots.resize(slot + 1, 0);
+        }
+        if packet.is_first {
+            all.slots[slot] = 0;
+        }
+        let before = all.slots[slot];
+        all.packets.push(Of { row: at.row, slot, before, with: before });
+        all.is_closing = false;
+        let bytes = u64::from(packet.input.frame_len);
+        counted.packets += 1;
+        counted.bytes += bytes;
+        if let Some((_, sum)) = counted.place.checked_sub(1).and_then(|at| all.sums.get_mut(at)) {
+            *sum = [sum[0], sum[1] + 1, sum[2] + bytes];
+        }
+    }
+
+    fn labelled(&mut self, label: Option<Label>, is_settled: bool, counted: &mut Counted) {
+        let all = &mut *lock(&self.0);
+        let label = all.sure(label);
+        if is_settled {
+            all.count(label, counted);
+        }
+        let Some(last) = all.packets.last_mut().filter(|_| !all.is_closing) else { return };
+        let number = label.map_or(0, |label| number(label.name));
+        last.with = number;
+        all.slots[last.slot] = number;
+    }
+
+    fn closing(&mut self) {
+        lock(&self.0).is_closing = true;
+    }
+
+    fn ended(&mut self, record: &FlowRecord, own: Option<&mut OfLabels>, _: u64) {
+        let all = &mut *lock(&self.0);
+        match own {
+            Some(own) => {
+                let label = all.sure(own.labelling.label());
+                all.count(label, &mut own.counted);
+            }
+            None => {
+                let sum = |of: fn(&stream::SideRecord) -> u64| record.sides.iter().map(of).sum();
+                let (packets, bytes) = (sum(|side| side.packets), sum(|side| side.bytes));
+                all.count(None, &mut Counted { packets, bytes, place: 0 });
+            }
+        }
+    }
+}
