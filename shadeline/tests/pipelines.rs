@@ -9,7 +9,7 @@ use testkit::{Scratch, repository, require_opencl};
 
 /// Stages that change nothing here, with the sections of these configurations: `flow` only looks at packets, the others have
 /// nothing to do.
-const IDLE: [&str; 4] = ["flow", "modules", "nat", "nat_source"];
+const IDLE: [&str; 5] = ["flow", "l7", "modules", "nat", "nat_source"];
 
 /// Stages with a device form.
 const KERNELS: [&str; 5] = ["firewall", "rpf", "route", "bridge", "name_lookup"];

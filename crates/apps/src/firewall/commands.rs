@@ -284,11 +284,12 @@ mod tests {
     #[test]
     fn rules_are_requests() {
         let words = "ssh --action drop --in wan --proto tcp --dst 192.0.2.0/24 --src 10.0.0.1 --dport 22 \
-                     --sport 1024-65535 --tcp-flags syn/syn,ack --fragment false --state new";
+                     --sport 1024-65535 --tcp-flags syn/syn,ack --fragment false --state new --application tls";
         let words: Vec<_> = words.split_whitespace().collect();
         let conditions = json!({
             "in": "wan", "src": "10.0.0.1/32", "dst": "192.0.2.0/24", "proto": "tcp", "dport": "22",
             "sport": "1024-65535", "tcp_flags": "syn/syn,ack", "fragment": false, "state": "new",
+            "application": "tls",
         });
         let rule = json!({"name": "ssh", "action": "drop", "conditions": conditions});
         let fields = json!({"rule": rule, "place": "last"});

@@ -1,12 +1,12 @@
 //! Changes in any order against a plain list of rules.
 
-use classify::filter::{Tail, header_v4, header_v6, shape};
+use classify::filter::{Tail, application as number, header_v4, header_v6, shape};
 use classify::{Classify, Match};
 use lookup::versions::Patchable;
 
 use super::*;
 
-const CONFIG: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n[firewall]\n";
+const CONFIG: &str = "[port.a]\n[port.b]\n[port.v]\nparent = \"a\"\nvlan = 7\n[l7]\n[firewall]\n";
 
 /// A list without rules, and the tables as a worker has them.
 fn start(algorithm: &str) -> (RuleList, FirewallTables) {
@@ -43,6 +43,9 @@ fn replace_all(list: &mut RuleList, entries: &[RuleEntry]) -> Result<(), Refusal
     Ok(())
 }
 
+/// Those that rules ask for. Structures change their headers when the first such rule comes.
+const APPLICATIONS: [&str; 2] = ["bittorrent", "tls"];
+
 /// Numbers that look random, the same each time.
 struct Random(u64);
 
@@ -68,7 +71,9 @@ impl Random {
         let interface =
             (self.below(4) == 0).then(|| ["a", "b", "v"][self.below(3) as usize].into());
         let fragment = (self.below(6) == 0).then(|| self.below(2) == 0);
-        let conditions = Conditions { src, dport, interface, fragment, ..Conditions::default() };
+        let application = (self.below(8) == 0).then(|| APPLICATIONS[self.below(2) as usize].into());
+        let conditions =
+            Conditions { src, dport, interface, fragment, application, ..Conditions::default() };
         let actions = ["accept", "drop", "reject", "send b", "mirror a, mark 3, drop"];
         let action = actions[self.below(5) as usize].parse().unwrap();
         Rule { name, conditions, action }
@@ -98,7 +103,7 @@ impl Random {
 
 /// What the list says: the first rule that matches.
 fn plain<'a>(rules: &'a [Rule], family: Family, header: &[u32]) -> Option<&'a Rule> {
-    let schema = set::schema(family, false);
+    let schema = set::schema(family, true);
     let number =
         |name: &str| ["a", "b", "v"].iter().position(|other| *other == name).map(|n| n as u16);
     rules.iter().find(|rule| {
@@ -122,7 +127,13 @@ fn compare(firewall: &RuleList, tables: &FirewallTables, rules: &[Rule], random:
         let (family, header) = random.header();
         let mut found = [Match::NONE];
         let table = if family == Family::V4 { v4 } else { v6 };
-        table.classify(&header, &mut found);
+        let application = [0, number(APPLICATIONS[0]), number(APPLICATIONS[1])];
+        let mut wide = [header.clone(), vec![application[random.below(3) as usize]]].concat();
+        wide.resize(set::schema(family, true).words(), 0);
+        let is_wide = table.words() == wide.len();
+        assert!(is_wide || rules.iter().all(|rule| rule.conditions.application.is_none()));
+        table.classify(if is_wide { &wide } else { &header }, &mut found);
+        let header = wide;
         let record = tables.record(found[0].id().unwrap_or(0)).unwrap();
         match plain(rules, family, &header) {
             Some(rule) => {
@@ -190,6 +201,29 @@ fn changes_in_any_order_are_those_of_a_list() {
             compare(&firewall, &tables, &rules, &mut random);
         }
     }
+}
+
+#[test]
+fn a_firewall_without_labels_refuses_applications() {
+    let text = "[port.a]\n[firewall]\n";
+    let (config, _) = config::parse(text, &crate::known_stages()).unwrap();
+    let (mut firewall, tables) =
+        RuleList::new("firewall", &config, &Interfaces::of(&config)).unwrap();
+    let conditions = Conditions { application: Some("tls".into()), ..Conditions::default() };
+    let rule = Rule { name: "r".into(), conditions, action: "drop".parse().unwrap() };
+    let Err(Refusal::Bad(why)) = add(&mut firewall, rule.clone(), &Place::Last) else { panic!() };
+    assert!(why.contains("nothing before the firewall labels flows"), "{why}");
+    assert!(firewall.take_patches().is_empty() && tables.fits_device());
+    // Kernels know no applications.
+    let (mut firewall, mut tables) = start("linear");
+    assert!(tables.fits_device());
+    add(&mut firewall, rule, &Place::Last).unwrap();
+    firewall.take_patches().iter().for_each(|patch| tables.apply(patch));
+    assert!(!tables.fits_device());
+    firewall.remove("r").unwrap();
+    replace_all(&mut firewall, &[]).unwrap();
+    firewall.take_patches().iter().for_each(|patch| tables.apply(patch));
+    assert!(tables.fits_device());
 }
 
 #[test]

@@ -32,9 +32,6 @@ struct L7Control {
 
 /// Starts it.
 pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
-    if let Some(error) = super::without_flows(setup.config) {
-        return Err(error);
-    }
     let options = options(setup.config)?;
     let cleared = BTreeMap::new();
     Ok(Box::new(L7Control { places: Arc::default(), options, next: None, cleared }))
@@ -189,8 +186,9 @@ impl ControlPart for L7Control {
         for row in rows.iter().take(LINES_MAX) {
             let [flows, packets, bytes] = [row.flows, row.packets, row.bytes].map(thousands);
             let name = if row.application == UNKNOWN { "without a label" } else { row.application };
+            let word = if row.flows == 1 { "flow" } else { "flows" };
             text +=
-                &format!("application {name}: {flows} flows, {packets} packets, {bytes} bytes\n");
+                &format!("application {name}: {flows} {word}, {packets} packets, {bytes} bytes\n");
         }
         if rows.len() > LINES_MAX {
             text += &format!("and {} more applications\n", rows.len() - LINES_MAX);

@@ -68,7 +68,7 @@ impl Facts {
 enum Reader {
     /// The protocol is not known: what has come of each side.
     Waiting([Vec<u8>; 2]),
-    Http([(Head, Vec<u8>); 2]),
+    Http(Box<[(Head, Vec<u8>); 2]>),
     Tls([HelloReader; 2]),
     Quic(Box<[InitialReader; 2]>),
     /// DNS over TCP.
@@ -148,9 +148,7 @@ impl Details {
 
     fn reader_for(&self, protocol: Protocol) -> Reader {
         match (protocol, self.transport) {
-            (Protocol::Http1, Transport::Stream) => {
-                Reader::Http([(Head::new(), Vec::new()), (Head::new(), Vec::new())])
-            }
+            (Protocol::Http1, Transport::Stream) => Reader::Http(Box::default()),
             (Protocol::Tls, Transport::Stream) => Reader::Tls(<_>::default()),
             (Protocol::Quic, Transport::Datagram) => Reader::Quic(Box::new([
                 InitialReader::new(Direction::Opener),

@@ -40,7 +40,7 @@ pub mod labelling;
 pub mod patterns;
 pub mod stage;
 
-use control::config::{Application, Config, FRAMES, Pipeline, Settings, StageKind};
+use control::config::{Application, Config, Pipeline, Settings, StageKind};
 use controlplane::request::TableKind;
 use controlplane::{Descriptor, Findings, Interfaces};
 
@@ -78,7 +78,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
     about: "Labels flows with their application, for rules, contexts and events.",
     application: &APPLICATION,
-    needs: &[FRAMES],
+    needs: &["flow_state"],
     provides: &["l7_application"],
     is_first: false,
     is_last: false,
@@ -90,16 +90,6 @@ pub const STAGES: &[StageKind] = &[StageKind {
 fn has_name(name: &str, options: &labelling::Options) -> bool {
     let of_files = options.patterns.iter().flat_map(|patterns| patterns.all());
     label::names().chain(of_files.map(|own| own.name)).any(|own| own == name)
-}
-
-/// Pipelines in which nobody follows the flows.
-fn without_flows(config: &Config) -> Option<String> {
-    let mut with_labels = config.in_use().filter(|pipeline| pipeline.has(STAGE));
-    let without = with_labels.find(|pipeline| !pipeline.has(flow::STAGE))?;
-    Some(format!(
-        "pipeline {}: the stage `l7` needs the stage `flow` before it: add it to the stages",
-        without.name
-    ))
 }
 
 /// `check`: patterns that cannot be read, names that no application has.
@@ -126,8 +116,5 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
                 ));
             }
         }
-    }
-    if let Some(error) = without_flows(config) {
-        findings.error_of_all(error);
     }
 }

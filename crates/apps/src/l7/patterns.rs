@@ -38,6 +38,12 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 const ALL_BYTES_MAX: usize = 64 << 20;
 
+/// POSIX's classes of characters.
+const CLASSES: [&str; 12] = [
+    "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "xdigit",
+];
+
 /// Names that stand for no application: l7-filter's for what it does not know.
 const DUMMIES: [&str; 2] = ["unknown", "unset"];
 
@@ -323,7 +329,7 @@ fn class(rest: &[u8], out: &mut String) -> Result<usize, String> {
             b'[' if rest.get(at) == Some(&b':') => {
                 let end = rest[at..].windows(2).position(|two| two == b":]").ok_or_else(open)?;
                 let name = &rest[at + 1..at + end.max(1)];
-                if !name.iter().all(u8::is_ascii_lowercase) {
+                if !CLASSES.iter().any(|own| own.as_bytes() == name) {
                     return Err("a class of characters that there is not".to_owned());
                 }
                 out.push_str("[:");
@@ -372,4 +378,168 @@ fn compile(expressions: &[&str], bytes_max: usize) -> Result<Regex, String> {
         }
         (None, None) => format!("not a regular expression: {error}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Option<Pattern>, String> {
+        parse(text.as_bytes(), Path::new("p.pat"))
+    }
+
+    fn matches(expression: &str, bytes: &[u8]) -> bool {
+        let expression = translate(expression.as_bytes()).unwrap();
+        compile(&[&expression], PATTERN_BYTES_MAX).unwrap().is_match(bytes)
+    }
+
+    #[test]
+    fn files_have_a_name_and_an_expression() {
+        let text = "# Mine\n# Pattern attributes: great fast overmatch subset\r\n\nMine-1\n# why\n  ^hello \n";
+        let own = read(text).unwrap().unwrap();
+        let rank = Rank { overmatches: true, scope: 0, quality: 0 };
+        assert_eq!((own.name, own.rank, own.line), ("mine-1", rank, 6));
+        assert!(own.rank.is_good());
+        // The space at the end is part of it, those before are not.
+        assert_eq!(own.expression, "^hello ");
+        let text = "a\n^b\nuserspace pattern=^c\nuserspace flags=REG_NOSUB REG_EXTENDED\n";
+        assert_eq!(read(text).unwrap().unwrap().expression, "^c");
+        let text = "a\n^b\nuserspace pattern=^c\nuserspace flags=REG_NOSUB\n";
+        assert_eq!(read(text).unwrap().unwrap().expression, "^b");
+        assert_eq!(read("unknown\n.\n"), Ok(None));
+    }
+
+    #[test]
+    fn mistakes_have_a_line() {
+        for (text, expected) in [
+            ("", "p.pat:1: no name of an application"),
+            ("# only\n#\n", "p.pat:1: no name of an application"),
+            ("\nmine\n", "p.pat:2: no regular expression below the name"),
+            ("two words\nx\n", "p.pat:1: expected the name of an application: up to 64"),
+            ("a\nb\n\nc\n", "p.pat:4: expected a comment: the file has its name and pattern"),
+            ("a\n(b\n", "p.pat:2: not a regular expression: unclosed group"),
+            ("a\n[b\n", "p.pat:2: a bracket `[` without its `]`"),
+            ("a\nb\\\n", "p.pat:2: a backslash at the end"),
+            ("a\n(?i)b\n", "p.pat:2: nothing to repeat before `?`"),
+            ("a\n[[:nope:]]\n", "p.pat:2: a class of characters that there is not"),
+            ("a\n(.{0,999}x){0,999}\n", "p.pat:2: the pattern needs more than"),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.starts_with(expected), "{text:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn expressions_are_those_of_posix() {
+        for (expression, yes, no) in [
+            (r"^\x13bit", &b"\x13BitT"[..], &b"x\x13bit"[..]),
+            (r"a.c", b"A\ncd", b"ac"),
+            (r"^get (/a|/b)$", b"GET /b", b"get /b "),
+            (r"[\x01-\x03x]\.", b"\x02.", b"\x04."),
+            (r"[^]a]b", b"xb", b"]b"),
+            (r"[]a]b", b"]b", b"xb"),
+            (r"[a\-z]x", b"-x", b"bx"),
+            (r"[[&&~]x", b"&x", b"ax"),
+            (r"[[:digit:]-]x", b"-x", b"ax"),
+            (r"a{2}b", b"aab", b"ab"),
+            (r"a{b}", b"a{b}", b"ab"),
+            (r"\{\\rtf", b"{\\rtf", b"rtf"),
+            (r"x\x2ay", b"x*y", b"xxy"),
+            ("\u{e9}#", &[0xc3, 0xa9, b'#'], b"e#"),
+            ("a b#c", b"a b#c", b"abc"),
+        ] {
+            assert!(matches(expression, yes), "{expression}");
+            assert!(!matches(expression, no), "{expression}");
+        }
+    }
+
+    #[test]
+    fn the_first_pattern_counts() {
+        let file = |text: &str| read(text).unwrap().unwrap();
+        let patterns = Patterns::of(vec![
+            file("# pattern attributes: overmatch\nany\n.\n"),
+            file("# pattern attributes: superset\nweb\n^get \n"),
+            file("video\n^get .*video\n"),
+            file("# pattern attributes: subset\nlive\n^get .*live\n"),
+        ])
+        .unwrap();
+        let found = |bytes: &[u8]| patterns.search(bytes).map(|own| own.name);
+        assert_eq!(found(b"GET /live/video"), Some("live"));
+        assert_eq!(found(b"GET /video"), Some("video"));
+        assert_eq!(found(b"GET /"), Some("web"));
+        assert_eq!((found(b"x"), found(b"")), (Some("any"), None));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+        /// Whatever a file has: a pattern or an error with a line, never a panic.
+        #[test]
+        fn files_of_any_bytes_are_read(
+            words in prop::collection::vec(
+                prop_oneof![
+                    prop::sample::select(vec![
+                        "\n", "#", "a", "[", "]", "^", "(", ")", "{", "}", "1,2", "\\", "\\x0", "x41", "*", "?", "|", "-", "[:", ":]",
+                        "userspace pattern=", "userspace flags=REG_EXTENDED", "# Pattern attributes: ",
+                    ]).prop_map(|word| word.as_bytes().to_vec()),
+                    prop::collection::vec(any::<u8>(), 0..4),
+                ],
+                0..24,
+            ),
+        ) {
+            if let Err(said) = parse(&words.concat(), Path::new("p.pat")) {
+                let line = said.strip_prefix("p.pat:").and_then(|rest| rest.split(':').next());
+                prop_assert!(line.is_some_and(|line| line.parse::<usize>().is_ok()), "{}", said);
+            }
+        }
+
+        /// A literal is found as `contains` finds it, whatever the case of its letters is.
+        #[test]
+        fn literals_are_found(
+            literal in prop::collection::vec(any::<u8>(), 1..6),
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), 97_u8..100, 65_u8..68], 0..64),
+            at in any::<prop::sample::Index>(),
+            is_put: bool,
+        ) {
+            let mut expression = String::new();
+            literal.iter().for_each(|byte| expression += &format!("\\x{byte:02x}"));
+            let mut bytes = bytes;
+            if is_put {
+                let at = at.index(bytes.len() + 1);
+                bytes.splice(at..at, literal.to_ascii_uppercase());
+            }
+            let lower = bytes.to_ascii_lowercase();
+            let expected = lower.windows(literal.len()).any(|own| own == literal.to_ascii_lowercase());
+            prop_assert_eq!(matches(&expression, &bytes), expected);
+        }
+    }
+
+    /// The files of l7-filter, with what they were made for.
+    #[test]
+    fn files_of_l7_filter_load_and_match_their_samples() {
+        let Some(folder) = testdata::path("restricted/l7filter") else { return };
+        for (name, most) in [("protocols", 113), ("extra", 10), ("file_types", 15)] {
+            let patterns = Patterns::read(&folder.join(name)).unwrap();
+            assert!(patterns.all().len() >= most, "{name}: {}", patterns.all().len());
+        }
+        let patterns = Patterns::read(&folder.join("protocols")).unwrap();
+        let mut files: Vec<_> = fs::read_dir(folder.join("testing-data")).unwrap().collect();
+        files.sort_by_key(|file| file.as_ref().unwrap().path());
+        // The samples of a flow are its first packets, one, two and so on.
+        let mut found: std::collections::BTreeMap<String, Vec<&str>> = <_>::default();
+        for file in files {
+            let path = file.unwrap().path();
+            let bytes: Vec<u8> =
+                fs::read(&path).unwrap().into_iter().filter(|byte| *byte != 0).collect();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let of = name.split('-').next().unwrap().to_owned();
+            let own = patterns.search(&bytes[..bytes.len().min(BYTES_MAX)]);
+            found.entry(of).or_default().extend(own.map(|own| own.name));
+        }
+        println!("{found:?}");
+        for name in ["dns", "edonkey", "gnutella", "imap", "ssdp", "ssh"] {
+            assert!(found[name].contains(&name), "{name}: {:?}", found[name]);
+        }
+    }
 }

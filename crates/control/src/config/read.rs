@@ -381,9 +381,17 @@ fn with_joining(file: &Section<'_, '_>, walk: &Walk<'_>, known: &KnownStages, co
         if !known.modes.contains(pipeline) {
             continue;
         }
-        for (application, line) in &joining {
-            for at in known.join(pipeline, application) {
-                lines.insert(at, Some(*line));
+        // A stage that needs what another one provides joins behind it.
+        let mut waiting: Vec<_> = joining.iter().collect();
+        loop {
+            let before = waiting.len();
+            waiting.retain(|(application, line)| {
+                let places = known.join(pipeline, application);
+                places.iter().for_each(|at| lines.insert(*at, Some(*line)));
+                places.is_empty()
+            });
+            if waiting.len() == before {
+                break;
             }
         }
     }

@@ -418,16 +418,32 @@ impl KnownStages {
         let mut is_joined = false;
         let pipelines = std::iter::once(&mut joined.pipeline).chain(&mut joined.others);
         for (number, pipeline) in pipelines.enumerate() {
-            let is_shipped = self.modes.contains(pipeline);
-            let places = if is_shipped { self.join(pipeline, application) } else { Vec::new() };
+            if !self.modes.contains(pipeline) {
+                continue;
+            }
+            let mut places: Vec<usize> = self
+                .companions(application)
+                .into_iter()
+                .flat_map(|own| self.join(pipeline, own))
+                .collect();
+            let own = self.join(pipeline, application);
+            is_joined |= !own.is_empty();
+            places.extend(own);
             for at in places {
                 if let Some(lines) = joined.stage_lines.get_mut(number) {
                     lines.insert(at.min(lines.len()), None);
                 }
-                is_joined = true;
             }
         }
         is_joined.then_some(joined)
+    }
+
+    /// Applications that join with the sections of this one: it may need what their stages provide.
+    fn companions(&self, application: &Application) -> Vec<&'static Application> {
+        let joins_for = |own: &&'static Application| {
+            own.joins_for.iter().any(|section| application.sections.contains(section))
+        };
+        self.applications().into_iter().filter(joins_for).collect()
     }
 
     /// Puts the stages of an application into a shipped pipeline; their places, in the order in which they were put in.
@@ -507,7 +523,11 @@ impl KnownStages {
                 None => titles.push(application.title),
                 Some(stage) => titles.extend(self.modes.iter().filter_map(|mode| {
                     let is_there = mode.stages.iter().any(|own| own == stage);
-                    let may = is_there || self.place_of_joining(&mode.stages, stage).is_some();
+                    let mut with = mode.clone();
+                    for own in self.companions(application) {
+                        self.join(&mut with, own);
+                    }
+                    let may = is_there || self.place_of_joining(&with.stages, stage).is_some();
                     may.then(|| mode.main().title)
                 })),
             }

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(rules[2].to_string(), "proto icmp dst 10.0.0.0/8");
         assert_eq!(rules[3].check().unwrap_err().key, "dport");
         // Ports without a protocol: packets without ports do not match.
-        let words = words(&rules[1], &schema(Family::V4), Family::V4, |_| None).unwrap();
+        let words = words(&rules[1], &schema(Family::V4, false), Family::V4, |_| None).unwrap();
         assert!(words.is_some());
     }
 }
