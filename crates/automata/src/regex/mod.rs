@@ -145,7 +145,7 @@ pub struct RegexLimits {
 }
 
 impl Default for RegexLimits {
-    /// 20,000 patterns of 8,192 bytes, NFAs of 1 MiB and 32 MiB, tables of 8,192 states and 64 MiB, built in 2^20 states;
+    /// 20,000 patterns of 8,192 bytes, NFAs of 1 MiB and 32 MiB, tables of 8,192 states and 64 MiB, built in 2^21 states;
     /// 8 MiB of cache.
     fn default() -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Default for RegexLimits {
             lazy_nfa_bytes_max: 32 << 20,
             table_states_max: 8_192,
             table_bytes_max: 64 << 20,
-            build_states_max: 1 << 20,
+            build_states_max: 1 << 21,
             cache_bytes: 8 << 20,
         }
     }
@@ -416,34 +416,53 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// As few tables as halving gives.
+    /// One table for all patterns; else as few as halving gives, of those that have a table alone.
     fn groups_of(&mut self, numbers: &[u32], late: bool) {
-        let limits = self.limits;
-        if numbers.is_empty() {
+        if self.is_group(numbers, late) {
             return;
         }
-        if self.states >= limits.build_states_max || self.bytes >= limits.table_bytes_max {
-            return self.rest.extend(numbers);
+        let (alone, rest): (Vec<u32>, Vec<u32>) =
+            numbers.iter().partition(|number| self.group(&[**number], late).is_some());
+        self.rest.extend(rest);
+        self.halves(&alone, late);
+    }
+
+    fn halves(&mut self, numbers: &[u32], late: bool) {
+        if self.is_group(numbers, late) {
+            return;
         }
-        let room = limits.table_bytes_max - self.bytes;
-        match Group::new(self.parsed, numbers, late, limits.table_states_max, room) {
-            Some(group) => {
-                self.bytes += group.bytes();
-                self.states += group.states();
-                self.groups.push(group);
-            }
-            None => {
-                self.states += limits.table_states_max;
-                match numbers {
-                    [number] => self.rest.push(*number),
-                    many => {
-                        let (first, second) = many.split_at(many.len() / 2);
-                        self.groups_of(first, late);
-                        self.groups_of(second, late);
-                    }
-                }
+        match numbers {
+            [number] => self.rest.push(*number),
+            many => {
+                let (first, second) = many.split_at(many.len() / 2);
+                self.halves(first, late);
+                self.halves(second, late);
             }
         }
+    }
+
+    /// Keeps the table of patterns, where there is one.
+    fn is_group(&mut self, numbers: &[u32], late: bool) -> bool {
+        if numbers.is_empty() {
+            return true;
+        }
+        let group = self.group(numbers, late);
+        self.bytes += group.as_ref().map_or(0, Group::bytes);
+        let is_there = group.is_some();
+        self.groups.extend(group);
+        is_there
+    }
+
+    fn group(&mut self, numbers: &[u32], late: bool) -> Option<Group> {
+        let limits = self.limits;
+        let room = limits.table_bytes_max.saturating_sub(self.bytes);
+        if self.states >= limits.build_states_max || room == 0 {
+            return None;
+        }
+        let group = Group::new(self.parsed, numbers, late, limits.table_states_max, room);
+        // One that fails has cost what it may have, or less.
+        self.states += group.as_ref().map_or(limits.table_states_max, Group::states);
+        group
     }
 }
 
