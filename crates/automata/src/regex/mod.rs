@@ -120,8 +120,8 @@ impl Regex {
 
 /// Parentheses within each other, at most: what goes through a pattern is recursive.
 const NESTED_MAX: u32 = 128;
-/// Bytes of the sets of NFA states that make one table, at most.
-const SETS_MAX: usize = 64 << 20;
+/// Bytes of the sets of NFA states that make one table, at most: they bound the time of an attempt that fails.
+const SETS_MAX: usize = 1 << 20;
 
 /// What a set of regular expressions may be at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub struct RegexLimits {
 }
 
 impl Default for RegexLimits {
-    /// 20,000 patterns of 8,192 bytes, NFAs of 1 MiB and 32 MiB, tables of 8,192 states and 64 MiB, built in 2^21 states;
+    /// 20,000 patterns of 8,192 bytes, NFAs of 1 MiB and 32 MiB, tables of 2,048 states and 64 MiB, built in 2^21 states;
     /// 8 MiB of cache.
     fn default() -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Default for RegexLimits {
             pattern_bytes_max: 8_192,
             nfa_bytes_max: 1 << 20,
             lazy_nfa_bytes_max: 32 << 20,
-            table_states_max: 8_192,
+            table_states_max: 2_048,
             table_bytes_max: 64 << 20,
             build_states_max: 1 << 21,
             cache_bytes: 8 << 20,
@@ -416,27 +416,28 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// One table for all patterns; else as few as halving gives, of those that have a table alone.
+    /// One table for all patterns; else one for as many at a time as fit, of those that have a table alone.
     fn groups_of(&mut self, numbers: &[u32], late: bool) {
         if self.is_group(numbers, late) {
             return;
         }
         let (alone, rest): (Vec<u32>, Vec<u32>) =
             numbers.iter().partition(|number| self.group(&[**number], late).is_some());
+        let mut left = &alone[..];
+        // All have just failed, unless the large ones were to blame.
+        let mut many = if rest.is_empty() { left.len().div_ceil(2) } else { left.len() };
         self.rest.extend(rest);
-        self.halves(&alone, late);
-    }
-
-    fn halves(&mut self, numbers: &[u32], late: bool) {
-        if self.is_group(numbers, late) {
-            return;
-        }
-        match numbers {
-            [number] => self.rest.push(*number),
-            many => {
-                let (first, second) = many.split_at(many.len() / 2);
-                self.halves(first, late);
-                self.halves(second, late);
+        while !left.is_empty() {
+            many = many.min(left.len());
+            let (first, others) = left.split_at(many);
+            if self.is_group(first, late) {
+                left = others;
+                many += many.div_ceil(2);
+            } else if let [number] = first {
+                self.rest.push(*number);
+                left = others;
+            } else {
+                many = many.div_ceil(2);
             }
         }
     }
