@@ -50,6 +50,18 @@ pub struct Record<'a> {
     pub data: &'a [u8],
     /// The section: 0 for answers, 1 for authority, 2 for additional records.
     pub section: usize,
+    /// Where the data begin in the message.
+    start: usize,
+}
+
+impl<'a> Record<'a> {
+    /// The name at this place of the data, and the place behind it. `None` where the name runs over the end of the data;
+    /// what its pointers lead to may be broken still.
+    pub fn name_at(&self, at: usize) -> Option<(Name<'a>, usize)> {
+        let name = Name { message: self.name.message, start: self.start + at };
+        let end = name.end()? - self.start;
+        (end <= self.data.len()).then_some((name, end))
+    }
 }
 
 impl<'a> Message<'a> {
@@ -150,7 +162,8 @@ fn record(message: &[u8], at: usize, section: usize) -> Option<(Record<'_>, usiz
     let mut cursor = Cursor::new(message.get(after..)?);
     let (kind, class, ttl_s) = (cursor.u16()?, cursor.u16()?, cursor.u32()?);
     let data = cursor.vector16()?;
-    Some((Record { name, kind, class, ttl_s, data, section }, after + 10 + data.len()))
+    let start = after + 10;
+    Some((Record { name, kind, class, ttl_s, data, section, start }, start + data.len()))
 }
 
 impl<'a> Name<'a> {
@@ -320,6 +333,9 @@ mod tests {
         let record = message.records().next().unwrap();
         assert_eq!((record.kind, record.ttl_s, record.data), (1, 60, [127, 0, 0, 1].as_slice()));
         assert_eq!(record.name.write(&mut [0; 99]), Some("www.example"));
+        // Its data begin with a label of 127 bytes, which does not fit.
+        assert!(record.name_at(0).is_none() && record.name_at(1).is_some_and(|(_, end)| end == 2));
+        assert!(record.name_at(4).is_none());
         assert_eq!((message.records().count(), message.end()), (1, Some(answer.len())));
         answer.pop();
         let message = Message::parse(&answer).unwrap();

@@ -373,9 +373,81 @@ fn version(tail: u64) -> Option<u8> {
     }
 }
 
+/// The first line of a head that is whole, without its end, and the fields behind it.
+pub fn lines(head: &[u8]) -> (&[u8], Fields<'_>) {
+    let start = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
+    let (first, rest) = line(&head[start..]);
+    (first, Fields { rest })
+}
+
+/// The fields of a head, in order; see [`lines`].
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+/// A line of a head that is no first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldLine<'a> {
+    /// Name as sent, value without spaces around it.
+    Field(&'a [u8], &'a [u8]),
+    /// A folded line, which goes on with the value before (RFC 9112 §5.2), without spaces around it.
+    Folded(&'a [u8]),
+    /// A line without a colon.
+    Other(&'a [u8]),
+}
+
+impl<'a> Fields<'a> {
+    /// What follows: before the first item, the lines of all fields and the empty line.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = FieldLine<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (text, rest) = line(self.rest);
+        if text.is_empty() {
+            return None;
+        }
+        self.rest = rest;
+        if matches!(text[0], b' ' | b'\t') {
+            return Some(FieldLine::Folded(text.trim_ascii()));
+        }
+        Some(match text.iter().position(|byte| *byte == b':') {
+            Some(colon) => FieldLine::Field(&text[..colon], text[colon + 1..].trim_ascii()),
+            None => FieldLine::Other(text),
+        })
+    }
+}
+
+/// The first line without its end, and what is behind it.
+fn line(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (line, rest) = match end {
+        Some(end) => (&bytes[..end], &bytes[end + 1..]),
+        None => (bytes, &[][..]),
+    };
+    (line.strip_suffix(b"\r").unwrap_or(line), rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_a_head() {
+        let head = b"\r\nGET / HTTP/1.1\r\nA:  b \r\n c \nno colon\nD:\r\n\r\nbody";
+        let (first, fields) = lines(head);
+        assert_eq!(first, b"GET / HTTP/1.1");
+        assert!(fields.rest().starts_with(b"A:  b"));
+        use FieldLine::*;
+        let expected = [Field(b"A", b"b"), Folded(b"c"), Other(b"no colon"), Field(b"D", b"")];
+        assert_eq!(fields.collect::<Vec<_>>(), expected);
+        assert_eq!(lines(b"\n").0, b"");
+    }
 
     fn read(text: &[u8]) -> (Head, Progress) {
         let mut head = Head::new();

@@ -7,6 +7,7 @@ use crate::bytes::Cursor;
 pub struct ClientHello<'a> {
     /// `legacy_version`; 0x0303 for TLS 1.2 and 1.3.
     pub legacy_version: u16,
+    session: &'a [u8],
     ciphers: &'a [u8],
     extensions: &'a [u8],
 }
@@ -78,7 +79,12 @@ impl<'a> ClientHello<'a> {
         let fits =
             session.len() <= 32 && ciphers.len().is_multiple_of(2) && !compression.is_empty();
         let extensions = checked_extensions(cursor)?;
-        fits.then_some(Self { legacy_version, ciphers, extensions })
+        fits.then_some(Self { legacy_version, session, ciphers, extensions })
+    }
+
+    /// The session that it wants to resume, or what it has there for servers in the middle (RFC 8446 §4.1.2).
+    pub fn session(&self) -> &'a [u8] {
+        self.session
     }
 
     /// The cipher suites that it offers.
