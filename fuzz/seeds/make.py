@@ -206,6 +206,17 @@ def pieces(choice, *parts):
     return bytes([choice]) + b"".join(bytes([len(data) | side << 7]) + data for side, data in parts)
 
 
+def flow(choice, *parts):
+    """Pieces of a flow as target `applayer` reads them: side, bytes, and whether they are a gap."""
+    out = bytes([choice])
+    for side, data, *gap in parts:
+        for start in range(0, len(data), 63 + 255):
+            part = data[start:start + 63 + 255]
+            head = side << 7 | (0x40 if gap else 0)
+            out += bytes([head | 63, len(part) - 63] if len(part) >= 63 else [head | len(part)]) + part
+    return out
+
+
 def hello(kind, body):
     """A hello of TLS in two records."""
     message = bytes([kind]) + struct.pack(">I", len(body))[1:] + body
@@ -282,6 +293,24 @@ SEEDS = {
         "dns": b"\xff" + DNS,
         "dns-loop": b"\xff" + DNS[:12] + b"\1a\xc0\x0c\0\1\0\1",
         "quic": b"\xff" + QUIC,
+    },
+    "applayer": {
+        "http": flow(0, (0, HTTP), (1, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")),
+        "gzip": flow(0, (0, HTTP), (1, b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"text" * 30, mtime=0))),
+        "form": flow(32, (0, b"POST / HTTP/1.0\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 70\r\n\r\n"
+                          b"--b\r\nContent-Disposition: form-data; filename=f\r\n\r\nfile\r\n--b--\r\n")),
+        "tunnel": flow(7, (0, b"CONNECT a:22 HTTP/1.1\r\n\r\n"), (1, b"HTTP/1.1 200 OK\r\n\r\n"), (0, b"SSH-2.0-a\r\n")),
+        "gap": flow(0, (0, HTTP), (1, b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\na"), (1, b"bcd", True), (1, b"efghi")),
+        "mail": flow(1, (1, b"220 a ESMTP\r\n"), (0, b"EHLO a\r\nMAIL FROM:<a>\r\nDATA\r\nSubject: b\r\n"
+                         b"Content-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Transfer-Encoding: base64\r\n"
+                         b"Content-Disposition: attachment; filename=d\r\n\r\nQUJD\r\n--c--\r\n.\r\n"), (1, b"250 a\r\n250 b\r\n")),
+        "chunks": flow(33, (1, b"220 a ESMTP\r\n"), (0, b"EHLO a\r\nBDAT 5 LAST\r\nA: b\nQUIT\r\n")),
+        "ftp": flow(2, (1, b"220 a\r\n"), (0, b"PASV\r\n"), (1, b"227 a (1,2,3,4,5,6)\r\n"), (0, b"AUTH TLS\r\n"), (1, b"234 a\r\n")),
+        "ssh": flow(3, (0, b"SSH-2.0-a\r\n"), (1, b"SSH-2.0-b\r\n" + struct.pack(">IBB", 77, 4, 20) + bytes(16)
+                       + b"\0\0\0\1a" * 10 + bytes(9))),
+        "tls": flow(5, (0, CLIENT_HELLO), (1, SERVER_HELLO), (1, b"\x14\3\3\0\1\1"), (0, b"\x17\3\3\0\1x")),
+        "dns": flow(12, (0, DNS), (1, DNS)),
+        "dns-stream": flow(4, (0, struct.pack(">H", len(DNS)) + DNS), (1, struct.pack(">H", len(DNS)) + DNS)),
     },
     "tcp_stream": {
         "order": b"\0\0" + HANDSHAKE + segment(ACK, length=50) * 3 + segment(ACK, 9, length=20) + segment(FIN | ACK) + segment(FIN | ACK, 9),

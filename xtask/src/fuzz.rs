@@ -43,6 +43,7 @@ const QUICK: &[&str] = &[
     "automata",
     "signatures",
     "l7proto",
+    "applayer",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same

@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("flowlog", &["stream", "packet", "files", "chunk"]),
     ("crypto", &[]),
     ("l7proto", &["crypto"]),
+    ("applayer", &["l7proto", "crypto"]),
     ("kernels", &["chunk"]),
     ("device", &["kernels", "chunk"]),
     ("io", &["chunk", "packet", "files"]),
@@ -100,6 +101,7 @@ const FORBID_CRATES: &[&str] = &[
     "controlplane",
     "files",
     "l7proto",
+    "applayer",
 ];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];

@@ -1,0 +1,267 @@
+//! Bodies: where they end, what is in them.
+
+use crate::anomaly::AnomalyKind;
+use crate::buffer::Buffer;
+use crate::file::{FileState, OpenFile};
+use crate::http1::coding::{CodingError, Decoder};
+use crate::mime::Mime;
+use crate::output::Output;
+use crate::sink::{Direction, Piece};
+
+/// Where a body ends (RFC 9112 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes are left.
+    Length(u64),
+    Chunked(Chunk),
+    /// With the connection.
+    UntilClose,
+}
+
+/// Where in a body of chunks (RFC 9112 §7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chunk {
+    /// In the line of the size: the size, its digits, whether the digits are over.
+    Size { size: u64, digits: u8, is_over: bool },
+    /// So many bytes are left.
+    Data(u64),
+    /// In the end of line behind the bytes.
+    End,
+    /// In a line of the trailer that has so many bytes; so many lines came.
+    Trailer { len: u32, total: u32 },
+}
+
+impl Chunk {
+    pub(super) const FIRST: Self = Self::Size { size: 0, digits: 0, is_over: false };
+}
+
+/// What became of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// All of them, and more are wanted.
+    All,
+    /// So many; the body has ended.
+    Ended(usize),
+    /// So many; the framing is broken there.
+    Broken(usize),
+}
+
+/// Bytes of a trailer.
+const TRAILER_MAX: u32 = 64 << 10;
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) framing: Framing,
+    pub(super) decoder: Option<Decoder>,
+    pub(super) content: Content,
+    /// Bytes without chunks.
+    pub(super) bytes: u64,
+    pub(super) failed: Option<FileState>,
+    /// It was said that the body is not in its coding.
+    pub(super) is_plain: bool,
+}
+
+/// The content of a body: the buffer, and the file that it is or the files that are in it.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) transaction: u64,
+    pub(super) direction: Direction,
+    /// Bytes, codings undone.
+    pub(super) bytes: u64,
+    pub(super) given: u64,
+    pub(super) name: Vec<u8>,
+    pub(super) range: Option<(u64, u64, Option<u64>)>,
+    pub(super) file: Option<Box<OpenFile>>,
+    pub(super) parts: Option<Box<Mime>>,
+}
+
+impl Content {
+    fn piece(&self, out: &mut Output<'_>, bytes: &[u8], is_last: bool) {
+        let buffer = match self.direction {
+            Direction::ToServer => Buffer::HttpRequestBody,
+            Direction::ToClient => Buffer::HttpResponseBody,
+        };
+        let (transaction, direction, offset) = (self.transaction, self.direction, self.given);
+        out.sink.piece(&Piece {
+            transaction,
+            direction,
+            buffer,
+            number: 0,
+            offset,
+            bytes,
+            is_last,
+        });
+    }
+
+    fn write(&mut self, out: &mut Output<'_>, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.bytes += bytes.len() as u64;
+        let room = out.limits.body_bytes.saturating_sub(self.given);
+        let len = usize::try_from(room).map_or(bytes.len(), |room| bytes.len().min(room));
+        if len > 0 {
+            self.piece(out, &bytes[..len], false);
+            self.given += len as u64;
+        }
+        if let Some(parts) = &mut self.parts {
+            parts.feed(out, bytes);
+            return;
+        }
+        let file = self.file.get_or_insert_with(|| {
+            let name = std::mem::take(&mut self.name);
+            let mut file = out.open(self.transaction, self.direction, 0, name);
+            file.file.range = self.range;
+            file
+        });
+        out.write(file, bytes);
+    }
+}
+
+impl Body {
+    /// Takes bytes of the connection.
+    pub(super) fn feed(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> Taken {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            match self.framing {
+                Framing::UntilClose => {
+                    self.write(out, rest);
+                    return Taken::All;
+                }
+                Framing::Length(left) => {
+                    let len = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    self.write(out, &rest[..len]);
+                    at += len;
+                    self.framing = Framing::Length(left - len as u64);
+                    if left == len as u64 {
+                        return Taken::Ended(at);
+                    }
+                }
+                Framing::Chunked(Chunk::Data(left)) => {
+                    let len = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    self.write(out, &rest[..len]);
+                    at += len;
+                    let left = left - len as u64;
+                    let next = if left == 0 { Chunk::End } else { Chunk::Data(left) };
+                    self.framing = Framing::Chunked(next);
+                }
+                Framing::Chunked(chunk) => {
+                    at += 1;
+                    match chunk.step(rest[0]) {
+                        Some(Some(next)) => self.framing = Framing::Chunked(next),
+                        Some(None) => return Taken::Ended(at),
+                        None => return Taken::Broken(at),
+                    }
+                }
+            }
+        }
+        Taken::All
+    }
+
+    /// Bytes that will not come; `false` if it is not known where the body goes on.
+    pub(super) fn gap(&mut self, bytes: u64) -> bool {
+        match &mut self.framing {
+            Framing::UntilClose => {}
+            Framing::Length(left) | Framing::Chunked(Chunk::Data(left)) if bytes < *left => {
+                *left -= bytes;
+            }
+            _ => return false,
+        }
+        self.bytes += bytes;
+        if let Some(file) = &mut self.content.file {
+            file.file.has_gaps = true;
+        }
+        self.failed.get_or_insert(FileState::Truncated);
+        if self.decoder.is_some() || self.content.parts.is_some() {
+            // What is behind it cannot be undone.
+            self.failed = Some(FileState::Error);
+        }
+        true
+    }
+
+    fn write(&mut self, out: &mut Output<'_>, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        let Some(decoder) = &mut self.decoder else {
+            if self.failed != Some(FileState::Error) {
+                self.content.write(out, bytes);
+            }
+            return;
+        };
+        if self.failed.is_some() {
+            return;
+        }
+        let limits = *out.limits;
+        let content = &mut self.content;
+        let result = decoder.feed(bytes, &limits, &mut |bytes| content.write(out, bytes));
+        if decoder.is_plain() && !std::mem::replace(&mut self.is_plain, true) {
+            let id = self.content.transaction;
+            out.anomaly(AnomalyKind::HttpDecompression, Some(id), Some(self.content.direction));
+        }
+        if let Err(error) = result {
+            let kind = match error {
+                CodingError::Broken => AnomalyKind::HttpDecompression,
+                CodingError::Bomb => AnomalyKind::HttpBomb,
+            };
+            out.anomaly(kind, Some(self.content.transaction), Some(self.content.direction));
+            self.failed = Some(FileState::Error);
+        }
+    }
+
+    /// The body has ended, whole or not.
+    pub(super) fn end(mut self, out: &mut Output<'_>, is_whole: bool) -> [u64; 2] {
+        let is_content_whole = self.decoder.as_ref().is_none_or(Decoder::is_whole);
+        let state = match self.failed {
+            Some(state) => state,
+            None if is_whole && is_content_whole => FileState::Closed,
+            None => FileState::Truncated,
+        };
+        if let Some(parts) = self.content.parts.take() {
+            parts.end(out, state);
+        }
+        if let Some(file) = self.content.file.take() {
+            out.close(file, state);
+        }
+        if self.content.bytes > 0 {
+            self.content.piece(out, &[], true);
+        }
+        [self.bytes, self.content.bytes]
+    }
+}
+
+impl Chunk {
+    /// One byte outside the data: what comes next, nothing behind the trailer; `None` if it cannot be.
+    fn step(self, byte: u8) -> Option<Option<Self>> {
+        Some(Some(match (self, byte) {
+            (Self::Size { digits: 0, is_over: false, .. }, b'\r' | b'\n' | b' ' | b'\t') => self,
+            (Self::Size { digits: 0, is_over: true, .. }, b'\n') => return None,
+            (Self::Size { size: 0, .. }, b'\n') => Self::Trailer { len: 0, total: 0 },
+            (Self::Size { size, .. }, b'\n') => Self::Data(size),
+            (Self::Size { size, digits, is_over: false }, byte) => {
+                match char::from(byte).to_digit(16) {
+                    Some(digit) => {
+                        if size >> 59 != 0 {
+                            return None;
+                        }
+                        Self::Size { size: size << 4 | u64::from(digit), digits: 1, is_over: false }
+                    }
+                    None if digits == 0 => return None,
+                    None => Self::Size { size, digits, is_over: true },
+                }
+            }
+            (Self::Size { .. }, _) => self,
+            (Self::End, b'\n') => Self::FIRST,
+            (Self::End, b'\r') => self,
+            (Self::End, _) => return None,
+            (Self::Trailer { len: 0, .. }, b'\n') => return Some(None),
+            (Self::Trailer { total: TRAILER_MAX.., .. }, _) => return None,
+            (Self::Trailer { total, .. }, b'\n') => Self::Trailer { len: 0, total: total + 1 },
+            (Self::Trailer { len, total }, b'\r') => Self::Trailer { len, total: total + 1 },
+            (Self::Trailer { len, total }, _) => {
+                Self::Trailer { len: len.saturating_add(1), total: total + 1 }
+            }
+            (Self::Data(_), _) => self,
+        }))
+    }
+}

@@ -1,0 +1,161 @@
+//! Heads: their fields, and the buffers that rules look into.
+
+use l7proto::http1::{self, FieldLine};
+
+use crate::buffer::Buffer;
+use crate::output::Output;
+use crate::sink::Direction;
+
+/// Fields with names as sent.
+pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The fields of a head.
+#[derive(Debug, Default)]
+pub(super) struct Headers {
+    /// As sent.
+    pub(super) all: Fields,
+    /// Those of one name as one, joined by commas, at the place of the first.
+    pub(super) joined: Fields,
+    /// There is a line that is no field, or a name with a space or control character.
+    pub(super) has_invalid: bool,
+}
+
+impl Headers {
+    pub(super) fn parse(head: &[u8]) -> Self {
+        let mut headers = Self::default();
+        for line in http1::lines(head).1 {
+            match line {
+                FieldLine::Field(name, value) => {
+                    let is_name = |byte: &u8| byte.is_ascii_graphic();
+                    headers.has_invalid |= name.is_empty() || !name.iter().all(is_name);
+                    headers.all.push((name.trim_ascii().to_vec(), value.to_vec()));
+                }
+                FieldLine::Folded(text) => match headers.all.last_mut() {
+                    Some((_, value)) => {
+                        value.push(b' ');
+                        value.extend(text);
+                    }
+                    None => headers.has_invalid = true,
+                },
+                FieldLine::Other(_) => headers.has_invalid = true,
+            }
+        }
+        for (name, value) in &headers.all {
+            let mut found = headers.joined.iter_mut();
+            match found.find(|(joined, _)| joined.eq_ignore_ascii_case(name)) {
+                Some((_, joined)) => {
+                    joined.extend(b", ");
+                    joined.extend(value);
+                }
+                None => headers.joined.push((name.clone(), value.clone())),
+            }
+        }
+        headers
+    }
+
+    /// The value of a field, all of its name.
+    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+        let mut all = self.joined.iter();
+        let found = all.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
+        found.map(|(_, value)| &value[..])
+    }
+
+    /// The length of the body: `Err` where it is no number or there are several.
+    pub(super) fn content_length(&self) -> Result<Option<u64>, ()> {
+        let Some(value) = self.get("content-length") else { return Ok(None) };
+        let mut numbers = value.split(|byte| *byte == b',').map(|text| {
+            let text = text.trim_ascii();
+            let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+            if is_number { std::str::from_utf8(text).ok()?.parse::<u64>().ok() } else { None }
+        });
+        let first = numbers.next().flatten().ok_or(())?;
+        if numbers.all(|number| number == Some(first)) { Ok(Some(first)) } else { Err(()) }
+    }
+
+    /// `filename` of `Content-Disposition`.
+    pub(super) fn file_name(&self) -> Option<Vec<u8>> {
+        crate::mime::parameter(self.get("content-disposition")?, "filename")
+    }
+
+    /// `Content-Range: bytes 0-99/1000`.
+    pub(super) fn range(&self) -> Option<(u64, u64, Option<u64>)> {
+        let value = std::str::from_utf8(self.get("content-range")?).ok()?;
+        let (range, size) = value.strip_prefix("bytes")?.trim().split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        Some((first.trim().parse().ok()?, last.trim().parse().ok()?, size.trim().parse().ok()))
+    }
+}
+
+/// The minor version as the first line has it.
+pub(super) fn protocol_of(line: &[u8]) -> &[u8] {
+    let last = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_version = last.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"http/"));
+    if is_version { last } else { &[] }
+}
+
+/// Hands on what both sides have.
+pub(super) fn buffers(
+    out: &mut Output<'_>,
+    transaction: u64,
+    direction: Direction,
+    head: &[u8],
+    headers: &Headers,
+) {
+    let (line, fields) = http1::lines(head);
+    let mut give =
+        |buffer, number, bytes: &[u8]| out.buffer(transaction, direction, buffer, number, bytes);
+    let is_request = direction == Direction::ToServer;
+    let line_buffer = if is_request { Buffer::HttpRequestLine } else { Buffer::HttpResponseLine };
+    give(line_buffer, 0, line);
+    let mut start = line.to_vec();
+    start.extend(b"\r\n");
+    start.extend(fields.rest());
+    give(Buffer::HttpStart, 0, &start);
+    if headers.all.is_empty() {
+        return;
+    }
+    give(Buffer::HttpHeaderRaw, 0, fields.rest());
+    let (mut normal, mut names) = (Vec::new(), b"\r\n".to_vec());
+    let each = if is_request { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
+    let mut cookies = 0;
+    for (number, (name, value)) in headers.joined.iter().enumerate() {
+        names.extend(name);
+        names.extend(b"\r\n");
+        let text = [&name[..], b": ", value].concat();
+        give(each, number, &text);
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        if is("cookie") || is("set-cookie") {
+            give(Buffer::HttpCookie, cookies, value);
+            cookies += 1;
+        } else {
+            normal.extend(&text);
+            normal.extend(b"\r\n");
+        }
+    }
+    names.extend(b"\r\n");
+    if !normal.is_empty() {
+        give(Buffer::HttpHeader, 0, &normal);
+    }
+    give(Buffer::HttpHeaderNames, 0, &names);
+    const BOTH: &[(&str, Buffer)] = &[
+        ("content-type", Buffer::HttpContentType),
+        ("content-length", Buffer::HttpContentLength),
+        ("connection", Buffer::HttpConnection),
+    ];
+    const REQUEST: &[(&str, Buffer)] = &[
+        ("host", Buffer::HttpHostRaw),
+        ("user-agent", Buffer::HttpUserAgent),
+        ("accept", Buffer::HttpAccept),
+        ("accept-encoding", Buffer::HttpAcceptEncoding),
+        ("accept-language", Buffer::HttpAcceptLanguage),
+        ("referer", Buffer::HttpReferer),
+    ];
+    const RESPONSE: &[(&str, Buffer)] =
+        &[("server", Buffer::HttpServer), ("location", Buffer::HttpLocation)];
+    let own = if is_request { REQUEST } else { RESPONSE };
+    for (name, buffer) in BOTH.iter().chain(own) {
+        if let Some(value) = headers.get(name) {
+            give(*buffer, 0, value);
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! HTTP/1 (RFC 9112): requests with their responses, bodies, files.
+//!
+//! ```text
+//!  to the server: head ─▶ transaction (behind those that wait) ─▶ body ─▶ head …
+//!  to the client: head ─▶ the first transaction that waits     ─▶ body ─▶ head …
+//!                                       ├─ 1xx: another head follows
+//!                                       └─ 101, 2xx to CONNECT: another protocol follows
+//! ```
+//!
+//! A side whose bytes are no HTTP, or of whose head or framing bytes are missing, is *lost*: lines are skipped up to the
+//! next one that is the first of a message.
+
+mod body;
+mod coding;
+mod head;
+pub(crate) mod uri;
+
+use std::collections::VecDeque;
+
+use l7proto::http1::{Head, HeadError, Progress as HeadProgress};
+
+use crate::anomaly::AnomalyKind;
+use crate::buffer::Buffer;
+use crate::http1::body::{Body, Chunk, Content, Framing, Taken};
+use crate::http1::coding::{Coding, Decoder};
+use crate::http1::head::Headers;
+use crate::http1::uri::Target;
+use crate::mime::Mime;
+use crate::output::Output;
+use crate::parser::{Next, Parser};
+use crate::sink::{Direction, Progress};
+use crate::transaction::{Data, Http, Transaction};
+
+/// Bytes of a line that is looked at while a side is lost.
+const LINE_MAX: usize = 8 << 10;
+
+#[derive(Debug)]
+enum Place {
+    Head,
+    Body(Box<Body>),
+    /// Skips lines; whether the rest of this line is skipped in any case.
+    Lost {
+        in_line: bool,
+    },
+    /// The client waits for the answer to `CONNECT`; bytes that it sends are held.
+    Held,
+}
+
+#[derive(Debug)]
+struct Side {
+    place: Place,
+    head: Head,
+    /// The bytes of the head, of the line or those that are held.
+    text: Vec<u8>,
+    /// Responses were missed: the next one belongs to the last request.
+    missed: bool,
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Self { place: Place::Head, head: Head::new(), text: Vec::new(), missed: false }
+    }
+}
+
+impl Side {
+    fn begin(&mut self, place: Place) {
+        (self.place, self.head) = (place, Head::new());
+        self.text.clear();
+    }
+}
+
+/// A flow of HTTP/1.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    open: VecDeque<Transaction>,
+    sides: [Side; 2],
+}
+
+impl Http1 {
+    pub(crate) fn new() -> Self {
+        Self { open: VecDeque::new(), sides: [Side::default(), Side::default()] }
+    }
+
+    fn side(&mut self, direction: Direction) -> &mut Side {
+        &mut self.sides[direction as usize]
+    }
+
+    fn transaction(&mut self, id: u64) -> Option<&mut Transaction> {
+        self.open.iter_mut().find(|transaction| transaction.id == id)
+    }
+
+    /// A side's message has ended; the transaction too, if the other one's has.
+    fn done(&mut self, out: &mut Output<'_>, id: u64, direction: Direction) {
+        let Some(at) = self.open.iter().position(|transaction| transaction.id == id) else {
+            return;
+        };
+        out.progress(&mut self.open[at], Progress::Done(direction));
+        if self.open[at].done == [true; 2]
+            && let Some(mut transaction) = self.open.remove(at)
+        {
+            out.progress(&mut transaction, Progress::Finished);
+        }
+    }
+
+    fn end_body(&mut self, out: &mut Output<'_>, direction: Direction, is_whole: bool) {
+        let side = self.side(direction);
+        let Place::Body(body) = std::mem::replace(&mut side.place, Place::Head) else { return };
+        side.begin(Place::Head);
+        let id = body.content.transaction;
+        let [bytes, decoded] = body.end(out, is_whole);
+        if let Some(transaction) = self.transaction(id)
+            && let Data::Http(http) = &mut transaction.data
+        {
+            http.body_bytes[direction as usize] = bytes;
+            http.decoded_bytes[direction as usize] = decoded;
+        }
+        self.done(out, id, direction);
+    }
+
+    /// The head of this side cannot be read.
+    fn lose(
+        &mut self,
+        out: &mut Output<'_>,
+        direction: Direction,
+        error: HeadError,
+        in_line: bool,
+    ) {
+        let is_request = direction == Direction::ToServer;
+        let kind = match (error, is_request) {
+            (HeadError::FirstLine, true) => AnomalyKind::HttpRequestLine,
+            (HeadError::FirstLine, false) => AnomalyKind::HttpResponseLine,
+            (_, true) => AnomalyKind::HttpHeadTooLong,
+            (_, false) => AnomalyKind::HttpResponseHeadTooLong,
+        };
+        out.anomaly(kind, None, Some(direction));
+        self.side(direction).begin(Place::Lost { in_line });
+        self.side(direction).missed = true;
+    }
+
+    /// Bytes of a head; how many were taken.
+    fn head(&mut self, out: &mut Output<'_>, direction: Direction, bytes: &[u8]) -> (usize, Next) {
+        let side = &mut self.sides[direction as usize];
+        if direction == Direction::ToClient && side.text.is_empty() {
+            // The answer of HTTP/0.9 has no head, nor has that of a server that knows nothing else.
+            let waiting = self.open.iter().find(|t| !t.is_done(Direction::ToClient));
+            if let Some(transaction) = waiting
+                && !matches!(bytes[0], b'H' | b'h' | b'\r' | b'\n')
+            {
+                let is_old = match &transaction.data {
+                    Data::Http(http) => http.request_protocol.is_empty(),
+                    _ => false,
+                };
+                let id = transaction.id;
+                let content = content(transaction, direction, &Headers::default());
+                let framing = Framing::UntilClose;
+                let body = Body {
+                    framing,
+                    decoder: None,
+                    content,
+                    bytes: 0,
+                    failed: None,
+                    is_plain: false,
+                };
+                side.place = Place::Body(Box::new(body));
+                if !is_old {
+                    out.anomaly(AnomalyKind::HttpResponseLine, Some(id), Some(direction));
+                }
+                return (0, Next::More);
+            }
+        }
+        // Line by line, so that it is known where a head fails.
+        let line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+        let room = (l7proto::http1::HEAD_MAX as usize + 1).saturating_sub(side.text.len());
+        let piece = &bytes[..line.min(room)];
+        let progress = side.head.feed(piece);
+        side.text.extend_from_slice(piece);
+        match progress {
+            HeadProgress::More => (piece.len(), Next::More),
+            HeadProgress::Failed(error) => {
+                let in_line = piece.last() != Some(&b'\n');
+                self.lose(out, direction, error, in_line);
+                (piece.len(), Next::More)
+            }
+            HeadProgress::Done(_) => {
+                let text = std::mem::take(&mut side.text);
+                let head = side.head;
+                side.begin(Place::Head);
+                let change = match direction {
+                    Direction::ToServer => {
+                        self.request(out, &head, &text, true);
+                        false
+                    }
+                    Direction::ToClient => self.response(out, &head, &text, true),
+                };
+                let next = match change {
+                    true => {
+                        let unread = bytes.len() - piece.len();
+                        let client = self.side(Direction::ToServer);
+                        let is_held = matches!(client.place, Place::Held);
+                        let held =
+                            if is_held { std::mem::take(&mut client.text) } else { Vec::new() };
+                        Next::Change { to: None, unread, held }
+                    }
+                    false => Next::More,
+                };
+                (piece.len(), next)
+            }
+        }
+    }
+
+    /// A head that is whole, or what there is of one that never will be.
+    fn request(&mut self, out: &mut Output<'_>, head: &Head, text: &[u8], is_whole: bool) {
+        let direction = Direction::ToServer;
+        let headers = Headers::parse(text);
+        let at = |span: Option<l7proto::http1::Span>| span.unwrap_or_default().of(text);
+        let (method, raw) = (at(head.method()), at(head.target()));
+        let (line, _) = l7proto::http1::lines(text);
+        let is_connect = method == b"CONNECT";
+        let target = Target::parse(raw, is_connect);
+        let normal = uri::normal(target.path);
+        let field = headers.get("host");
+        // `CONNECT` may have any target.
+        let authority =
+            target.authority.filter(|authority| uri::is_host(&uri::host_port(authority).0));
+        let named = authority.or(field).map(uri::host_port);
+        let protocol = if head.version().is_some() { head::protocol_of(line) } else { &[] };
+        let http = Http {
+            method: method.to_vec(),
+            uri_raw: raw.to_vec(),
+            uri: normal,
+            request_protocol: protocol.to_vec(),
+            host: named.as_ref().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()),
+            port: named.as_ref().and_then(|(_, port)| *port),
+            request_headers: headers.all.clone(),
+            ..Http::default()
+        };
+        if self.open.len() >= out.limits.open_transactions
+            && let Some(mut oldest) = self.open.pop_front()
+        {
+            out.anomaly(AnomalyKind::HttpTooManyOpen, Some(oldest.id), None);
+            out.progress(&mut oldest, Progress::Finished);
+        }
+        let (host, uri) = (http.host.clone(), http.uri.clone());
+        let transaction = out.begin(Data::Http(Box::new(http)));
+        let id = transaction.id;
+        self.open.push_back(transaction);
+
+        let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
+        give(Buffer::HttpMethod, method);
+        give(Buffer::HttpUri, &uri);
+        give(Buffer::HttpUriRaw, raw);
+        if !protocol.is_empty() {
+            give(Buffer::HttpProtocol, protocol);
+        }
+        if let Some(host) = &host {
+            give(Buffer::HttpHost, host);
+        }
+        head::buffers(out, id, direction, text, &headers);
+
+        let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
+        if headers.has_invalid {
+            odd(AnomalyKind::HttpRequestField);
+        }
+        if field.is_none() && is_whole && head.version().is_some_and(|minor| minor >= 1) {
+            odd(AnomalyKind::HttpNoHost);
+        }
+        if host.as_ref().is_some_and(|host| !uri::is_host(host)) {
+            odd(AnomalyKind::HttpHostInvalid);
+        }
+        if let (Some(authority), Some(field)) = (authority, field)
+            && uri::host_port(authority).0 != uri::host_port(field).0
+        {
+            odd(AnomalyKind::HttpHostAmbiguous);
+        }
+        if !is_whole {
+            return;
+        }
+        let framing = framing(out, id, direction, &headers, None);
+        self.progress(out, id, Progress::Head(direction));
+        self.body(out, id, direction, &headers, framing);
+        if is_connect && framing.is_none() {
+            self.side(direction).begin(Place::Held);
+        }
+    }
+
+    /// Nothing more of this side follows: a head that is not whole gives the lines that are.
+    fn cut_head(&mut self, out: &mut Output<'_>, direction: Direction) {
+        let side = self.side(direction);
+        if !matches!(side.place, Place::Head) {
+            return;
+        }
+        let (mut text, head) = (std::mem::take(&mut side.text), side.head);
+        side.begin(Place::Head);
+        text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+        let has_line = !l7proto::http1::lines(&text).0.is_empty();
+        match direction {
+            Direction::ToServer if has_line => self.request(out, &head, &text, false),
+            Direction::ToClient if has_line => {
+                self.response(out, &head, &text, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn progress(&mut self, out: &mut Output<'_>, id: u64, progress: Progress) {
+        if let Some(transaction) = self.transaction(id) {
+            out.progress(transaction, progress);
+        }
+    }
+
+    /// Another protocol follows: `true`.
+    fn response(&mut self, out: &mut Output<'_>, head: &Head, text: &[u8], is_whole: bool) -> bool {
+        let direction = Direction::ToClient;
+        let headers = Headers::parse(text);
+        let status = head.status().unwrap_or_default();
+        if (100..200).contains(&status) && status != 101 {
+            return false;
+        }
+        let missed = std::mem::take(&mut self.side(direction).missed);
+        let mut waiting = self.open.iter().filter(|t| !t.is_done(direction)).map(|t| t.id);
+        let id = if missed { waiting.next_back() } else { waiting.next() };
+        let id = id.unwrap_or_else(|| {
+            let transaction = out.begin(Data::Http(Box::default()));
+            let id = transaction.id;
+            self.open.push_back(transaction);
+            out.anomaly(AnomalyKind::HttpUnmatchedResponse, Some(id), Some(direction));
+            id
+        });
+        let (line, _) = l7proto::http1::lines(text);
+        let mut words = line.splitn(3, |byte| *byte == b' ');
+        let protocol = words.next().unwrap_or_default();
+        let code = words.next().unwrap_or_default();
+        let reason = words.next().unwrap_or_default().trim_ascii();
+        let mut method = Vec::new();
+        if let Some(transaction) = self.transaction(id)
+            && let Data::Http(http) = &mut transaction.data
+        {
+            method.clone_from(&http.method);
+            http.response_protocol = protocol.to_vec();
+            http.status = Some(status);
+            http.reason = reason.to_vec();
+            http.response_headers = headers.all.clone();
+        }
+        let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
+        give(Buffer::HttpProtocol, protocol);
+        give(Buffer::HttpStatCode, code);
+        if !reason.is_empty() {
+            give(Buffer::HttpStatMsg, reason);
+        }
+        head::buffers(out, id, direction, text, &headers);
+        if headers.has_invalid {
+            out.anomaly(AnomalyKind::HttpResponseField, Some(id), Some(direction));
+        }
+        if !is_whole {
+            return false;
+        }
+        let is_tunnel = method == b"CONNECT" && (200..300).contains(&status);
+        let has_no_body = is_tunnel || method == b"HEAD" || matches!(status, 101 | 204 | 304);
+        let framing =
+            if has_no_body { None } else { framing(out, id, direction, &headers, Some(status)) };
+        self.progress(out, id, Progress::Head(direction));
+        self.body(out, id, direction, &headers, framing);
+        if method == b"CONNECT" && !is_tunnel && matches!(self.sides[0].place, Place::Held) {
+            // It asks for something else then.
+            let held = std::mem::take(&mut self.sides[0].text);
+            self.sides[0].begin(Place::Head);
+            self.data(out, Direction::ToServer, &held);
+        }
+        is_tunnel || status == 101
+    }
+
+    /// The body begins, or the message has ended.
+    fn body(
+        &mut self,
+        out: &mut Output<'_>,
+        id: u64,
+        direction: Direction,
+        headers: &Headers,
+        framing: Option<Framing>,
+    ) {
+        let Some(framing) = framing else { return self.done(out, id, direction) };
+        let Some(transaction) = self.open.iter().find(|transaction| transaction.id == id) else {
+            return;
+        };
+        let mut content = content(transaction, direction, headers);
+        if direction == Direction::ToServer
+            && let Some(kind) = headers.get("content-type")
+            && crate::mime::is_type(kind, b"multipart/form-data")
+        {
+            match crate::mime::parameter(kind, "boundary") {
+                Some(boundary) => {
+                    content.parts = Some(Box::new(Mime::form(id, direction, &boundary)));
+                }
+                None => out.anomaly(AnomalyKind::HttpMultipart, Some(id), Some(direction)),
+            }
+        }
+        let mut decoder = None;
+        match Coding::parse(headers.get("content-encoding").unwrap_or_default()) {
+            Ok(codings) if codings.len() > out.limits.codings => {
+                out.anomaly(AnomalyKind::HttpTooManyCodings, Some(id), Some(direction));
+            }
+            Ok(codings) if codings.is_empty() => {}
+            Ok(codings) => decoder = Some(Decoder::new(&codings)),
+            Err(true) => {}
+            Err(false) => out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(direction)),
+        }
+        let body = Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false };
+        self.side(direction).place = Place::Body(Box::new(body));
+    }
+
+    /// Bytes of a line while the side is lost.
+    fn lost(&mut self, direction: Direction, bytes: &[u8], in_line: bool) -> usize {
+        let side = self.side(direction);
+        let end = bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let piece = &bytes[..end.unwrap_or(bytes.len())];
+        let in_line = in_line || side.text.len() + piece.len() > LINE_MAX;
+        if !in_line {
+            side.text.extend_from_slice(piece);
+        }
+        match end {
+            Some(_) if !in_line && is_first_line(&side.text, direction) => {
+                let text = std::mem::take(&mut side.text);
+                side.begin(Place::Head);
+                side.head.feed(&text);
+                side.text = text;
+            }
+            Some(_) => {
+                side.text.clear();
+                side.place = Place::Lost { in_line: false };
+            }
+            None => side.place = Place::Lost { in_line },
+        }
+        piece.len()
+    }
+}
+
+/// The content of a body, with the name of the file that it is.
+fn content(transaction: &Transaction, direction: Direction, headers: &Headers) -> Content {
+    let path = match &transaction.data {
+        Data::Http(http) => http.uri.split(|byte| *byte == b'?').next().unwrap_or_default(),
+        _ => &[],
+    };
+    Content {
+        transaction: transaction.id,
+        direction,
+        bytes: 0,
+        given: 0,
+        name: headers.file_name().unwrap_or_else(|| path.to_vec()),
+        range: headers.range(),
+        file: None,
+        parts: None,
+    }
+}
+
+/// How the body of a message is framed (RFC 9112 §6.3); a response has its status.
+fn framing(
+    out: &mut Output<'_>,
+    id: u64,
+    direction: Direction,
+    headers: &Headers,
+    status: Option<u16>,
+) -> Option<Framing> {
+    let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
+    let length = headers.content_length();
+    let otherwise = status.map(|_| Framing::UntilClose);
+    if let Some(coding) = headers.get("transfer-encoding") {
+        if headers.get("content-length").is_some() {
+            odd(AnomalyKind::HttpSmuggling);
+        }
+        let last = coding.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+        if last.eq_ignore_ascii_case(b"chunked") {
+            return Some(Framing::Chunked(Chunk::FIRST));
+        }
+        if !last.eq_ignore_ascii_case(b"identity") {
+            odd(AnomalyKind::HttpTransferCoding);
+        }
+    }
+    match length {
+        Ok(Some(0)) => None,
+        Ok(Some(length)) => Some(Framing::Length(length)),
+        Ok(None) => otherwise,
+        Err(()) => {
+            odd(match status {
+                None => AnomalyKind::HttpRequestLength,
+                Some(_) => AnomalyKind::HttpResponseLength,
+            });
+            otherwise
+        }
+    }
+}
+
+/// Is it the first line of a message?
+fn is_first_line(line: &[u8], direction: Direction) -> bool {
+    let line = line.trim_ascii_end();
+    match direction {
+        Direction::ToClient => {
+            line.starts_with(b"HTTP/1.") && line.len() >= 12 && line[7].is_ascii_digit()
+        }
+        Direction::ToServer => {
+            let (line, version) = line.split_at(line.len().saturating_sub(9));
+            let word = line.iter().position(|byte| *byte == b' ').unwrap_or(0);
+            version.starts_with(b" HTTP/1.")
+                && version.get(8).is_some_and(u8::is_ascii_digit)
+                && word > 0
+                && line[..word].iter().all(u8::is_ascii_uppercase)
+        }
+    }
+}
+
+impl Parser for Http1 {
+    fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
+        while !bytes.is_empty() {
+            let side = self.side(direction);
+            let taken = match &mut side.place {
+                Place::Head => match self.head(out, direction, bytes) {
+                    (taken, Next::More) => taken,
+                    (_, next) => return next,
+                },
+                Place::Body(body) => match body.feed(out, bytes) {
+                    Taken::All => bytes.len(),
+                    Taken::Ended(taken) => {
+                        self.end_body(out, direction, true);
+                        taken
+                    }
+                    Taken::Broken(taken) => {
+                        let id = Some(body.content.transaction);
+                        let kind = match direction {
+                            Direction::ToServer => AnomalyKind::HttpRequestChunk,
+                            Direction::ToClient => AnomalyKind::HttpResponseChunk,
+                        };
+                        out.anomaly(kind, id, Some(direction));
+                        // The last byte may have ended the line.
+                        let in_line = bytes.get(taken.wrapping_sub(1)) != Some(&b'\n');
+                        self.end_body(out, direction, false);
+                        self.side(direction).begin(Place::Lost { in_line });
+                        taken
+                    }
+                },
+                Place::Lost { in_line } => {
+                    let in_line = *in_line;
+                    self.lost(direction, bytes, in_line)
+                }
+                Place::Held => {
+                    let room = out.limits.held_bytes.saturating_sub(side.text.len());
+                    side.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    bytes.len()
+                }
+            };
+            bytes = &bytes[taken..];
+        }
+        Next::More
+    }
+
+    fn gap(&mut self, out: &mut Output<'_>, direction: Direction, bytes: u64) -> Next {
+        let side = self.side(direction);
+        let goes_on = match &mut side.place {
+            Place::Body(body) => body.gap(bytes),
+            Place::Held => true,
+            Place::Head | Place::Lost { .. } => false,
+        };
+        if !goes_on {
+            self.end_body(out, direction, false);
+            let side = self.side(direction);
+            side.begin(Place::Lost { in_line: true });
+            side.missed = true;
+        }
+        Next::More
+    }
+
+    fn end_of_side(&mut self, out: &mut Output<'_>, direction: Direction) {
+        if let Place::Body(body) = &self.side(direction).place {
+            let is_whole = body.framing == Framing::UntilClose;
+            self.end_body(out, direction, is_whole);
+        }
+        self.cut_head(out, direction);
+    }
+
+    fn finish(&mut self, out: &mut Output<'_>) {
+        for direction in Direction::BOTH {
+            self.end_body(out, direction, false);
+            self.cut_head(out, direction);
+        }
+        for mut transaction in std::mem::take(&mut self.open) {
+            out.progress(&mut transaction, Progress::Finished);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reproducible numbers, and seeds that no run had before.
+
+use crate::recorder::Step;
+
+/// splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+
+    pub fn bytes(&mut self, max: usize) -> Vec<u8> {
+        (0..self.below(max + 1)).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A few fixed seeds, and fifty fresh ones; a failure names its own.
+pub fn seeds() -> impl Iterator<Item = u64> {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let first = time.as_nanos() as u64;
+    (0..20).chain((0..50).map(move |n| first.wrapping_add(n << 32)))
+}
+
+/// The same bytes in the same order of sides, in other segments.
+pub fn cut(random: &mut Random, steps: &[Step], longest: usize) -> Vec<Step> {
+    let mut out = Vec::new();
+    let mut waiting: Option<(applayer::Direction, Vec<u8>)> = None;
+    let mut flush = |waiting: &mut Option<(applayer::Direction, Vec<u8>)>, out: &mut Vec<Step>| {
+        let Some((direction, bytes)) = waiting.take() else { return };
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let len = (1 + random.below(longest)).min(rest.len());
+            out.push(Step::Data(direction, rest[..len].to_vec()));
+            rest = &rest[len..];
+        }
+    };
+    for step in steps {
+        match step {
+            Step::Data(direction, bytes) => {
+                if waiting.as_ref().is_some_and(|(of, _)| of != direction) {
+                    flush(&mut waiting, &mut out);
+                }
+                waiting.get_or_insert_with(|| (*direction, Vec::new())).1.extend(bytes);
+            }
+            other => {
+                flush(&mut waiting, &mut out);
+                out.push(other.clone());
+            }
+        }
+    }
+    flush(&mut waiting, &mut out);
+    out
+}
