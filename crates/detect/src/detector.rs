@@ -1,8 +1,55 @@
 //! Evaluates rules.
+//!
+//! ```text
+//!  begin ─▶ rules of addresses, of packets ─┐
+//!  data ──▶ message of the sender ──────────┼─▶ matches ─ finish ─▶ by rule: conditions, what a match does
+//!  buffer ▶ parts of transactions ──────────┘                       ─▶ thresholds, pass, drop ─▶ alerts
+//! ```
+//!
+//! What bytes fulfil is found as they come; it depends on nothing else. Conditions on flows, hosts and other rules are
+//! evaluated at the end of the step, in the order of the rules, so that a rule sees what rules before it have set. A match
+//! of a stream or transaction whose conditions do not hold is tried again in later steps, as long as the message or
+//! transaction lasts.
+//!
+//! A *message* is what one end sends until the other one sends: places of contents count from its beginning, and a rule
+//! matches once in it. Where segments are cut has no influence.
 
 use std::sync::Arc;
 
-use crate::{Alert, BufferPart, FlowState, Packet, Ruleset, Sender, Verdict};
+use signatures::{Action, Buffer};
+
+use crate::alert::Found;
+use crate::compile::canonical;
+use crate::conditions::{self, Answer, Scene};
+use crate::flow::{Match, OPEN_MAX, Open, WAITING_MAX, way_of_packet};
+use crate::header::{Header, payload, upper};
+use crate::rule::{Compiled, Kind};
+use crate::solve::{View, holds};
+use crate::tables::{Outcome, Tables};
+use crate::window::Window;
+use crate::{Alert, BufferPart, FlowState, Packet, Ruleset, Sender, Verdict, transform};
+
+/// Half of what is kept of a message, in bytes.
+const MESSAGE_HALF: usize = 4_096;
+/// Half of what is kept of a buffer that comes in parts.
+const BUFFER_HALF: usize = 16_384;
+/// What of a buffer is kept for transforms.
+const RAW_MAX: usize = 65_536;
+/// Rules of a flow whose payload was found and that wait for a transaction.
+const PAYLOADS_MAX: usize = 256;
+/// Windows and bits of hosts that are kept, each.
+const ENTRIES: usize = 1 << 18;
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Searches that were given up because they took too long.
+    pub given_up: u64,
+    /// Windows of thresholds and bits of hosts for which there was no room.
+    pub no_room: u64,
+    /// Matches that were no alerts because of a threshold.
+    pub suppressed: u64,
+}
 
 /// Evaluates the rules of a [`Ruleset`] at one worker.
 ///
@@ -11,12 +58,46 @@ use crate::{Alert, BufferPart, FlowState, Packet, Ruleset, Sender, Verdict};
 #[derive(Debug)]
 pub struct Detector {
     rules: Arc<Ruleset>,
+    tables: Tables,
+    counts: Counts,
+    step: Step,
+    /// The flow of packets that have none.
+    lone: FlowState,
+    window: Window,
+    scratch: Scratch,
+}
+
+#[derive(Debug, Default)]
+struct Step {
+    header: Option<Header>,
+    sender: Sender,
+    now_ns: u64,
+    matches: Vec<Match>,
+    /// The flow is dropped or passed.
+    is_over: bool,
+    /// The payload is given as bytes of the stream.
+    is_in_stream: bool,
+}
+
+#[derive(Debug, Default)]
+struct Scratch {
+    parts: Vec<u32>,
+    bytes: Vec<u8>,
+    queue: Vec<Match>,
 }
 
 impl Detector {
     /// One for a worker.
     pub fn new(rules: Arc<Ruleset>) -> Self {
-        Self { rules }
+        Self {
+            rules,
+            tables: Tables::new(ENTRIES),
+            counts: Counts::default(),
+            step: Step::default(),
+            lone: FlowState::default(),
+            window: Window::default(),
+            scratch: Scratch::default(),
+        }
     }
 
     /// The rules.
@@ -24,56 +105,535 @@ impl Detector {
         &self.rules
     }
 
-    /// Other rules from the next step on. What flows remember by name (flowbits and others) stays; what of a stream or
-    /// transaction was matched before is forgotten.
+    /// What was counted.
+    pub fn counts(&self) -> Counts {
+        Counts { no_room: self.tables.refused, ..self.counts }
+    }
+
+    /// Other rules from the next step on. What flows and hosts remember by name stays, if the rules were compiled after
+    /// those before ([`Ruleset::compile_after`]); what of a stream or transaction was found before is forgotten.
     pub fn replace(&mut self, rules: Arc<Ruleset>) {
         self.rules = rules;
     }
 
     /// Begins a step with a packet of a flow.
     pub fn begin(&mut self, packet: &Packet<'_>, flow: &mut FlowState, sender: Sender) {
-        let _ = (packet, flow, sender);
+        self.open(flow, sender, packet.time_ns);
+        let Some(header) = Header::new(packet) else { return };
+        self.step.is_in_stream = flow.see(&header, sender, self.rules.midstream);
+        self.step.header = Some(header);
+        if self.step.is_over {
+            return;
+        }
+        let is_first = !std::mem::replace(&mut flow.addresses_done[sender.index()], true);
+        if is_first || flow.is_none {
+            let found = Found::Addresses;
+            let all = self.rules.addresses.iter();
+            let matches = all.map(|rule| Match { rule: *rule, found, sender, waits: false });
+            self.step.matches.extend(matches);
+        }
+        self.packet(packet, &header, flow);
     }
 
     /// Begins and ends a step with a packet of no flow.
     pub fn lone(&mut self, packet: &Packet<'_>, alerts: &mut Vec<Alert>) -> Verdict {
-        let _ = (packet, alerts);
-        Verdict::default()
+        let mut flow = std::mem::take(&mut self.lone);
+        flow.forget_rules(self.rules.generation);
+        (flow.is_none, flow.is_dropped, flow.is_passed) = (true, false, false);
+        flow.bits.clear();
+        flow.counters.clear();
+        flow.way = None;
+        self.begin(packet, &mut flow, Sender::Client);
+        let verdict = self.finish(&mut flow, alerts);
+        self.lone = flow;
+        verdict
     }
 
     /// Begins a step without a packet: a flow ends, and what waited for its end is evaluated.
     pub fn begin_end(&mut self, flow: &mut FlowState, time_ns: u64) {
-        let _ = (flow, time_ns);
+        self.open(flow, Sender::Client, time_ns);
+        if !self.step.is_over {
+            self.end_message(flow, Sender::Client);
+            self.end_message(flow, Sender::Server);
+        }
+    }
+
+    fn open(&mut self, flow: &mut FlowState, sender: Sender, now_ns: u64) {
+        if flow.generation != self.rules.generation {
+            flow.forget_rules(self.rules.generation);
+        }
+        self.step.matches.clear();
+        self.step.header = None;
+        (self.step.sender, self.step.now_ns) = (sender, now_ns);
+        self.step.is_over = flow.is_dropped || flow.is_passed;
+        self.step.is_in_stream = false;
+    }
+
+    /// Rules of packets.
+    fn packet(&mut self, packet: &Packet<'_>, header: &Header, flow: &mut FlowState) {
+        let rules = self.rules.clone();
+        let sender = self.step.sender;
+        let side = sender.index();
+        let class = match header.protocol {
+            6 => 0,
+            17 => 1,
+            _ => 2,
+        };
+        let way = way_of_packet(header);
+        let plain = &rules.plain[class][side];
+        let by_port = plain.by_port.get(&way.destination_port).map_or(&[][..], |rules| rules);
+        for number in by_port.iter().chain(&plain.any) {
+            let rule = &rules.rules[*number as usize];
+            if rule.ends.hold(&way) && self.headers_hold(rule, packet, header) {
+                self.found(*number, Found::Packet);
+            }
+        }
+        let bytes = payload(packet);
+        let set = &rules.packets[class][side];
+        if bytes.is_empty() || set.is_empty() {
+            return;
+        }
+        let mut parts = std::mem::take(&mut self.scratch.parts);
+        parts.clear();
+        parts.extend(&set.always);
+        set.scan(None, bytes, 0, |part, _| parts.push(part));
+        parts.sort_unstable();
+        parts.dedup();
+        for number in &parts {
+            let part = &rules.parts[*number as usize];
+            let rule = &rules.rules[part.rule as usize];
+            if self.step.is_in_stream && !rule.needs_packet || !rule.ends.hold(&way) {
+                continue;
+            }
+            let mut given_up = false;
+            let view = View { bytes, base: 0 };
+            let is_found = holds(&part.ops, view, &mut given_up);
+            self.counts.given_up += u64::from(given_up);
+            if !is_found || !self.headers_hold(rule, packet, header) {
+                continue;
+            }
+            match rule.kind {
+                Kind::Transaction => self.payload_found(flow, part.rule),
+                _ => self.found(part.rule, Found::Packet),
+            }
+        }
+        self.scratch.parts = parts;
+    }
+
+    /// Parts of a rule that are in headers.
+    fn headers_hold(&mut self, rule: &Compiled, packet: &Packet<'_>, header: &Header) -> bool {
+        if rule.headers == 0 {
+            return true;
+        }
+        let rules = self.rules.clone();
+        let parts = rule.parts.iter().map(|part| &rules.parts[*part as usize]);
+        let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
+        parts.all(|part| {
+            let mut given_up = false;
+            let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else { return false };
+            holds(&part.ops, View { bytes: &bytes[..len], base: 0 }, &mut given_up)
+        })
+    }
+
+    fn found(&mut self, rule: u32, found: Found) {
+        let sender = self.step.sender;
+        self.step.matches.push(Match { rule, found, sender, waits: false });
     }
 
     /// Bytes of a stream in order; `offset` is that of the first one.
     pub fn data(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: &[u8]) {
-        let _ = (flow, sender, offset, bytes);
+        flow.stream_bytes[sender.index()] = offset + bytes.len() as u64;
+        if self.step.is_over || bytes.is_empty() {
+            return;
+        }
+        if flow.last == Some(sender.other()) {
+            self.end_message(flow, sender.other());
+        }
+        flow.last = Some(sender);
+        self.message(flow, sender, bytes, false);
     }
 
-    /// Bytes of a stream that will not come.
+    fn message(&mut self, flow: &mut FlowState, sender: Sender, bytes: &[u8], is_last: bool) {
+        let rules = self.rules.clone();
+        let mut window = std::mem::take(&mut flow.messages[sender.index()]);
+        let mut given_up = false;
+        let set = &rules.streams[sender.index()];
+        window.advance(set, &rules.parts, MESSAGE_HALF, bytes, is_last, &mut given_up, |part| {
+            let number = rules.parts[part as usize].rule;
+            match rules.rules[number as usize].kind {
+                Kind::Transaction => self.payload_found(flow, number),
+                _ => {
+                    let (found, waits) = (Found::Stream, false);
+                    self.step.matches.push(Match { rule: number, found, sender, waits });
+                }
+            }
+        });
+        self.counts.given_up += u64::from(given_up);
+        flow.messages[sender.index()] = window;
+    }
+
+    /// What an end sent is a message.
+    fn end_message(&mut self, flow: &mut FlowState, sender: Sender) {
+        if flow.messages[sender.index()].is_empty() {
+            return;
+        }
+        // Matches of it whose conditions do not hold had their time.
+        flow.waiting.retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
+        self.message(flow, sender, &[], true);
+        flow.messages[sender.index()].reset();
+    }
+
+    /// Bytes of a stream that will not come. What is behind them is another message.
     pub fn gap(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: u64) {
-        let _ = (flow, sender, offset, bytes);
+        flow.stream_bytes[sender.index()] = offset + bytes;
+        if !self.step.is_over {
+            self.end_message(flow, sender);
+        }
     }
 
     /// Nothing more of a stream follows.
     pub fn end_of_stream(&mut self, flow: &mut FlowState, sender: Sender) {
-        let _ = (flow, sender);
+        if !self.step.is_over {
+            self.end_message(flow, sender);
+        }
+    }
+
+    /// A payload was found of a rule that asks for a transaction too.
+    fn payload_found(&mut self, flow: &mut FlowState, number: u32) {
+        let sender = self.step.sender;
+        if flow.payloads.iter().any(|(rule, _)| *rule == number) {
+            return;
+        }
+        if flow.payloads.len() == PAYLOADS_MAX {
+            flow.payloads.remove(0);
+        }
+        flow.payloads.push((number, sender));
+        let rule = &self.rules.rules[number as usize];
+        for transaction in &mut flow.transactions {
+            let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
+            let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
+            if is_whole && let Err(at) = transaction.done.binary_search(&number) {
+                transaction.done.insert(at, number);
+                let (found, waits) = (Found::Transaction(transaction.number), false);
+                self.step.matches.push(Match { rule: number, found, sender, waits });
+            }
+        }
+    }
+
+    /// A part of a rule was found in a buffer of a transaction.
+    fn part_found(&mut self, flow: &mut FlowState, transaction: u64, part: u32, sender: Sender) {
+        let part = &self.rules.parts[part as usize];
+        let (number, bit) = (part.rule, part.bit);
+        let rule = &self.rules.rules[number as usize];
+        let has_payload = rule.payload == 0 || flow.payloads.iter().any(|(own, _)| *own == number);
+        let transaction = flow.transaction(transaction);
+        let at = match transaction.found.binary_search_by_key(&number, |(rule, _)| *rule) {
+            Ok(at) => at,
+            Err(at) => {
+                transaction.found.insert(at, (number, 0));
+                at
+            }
+        };
+        transaction.found[at].1 |= bit;
+        let is_whole = transaction.found[at].1 == rule.buffers;
+        if is_whole && has_payload && let Err(at) = transaction.done.binary_search(&number) {
+            transaction.done.insert(at, number);
+            let (found, waits) = (Found::Transaction(transaction.number), false);
+            self.step.matches.push(Match { rule: number, found, sender, waits });
+        }
     }
 
     /// A buffer or a part of one.
     pub fn buffer(&mut self, flow: &mut FlowState, part: &BufferPart<'_>) {
-        let _ = (flow, part);
+        if self.step.is_over {
+            return;
+        }
+        let rules = self.rules.clone();
+        let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
+        let transaction = flow.transaction(part.transaction);
+        transaction.see(buffer, sender);
+        let number = transaction.number;
+        let Some(sets) = rules.buffers.get(buffer as usize) else { return };
+        if sets.is_empty() {
+            return;
+        }
+        let mut found = std::mem::take(&mut self.scratch.parts);
+        found.clear();
+        let mut given_up = false;
+        let is_same = |open: &Open| {
+            (open.buffer, open.number, open.sender) == (buffer, part.number, sender)
+        };
+        let place = transaction.open.iter().position(is_same);
+        let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
+        if place.is_some() || !part.is_complete {
+            let place = place.unwrap_or_else(|| {
+                if transaction.open.len() == OPEN_MAX {
+                    transaction.open.remove(0);
+                }
+                let (window, raw) = (Window::default(), Vec::new());
+                transaction.open.push(Open { buffer, number: part.number, sender, window, raw });
+                transaction.open.len() - 1
+            });
+            let open = &mut transaction.open[place];
+            for set in sets.iter().filter(|set| set.transforms.is_empty()) {
+                let (set, is_last) = (&set.sets[side], part.is_complete);
+                let found = |part| found.push(part);
+                open.window.advance(set, &rules.parts, BUFFER_HALF, part.bytes, is_last, &mut given_up, found);
+            }
+            if has_transforms {
+                let room = RAW_MAX - open.raw.len();
+                open.raw.extend_from_slice(&part.bytes[..part.bytes.len().min(room)]);
+            }
+            if part.is_complete {
+                let open = transaction.open.remove(place);
+                self.whole(sets, side, &open.raw, false, &mut given_up, &mut found);
+            }
+        } else {
+            self.whole(sets, side, part.bytes, true, &mut given_up, &mut found);
+        }
+        self.counts.given_up += u64::from(given_up);
+        for part in &found {
+            self.part_found(flow, number, *part, sender);
+        }
+        self.scratch.parts = found;
+    }
+
+    /// A buffer of which all is there: `plain` also without transforms.
+    fn whole(
+        &mut self,
+        sets: &[crate::ruleset::BufferSets],
+        side: usize,
+        bytes: &[u8],
+        plain: bool,
+        given_up: &mut bool,
+        found: &mut Vec<u32>,
+    ) {
+        let rules = self.rules.clone();
+        for set in sets.iter().filter(|set| plain || !set.transforms.is_empty()) {
+            let bytes = match set.transforms.is_empty() {
+                true => bytes,
+                false => {
+                    self.scratch.bytes.clear();
+                    self.scratch.bytes.extend_from_slice(&bytes[..bytes.len().min(RAW_MAX)]);
+                    transform::apply(&set.transforms, &mut self.scratch.bytes);
+                    &self.scratch.bytes
+                }
+            };
+            self.window.reset();
+            let found = |part| found.push(part);
+            self.window.advance(&set.sets[side], &rules.parts, BUFFER_HALF, bytes, true, given_up, found);
+        }
     }
 
     /// All buffers of one side of a transaction were given.
     pub fn end_of_side(&mut self, flow: &mut FlowState, sender: Sender, transaction: u64) {
-        let _ = (flow, sender, transaction);
+        if self.step.is_over {
+            return;
+        }
+        let rules = self.rules.clone();
+        let application = flow.application[sender.index()].or(flow.application[sender.other().index()]);
+        let own = flow.transaction(transaction);
+        if std::mem::replace(&mut own.ended[sender.index()], true) {
+            return;
+        }
+        let mut absent = std::mem::take(&mut self.scratch.parts);
+        absent.clear();
+        let missing = rules.absent[sender.index()].iter().filter(|part| {
+            let buffer = rules.parts[**part as usize].buffer;
+            !own.has_seen(buffer, sender) && is_of(buffer, application)
+        });
+        absent.extend(missing);
+        for part in &absent {
+            self.part_found(flow, transaction, *part, sender);
+        }
+        self.scratch.parts = absent;
     }
 
     /// Ends the step: appends its alerts, and says what becomes of packet and flow.
     pub fn finish(&mut self, flow: &mut FlowState, alerts: &mut Vec<Alert>) -> Verdict {
-        let _ = (flow, alerts);
-        Verdict::default()
+        let mut verdict = Verdict::default();
+        if self.step.is_over {
+            verdict.drops = flow.is_dropped;
+            verdict.drops_flow = flow.is_dropped;
+            verdict.passes_flow = flow.is_passed;
+            return verdict;
+        }
+        let rules = self.rules.clone();
+        let sender = self.step.sender;
+        let is_known = flow.application.iter().flatten().any(|name| *name != "failed");
+        if self.step.header.is_some()
+            && is_known
+            && !std::mem::replace(&mut flow.application_done[sender.index()], true)
+        {
+            rules.applications.iter().for_each(|rule| self.found(*rule, Found::Packet));
+        }
+        let mut matches = std::mem::take(&mut self.step.matches);
+        matches.append(&mut flow.waiting);
+        matches.sort_by_key(|own| own.rule);
+        matches.dedup();
+        let mut queue = std::mem::take(&mut self.scratch.queue);
+        queue.clear();
+        for own in &matches {
+            let rule = &rules.rules[own.rule as usize];
+            let scene = Scene {
+                flow,
+                header: self.step.header.as_ref(),
+                sender,
+                tables: &self.tables,
+                now_ns: self.step.now_ns,
+            };
+            let answer = scene.all(rule, own);
+            let way = scene.way(own);
+            match (answer, way) {
+                (Answer::Yes, Some(way)) => {
+                    conditions::apply(&rule.posts, flow, &mut self.tables, &way, self.step.now_ns);
+                    queue.push(*own);
+                }
+                _ if matches!(own.found, Found::Stream | Found::Transaction(_)) => {
+                    if flow.waiting.len() == WAITING_MAX {
+                        flow.waiting.remove(0);
+                    }
+                    flow.waiting.push(Match { waits: answer == Answer::NotYet, ..*own });
+                }
+                _ => {}
+            }
+        }
+        self.decide(&rules, &queue, flow, alerts, &mut verdict);
+        let is_over = |number: u64| {
+            let at = flow.transactions.binary_search_by_key(&number, |own| own.number);
+            at.map_or(true, |at| flow.transactions[at].ended == [true; 2])
+        };
+        flow.waiting.retain(|own| match own.found {
+            Found::Transaction(number) => !is_over(number),
+            _ => true,
+        });
+        flow.transactions.retain(|own| own.ended != [true; 2]);
+        self.step.matches = matches;
+        self.scratch.queue = queue;
+        verdict
     }
+
+    /// Thresholds and actions, in the order of the rules.
+    fn decide(
+        &mut self,
+        rules: &Ruleset,
+        queue: &[Match],
+        flow: &mut FlowState,
+        alerts: &mut Vec<Alert>,
+        verdict: &mut Verdict,
+    ) {
+        let now_ns = self.step.now_ns;
+        for own in queue {
+            let (rule, info) = (&rules.rules[own.rule as usize], rules.rule(own.rule));
+            let scene = Scene {
+                flow,
+                header: self.step.header.as_ref(),
+                sender: self.step.sender,
+                tables: &self.tables,
+                now_ns,
+            };
+            let Some(way) = scene.way(own) else { continue };
+            let (mut action, mut outcome) = (info.action, Outcome::Alert);
+            for counted in &rule.counted {
+                match self.tables.count(counted, &way, flow.number, now_ns) {
+                    Outcome::Alert => {}
+                    Outcome::Changed(other) => action = other,
+                    Outcome::Silent if outcome != Outcome::Nothing => outcome = Outcome::Silent,
+                    Outcome::Silent => {}
+                    Outcome::Nothing => {
+                        outcome = Outcome::Nothing;
+                        break;
+                    }
+                }
+            }
+            self.counts.suppressed += u64::from(outcome != Outcome::Alert);
+            if outcome == Outcome::Nothing {
+                continue;
+            }
+            let is_of_flow = matches!(rule.kind, Kind::Addresses | Kind::Application)
+                || matches!(own.found, Found::Stream | Found::Transaction(_));
+            let (rejects_source, rejects_destination) = match action {
+                Action::RejectSource => (true, false),
+                Action::RejectDestination => (false, true),
+                Action::RejectBoth => (true, true),
+                _ => (false, false),
+            };
+            verdict.rejects_source |= rejects_source;
+            verdict.rejects_destination |= rejects_destination;
+            let drops = rejects_source
+                || rejects_destination
+                || matches!(action, Action::Drop | Action::SilentDrop);
+            verdict.drops |= drops;
+            // The first that is of the flow applies to it.
+            if drops && is_of_flow && !flow.is_passed {
+                flow.is_dropped = true;
+            }
+            if action == Action::Pass {
+                if is_of_flow && !verdict.drops {
+                    flow.is_passed = true;
+                }
+                break;
+            }
+            let is_reported = outcome == Outcome::Alert && !rule.noalert;
+            if is_reported && action != Action::SilentDrop {
+                let (rule, found, sender, time_ns) = (own.rule, own.found, own.sender, now_ns);
+                alerts.push(Alert { rule, action, found, sender, time_ns });
+            }
+        }
+        verdict.drops_flow = flow.is_dropped;
+        verdict.passes_flow = flow.is_passed;
+    }
+}
+
+/// Is a buffer one of messages of the application?
+fn is_of(buffer: Buffer, application: Option<&str>) -> bool {
+    let Some(application) = application else { return false };
+    let name = buffer.name();
+    let family = match name.split(['.', '_']).next().unwrap_or(name) {
+        "ja3" | "ja3s" | "ja4" => "tls",
+        "email" => "smtp",
+        "file" => return true,
+        family => family,
+    };
+    conditions::is_application(family, application)
+}
+
+/// A buffer of headers: its bytes, and how many.
+fn header_bytes(buffer: Buffer, packet: &Packet<'_>, header: &Header) -> Option<([u8; 128], usize)> {
+    let mut bytes = [0; 128];
+    let d = packet.decoded;
+    let ip = packet.frame.get(usize::from(d.l3_offset)..usize::from(d.l4_offset));
+    let upper = upper(packet);
+    let address = |address: std::net::IpAddr, bytes: &mut [u8; 128]| match address {
+        std::net::IpAddr::V4(own) => {
+            bytes[..4].copy_from_slice(&own.octets());
+            4
+        }
+        std::net::IpAddr::V6(own) => {
+            bytes[..16].copy_from_slice(&own.octets());
+            16
+        }
+    };
+    let slice = match (buffer, header.protocol) {
+        (Buffer::IpSource, _) => {
+            let len = address(header.source, &mut bytes);
+            return Some((bytes, len));
+        }
+        (Buffer::IpDestination, _) => {
+            let len = address(header.destination, &mut bytes);
+            return Some((bytes, len));
+        }
+        (Buffer::Ipv4Header, _) if header.source.is_ipv4() => ip?,
+        (Buffer::Ipv6Header, _) if header.source.is_ipv6() => ip?,
+        (Buffer::TcpHeader, 6) => {
+            let len = packet::tcp::TcpView::new_checked(upper)?.header_len();
+            upper.get(..len)?
+        }
+        (Buffer::UdpHeader, 17) => upper.get(..8)?,
+        (Buffer::Icmpv4Header, 1) | (Buffer::Icmpv6Header, 58) => upper.get(..8)?,
+        _ => return None,
+    };
+    let len = slice.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&slice[..len]);
+    Some((bytes, len))
 }

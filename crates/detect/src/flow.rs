@@ -1,18 +1,119 @@
 //! What is kept of a flow.
 
-/// What rules remember of a flow. It belongs to the flow as long as it lives; nothing is taken from the heap before a rule
-/// needs it.
+use signatures::Buffer;
+
+use crate::alert::Found;
+use crate::header::Header;
+use crate::rule::Way;
+use crate::window::Window;
+use crate::Sender;
+
+/// Transactions of a flow that are open at a time; beyond them the oldest is given up.
+pub(crate) const TRANSACTIONS_MAX: usize = 256;
+/// Matches of a flow that wait for a condition; beyond them the oldest is given up.
+pub(crate) const WAITING_MAX: usize = 64;
+/// Bits and counters of a flow; no more are set.
+pub(crate) const NAMES_MAX: usize = 1_024;
+/// Buffers of a transaction that come in parts at a time.
+pub(crate) const OPEN_MAX: usize = 16;
+
+/// What rules remember of a flow. It belongs to the flow as long as it lives; nothing is taken from the heap before there
+/// is something to remember.
 #[derive(Debug, Default)]
 pub struct FlowState {
+    pub(crate) number: u64,
+    /// Of a packet that belongs to no flow.
+    pub(crate) is_none: bool,
     pub(crate) is_dropped: bool,
     pub(crate) is_passed: bool,
+    /// The ends, once a packet was seen: the way of the client's packets.
+    pub(crate) way: Option<Way>,
+    /// Packets of either end were seen.
+    pub(crate) seen: [bool; 2],
+    /// TCP: SYN of the client, SYN with ACK of the server, ACK of the client.
+    pub(crate) handshake: [bool; 3],
+    /// TCP: joined without a handshake.
+    pub(crate) is_midstream: bool,
     /// What applications are spoken, by sender: Suricata's names.
     pub(crate) application: [Option<&'static str>; 2],
+    /// Rules of addresses and of applications were tried, by sender.
+    pub(crate) addresses_done: [bool; 2],
+    pub(crate) application_done: [bool; 2],
+    /// Bytes of each end's stream.
+    pub(crate) stream_bytes: [u64; 2],
+    /// Bits that are set, sorted.
+    pub(crate) bits: Vec<u32>,
+    /// Counters, sorted by number.
+    pub(crate) counters: Vec<(u32, u32)>,
+    /// The message that each end sends.
+    pub(crate) messages: [Window; 2],
+    /// Who sent last.
+    pub(crate) last: Option<Sender>,
+    /// Rules whose payload was found, of those that ask for transactions too: with the sender.
+    pub(crate) payloads: Vec<(u32, Sender)>,
+    pub(crate) transactions: Vec<Transaction>,
+    /// Matches whose conditions do not hold yet.
+    pub(crate) waiting: Vec<Match>,
+    /// The ruleset that numbers of rules are of.
+    pub(crate) generation: u64,
+}
+
+/// A rule that was found, but for its conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Match {
+    pub(crate) rule: u32,
+    pub(crate) found: Found,
+    pub(crate) sender: Sender,
+    /// The application is not known yet, which it depends on.
+    pub(crate) waits: bool,
+}
+
+/// A transaction that is open.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    pub(crate) number: u64,
+    /// Rules and the bits of their parts that were found, sorted.
+    pub(crate) found: Vec<(u32, u32)>,
+    /// Rules that matched, sorted.
+    pub(crate) done: Vec<u32>,
+    /// Which buffers there were, by sender: a bit each.
+    pub(crate) seen: [[u64; 3]; 2],
+    pub(crate) ended: [bool; 2],
+    /// Buffers that come in parts.
+    pub(crate) open: Vec<Open>,
+}
+
+/// A buffer that comes in parts.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) buffer: Buffer,
+    pub(crate) number: u32,
+    pub(crate) sender: Sender,
+    /// Checks without transforms.
+    pub(crate) window: Window,
+    /// What transforms are applied to once all of it is there, up to a bound.
+    pub(crate) raw: Vec<u8>,
+}
+
+impl Transaction {
+    pub(crate) fn see(&mut self, buffer: Buffer, sender: Sender) {
+        self.seen[sender.index()][buffer as usize / 64] |= 1 << (buffer as usize % 64);
+    }
+
+    pub(crate) fn has_seen(&self, buffer: Buffer, sender: Sender) -> bool {
+        self.seen[sender.index()][buffer as usize / 64] & 1 << (buffer as usize % 64) != 0
+    }
 }
 
 impl FlowState {
-    /// The application that `sender` speaks, by Suricata's name (`http`, `tls`, …), is known now.
-    pub fn set_application(&mut self, sender: crate::Sender, name: &'static str) {
+    /// Of the flow with this number, which thresholds by flow tell flows apart by.
+    pub fn new(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+
+    /// The application that `sender` speaks, by Suricata's name (`http`, `tls`, …), is known now; `failed` where it is known
+    /// that it is none of them.
+    pub fn set_application(&mut self, sender: Sender, name: &'static str) {
         self.application[sender.index()] = Some(name);
     }
 
@@ -25,4 +126,102 @@ impl FlowState {
     pub fn is_passed(&self) -> bool {
         self.is_passed
     }
+
+    /// Whether both ends spoke; of TCP, whether the handshake is over.
+    pub fn is_established(&self) -> bool {
+        match self.way {
+            Some(way) if way.protocol == 6 => self.is_midstream || self.handshake == [true; 3],
+            _ => self.seen == [true; 2],
+        }
+    }
+
+    /// The way of what `sender` sends.
+    pub(crate) fn way_of(&self, sender: Sender) -> Option<Way> {
+        match sender {
+            Sender::Client => self.way,
+            Sender::Server => self.way.map(Way::back),
+        }
+    }
+
+    /// A packet of the flow. Returns whether its payload belongs to the stream.
+    pub(crate) fn see(&mut self, header: &Header, sender: Sender, midstream: bool) -> bool {
+        let way = way_of_packet(header);
+        self.way.get_or_insert(if sender == Sender::Client { way } else { way.back() });
+        self.seen[sender.index()] = true;
+        let Some(tcp) = header.tcp else { return false };
+        let (syn, ack) = (tcp.flags & 2 != 0, tcp.flags & 16 != 0);
+        let [first, second, third] = &mut self.handshake;
+        match (sender, syn, ack) {
+            (Sender::Client, true, false) => *first = true,
+            (Sender::Server, true, true) if *first => *second = true,
+            (Sender::Client, false, true) if *second => *third = true,
+            (_, false, _) if midstream && !*first => self.is_midstream = true,
+            (_, true, true) if midstream && !*first => self.is_midstream = true,
+            // The other direction was not captured.
+            (Sender::Client, false, true) if midstream && *first => self.is_midstream = true,
+            _ => {}
+        }
+        !syn && self.is_established()
+    }
+
+    pub(crate) fn transaction(&mut self, number: u64) -> &mut Transaction {
+        let found = self.transactions.binary_search_by_key(&number, |own| own.number);
+        let at = found.unwrap_or_else(|at| {
+            self.transactions.insert(at, Transaction { number, ..Transaction::default() });
+            at
+        });
+        if self.transactions.len() > TRANSACTIONS_MAX && at > 0 {
+            self.transactions.remove(0);
+            return &mut self.transactions[at - 1];
+        }
+        &mut self.transactions[at]
+    }
+
+    pub(crate) fn has_bit(&self, id: u32) -> bool {
+        self.bits.binary_search(&id).is_ok()
+    }
+
+    pub(crate) fn set_bit(&mut self, id: u32, set: bool) {
+        match (self.bits.binary_search(&id), set) {
+            (Err(at), true) if self.bits.len() < NAMES_MAX => self.bits.insert(at, id),
+            (Ok(at), false) => {
+                self.bits.remove(at);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn counter(&self, id: u32) -> Option<u32> {
+        let found = self.counters.binary_search_by_key(&id, |(own, _)| *own);
+        found.ok().map(|at| self.counters[at].1)
+    }
+
+    pub(crate) fn set_counter(&mut self, id: u32, value: u32) {
+        match self.counters.binary_search_by_key(&id, |(own, _)| *own) {
+            Ok(at) => self.counters[at].1 = value,
+            Err(at) if self.counters.len() < NAMES_MAX => self.counters.insert(at, (id, value)),
+            Err(_) => {}
+        }
+    }
+
+    /// Forgets what is by numbers of rules: there are others.
+    pub(crate) fn forget_rules(&mut self, generation: u64) {
+        self.messages.iter_mut().for_each(Window::reset);
+        self.payloads.clear();
+        self.transactions.clear();
+        self.waiting.clear();
+        self.generation = generation;
+    }
 }
+
+/// The way of a packet.
+pub(crate) fn way_of_packet(header: &Header) -> Way {
+    Way {
+        source: header.source,
+        destination: header.destination,
+        source_port: header.ports.0,
+        destination_port: header.ports.1,
+        protocol: header.protocol,
+    }
+}
+

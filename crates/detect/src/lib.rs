@@ -12,13 +12,25 @@
 #![forbid(unsafe_code)]
 
 mod alert;
+mod conditions;
 mod detector;
 mod flow;
+mod checks;
+mod compile;
+mod header;
+mod index;
 mod input;
+mod pattern;
+mod rule;
 mod ruleset;
+mod solve;
+mod tables;
+mod transform;
+mod window;
 
 pub use alert::{Alert, Found, Verdict};
-pub use detector::Detector;
+pub use detector::{Counts, Detector};
 pub use flow::FlowState;
 pub use input::{BufferPart, Packet, Sender};
+pub use pattern::PatternLimits;
 pub use ruleset::{ActionKind, Options, Refused, RuleInfo, Ruleset};

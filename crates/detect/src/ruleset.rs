@@ -3,7 +3,12 @@
 use std::collections::HashMap;
 
 use signatures::config::{Class, Limit};
-use signatures::{Action, RuleSet, Variables};
+use signatures::{Action, RuleSet, Transform, Variables};
+
+use crate::PatternLimits;
+use crate::compile::compile;
+use crate::index::Set;
+use crate::rule::{Compiled, Part, Registry};
 
 /// How rules are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +21,25 @@ pub struct Options {
     pub classes: HashMap<String, Class>,
     /// A connection without a handshake counts as established: it was joined in the middle.
     pub midstream: bool,
+    /// What expressions may cost.
+    pub patterns: PatternLimits,
+    /// Only what a literal of a rule is found in is evaluated. Without it the alerts are the same, at the cost of every rule
+    /// over every buffer.
+    pub prefilter: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         use ActionKind::{Alert, Drop, Pass, Reject};
         let action_order = [Pass, Drop, Reject, Alert];
-        Self { action_order, limits: Vec::new(), classes: HashMap::new(), midstream: false }
+        Self {
+            action_order,
+            limits: Vec::new(),
+            classes: HashMap::new(),
+            midstream: false,
+            patterns: PatternLimits::default(),
+            prefilter: true,
+        }
     }
 }
 
@@ -79,23 +96,55 @@ pub struct RuleInfo {
 #[derive(Debug, Default)]
 pub struct Ruleset {
     pub(crate) info: Vec<RuleInfo>,
+    pub(crate) rules: Vec<Compiled>,
+    pub(crate) parts: Vec<Part>,
+    /// Parts in payloads of packets, by class (TCP, UDP, others) and sender.
+    pub(crate) packets: [[Set; 2]; 3],
+    /// Rules of packets without a payload part, likewise.
+    pub(crate) plain: [[Plain; 2]; 3],
+    /// Parts in streams, by sender.
+    pub(crate) streams: [Set; 2],
+    /// Parts in buffers, by number of the buffer: for each list of transforms.
+    pub(crate) buffers: Vec<Vec<BufferSets>>,
+    /// Parts that hold of a buffer that is not there, by sender.
+    pub(crate) absent: [Vec<u32>; 2],
+    pub(crate) addresses: Vec<u32>,
+    pub(crate) applications: Vec<u32>,
+    pub(crate) registry: Registry,
+    pub(crate) midstream: bool,
+    /// No other ruleset of the process has this number.
+    pub(crate) generation: u64,
+}
+
+/// What is looked for in a buffer behind transforms, by sender.
+#[derive(Debug)]
+pub(crate) struct BufferSets {
+    pub(crate) transforms: Vec<Transform>,
+    pub(crate) sets: [Set; 2],
+}
+
+/// Rules that have to be tried on each packet, by destination port where they have few.
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    pub(crate) by_port: HashMap<u16, Vec<u32>>,
+    pub(crate) any: Vec<u32>,
 }
 
 impl Ruleset {
     /// Compiles what can be evaluated; the rest comes back with reasons. Rules are as [`signatures::Loader`] gives them, and
     /// the variables are those that it had.
-    pub fn compile(
+    pub fn compile(set: &RuleSet, variables: &Variables, options: &Options) -> (Self, Vec<Refused>) {
+        compile(set, variables, options, Registry::default())
+    }
+
+    /// The same, for detectors that had `before`: what flows and hosts remember by name keeps its meaning.
+    pub fn compile_after(
+        before: &Self,
         set: &RuleSet,
         variables: &Variables,
         options: &Options,
     ) -> (Self, Vec<Refused>) {
-        let _ = (variables, options);
-        let refused = set.rules.iter().enumerate().map(|(index, loaded)| Refused {
-            index,
-            sid: loaded.rule.sid,
-            reason: "no rule is evaluated yet".to_owned(),
-        });
-        (Self::default(), refused.collect())
+        compile(set, variables, options, before.registry.clone())
     }
 
     /// What an alert shows of a rule, by the number in the alert.

@@ -1,0 +1,724 @@
+//! From rules to a ruleset: the order of evaluation, parts and their literals, indexes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use signatures::config::{Limit, LimitKind};
+use signatures::{
+    Action, AddressItem, Buffer, Check, Compare, Condition, FastPattern, FlowSide, Flowbits,
+    FlowintOperation, FlowintValue, Inspection, List, PortRange, Protocol, ResolveError, Rule,
+    RuleSet, TextOf, Transform, Variables,
+};
+
+use crate::checks::{self, Names, Op};
+use crate::index::SetBuilder;
+use crate::rule::{
+    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, Part, Post, Registry,
+    When,
+};
+use crate::ruleset::{ActionKind, BufferSets, Options, Plain, Refused, RuleInfo, Ruleset};
+use crate::tables::{Counted, How};
+use crate::{Sender, transform};
+
+/// Parts of a rule at most: each is a bit.
+const PARTS_MAX: usize = 32;
+
+static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+
+/// A rule on its way.
+struct Draft<'a> {
+    index: usize,
+    rule: &'a Rule,
+    compiled: Compiled,
+    parts: Vec<DraftPart>,
+    order: (usize, u8, u8, u8, u8, usize),
+}
+
+struct DraftPart {
+    buffer: Buffer,
+    transforms: Vec<Transform>,
+    ops: Vec<Op>,
+    /// What is looked for first, and whether case does not count.
+    literal: Option<(Vec<u8>, bool)>,
+    /// It holds of a buffer that is not there.
+    absent: bool,
+    senders: [bool; 2],
+}
+
+pub(crate) fn compile(
+    set: &RuleSet,
+    variables: &Variables,
+    options: &Options,
+    mut registry: Registry,
+) -> (Ruleset, Vec<Refused>) {
+    let mut refused = Vec::new();
+    let mut drafts = Vec::with_capacity(set.rules.len());
+    let mut counted = 0;
+    for (index, loaded) in set.rules.iter().enumerate() {
+        match draft(index, &loaded.rule, variables, options, &mut registry, &mut counted) {
+            Ok(draft) => drafts.push(draft),
+            Err(reason) => refused.push(Refused { index, sid: loaded.rule.sid, reason }),
+        }
+    }
+    drafts.sort_by_key(|draft| draft.order);
+    let mut builder = Builder::default();
+    for draft in drafts {
+        let (index, sid) = (draft.index, draft.rule.sid);
+        if let Err(reason) = builder.add(draft, options) {
+            refused.push(Refused { index, sid, reason });
+        }
+    }
+    refused.sort_by_key(|refused| refused.index);
+    let mut ruleset = builder.build();
+    ruleset.registry = registry;
+    ruleset.generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+    ruleset.midstream = options.midstream;
+    (ruleset, refused)
+}
+
+fn kind_of(action: Action) -> ActionKind {
+    match action {
+        Action::Pass => ActionKind::Pass,
+        Action::Drop | Action::SilentDrop => ActionKind::Drop,
+        Action::RejectSource | Action::RejectDestination | Action::RejectBoth => ActionKind::Reject,
+        Action::Alert | Action::Log => ActionKind::Alert,
+    }
+}
+
+/// What of a packet a condition is on, so that packets are inspected and not streams.
+fn needs_packet(condition: &Condition) -> bool {
+    use Condition::*;
+    matches!(
+        condition,
+        Dsize(_) | Flags(_) | Seq(_) | Ack(_) | Window(_) | Mss(_) | Ttl(_) | Id(_) | Fragbits(_)
+            | FragOffset(_) | Ipopts(_) | Itype(_) | Icode(_) | IcmpId(_) | IcmpSeq(_) | Tos(_)
+    )
+}
+
+fn is_header_buffer(buffer: Buffer) -> bool {
+    use Buffer::*;
+    matches!(
+        buffer,
+        IpSource | IpDestination | Ipv4Header | Ipv6Header | TcpHeader | UdpHeader | Icmpv4Header
+            | Icmpv6Header
+    )
+}
+
+/// The name under which a buffer is given.
+pub(crate) fn canonical(buffer: Buffer) -> Buffer {
+    match buffer {
+        Buffer::DnsQuery => Buffer::DnsQueryName,
+        buffer => buffer,
+    }
+}
+
+fn carried(protocol: Protocol) -> Result<(Carried, bool), String> {
+    Ok(match protocol {
+        Protocol::Ip | Protocol::Packet => (Carried::Any, false),
+        Protocol::Ipv4 => (Carried::Ipv4, false),
+        Protocol::Ipv6 => (Carried::Ipv6, false),
+        Protocol::Tcp | Protocol::TcpStream => (Carried::Upper(6), false),
+        Protocol::TcpPacket => (Carried::Upper(6), true),
+        Protocol::Udp => (Carried::Upper(17), false),
+        Protocol::Icmp => (Carried::Icmp, false),
+        Protocol::Icmpv4 => (Carried::Upper(1), false),
+        Protocol::Icmpv6 => (Carried::Upper(58), false),
+        Protocol::Sctp => (Carried::Upper(132), false),
+        Protocol::Ether | Protocol::Arp => return Err(format!("protocol {}", protocol.name())),
+        application => (Carried::Application(application.name()), false),
+    })
+}
+
+fn any_address(list: &List<AddressItem>, variables: &Variables) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
+    if *list == List::Any {
+        return Ok(None);
+    }
+    Ok(Some(Box::new(list.resolve(variables)?)))
+}
+
+fn any_port(list: &List<PortRange>, variables: &Variables) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
+    if *list == List::Any {
+        return Ok(None);
+    }
+    let ports = list.resolve(variables)?;
+    let is_all = ports.low().next() == Some((0, u32::from(u16::MAX)));
+    Ok((!is_all).then(|| Box::new(ports)))
+}
+
+fn draft<'a>(
+    index: usize,
+    rule: &'a Rule,
+    variables: &Variables,
+    options: &Options,
+    registry: &mut Registry,
+    counted: &mut u32,
+) -> Result<Draft<'a>, String> {
+    let (carried, is_packet) = carried(rule.protocol)?;
+    let resolve = |error: ResolveError| error.to_string();
+    let ends = Ends {
+        source: any_address(&rule.source, variables).map_err(resolve)?,
+        destination: any_address(&rule.destination, variables).map_err(resolve)?,
+        source_ports: any_port(&rule.source_ports, variables).map_err(resolve)?,
+        destination_ports: any_port(&rule.destination_ports, variables).map_err(resolve)?,
+        both: rule.direction == signatures::Direction::Both,
+    };
+    let mut side = None;
+    let mut no_stream = None;
+    let (mut conditions, mut posts) = (Vec::new(), Vec::new());
+    let mut parts: Vec<DraftPart> = Vec::new();
+    let mut names = Names::default();
+    for inspection in &rule.inspections {
+        parts.push(part(inspection, &mut names, options)?);
+    }
+    // Which kinds of memory are read and written: rules that write come first.
+    let mut bits = (false, false);
+    let mut counters = (false, false);
+    let mut hosts = (false, false);
+    for condition in &rule.conditions {
+        match condition {
+            Condition::Flow(flow) => {
+                side = flow.to.or(side);
+                no_stream = flow.stream.or(no_stream);
+                conditions.push(Cond::Flow(*flow));
+            }
+            Condition::Flowbits(own) => {
+                let mut ids = |names: &[String]| -> Box<[u32]> {
+                    names.iter().map(|name| registry.number('b', name)).collect()
+                };
+                use signatures::BitOperation::{Set, Toggle, Unset};
+                let (ids, operation) = match own {
+                    Flowbits::IsSet(names) | Flowbits::IsNotSet(names) => {
+                        bits.0 = true;
+                        let set = matches!(own, Flowbits::IsSet(_));
+                        conditions.push(Cond::Bits { ids: ids(names), set });
+                        continue;
+                    }
+                    Flowbits::Set(names) => (ids(names), Set),
+                    Flowbits::Unset(names) => (ids(names), Unset),
+                    Flowbits::Toggle(names) => (ids(names), Toggle),
+                };
+                bits.1 = true;
+                posts.push(Post::Bits { ids, operation });
+            }
+            Condition::Flowint(own) => {
+                let id = registry.number('i', &own.name);
+                let mut operand = |value: &FlowintValue| match value {
+                    FlowintValue::Number(number) => Operand::Number(*number),
+                    FlowintValue::Name(name) => Operand::Counter(registry.number('i', name)),
+                };
+                let (operation, operand) = match &own.operation {
+                    FlowintOperation::Compare(relation, value) => {
+                        counters.0 = true;
+                        let (relation, operand) = (*relation, operand(value));
+                        conditions.push(Cond::Counter { id, relation, operand });
+                        continue;
+                    }
+                    FlowintOperation::IsSet | FlowintOperation::IsNotSet => {
+                        counters.0 = true;
+                        let set = own.operation == FlowintOperation::IsSet;
+                        conditions.push(Cond::CounterIs { id, set });
+                        continue;
+                    }
+                    FlowintOperation::Set(value) => (CounterOperation::Set, operand(value)),
+                    FlowintOperation::Add(value) => (CounterOperation::Add, operand(value)),
+                    FlowintOperation::Subtract(value) => {
+                        (CounterOperation::Subtract, operand(value))
+                    }
+                };
+                counters.1 = true;
+                posts.push(Post::Counter { id, operation, operand });
+            }
+            Condition::Xbits(own) => {
+                if own.track == signatures::XbitsTrack::Transaction {
+                    return Err("xbits of transactions".to_owned());
+                }
+                let id = registry.number('x', &own.name);
+                let (of, expire_s) = (BitOf::from(own.track), own.expire_s.unwrap_or(30));
+                host_bit(own.operation, id, of, expire_s, &mut hosts, &mut conditions, &mut posts);
+            }
+            Condition::Hostbits(own) => {
+                let id = registry.number('h', &own.name);
+                let of = BitOf::from(own.side);
+                host_bit(own.operation, id, of, 300, &mut hosts, &mut conditions, &mut posts);
+            }
+            Condition::StreamSize(side, size) => conditions.push(Cond::StreamSize(*side, *size)),
+            Condition::AppProtocol { negated, name, mode } => conditions.push(Cond::Application {
+                negated: *negated,
+                name: name.clone(),
+                mode: *mode,
+            }),
+            Condition::Urilen { size, raw } => {
+                let buffer = if *raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
+                size_of(buffer, *size, &mut parts);
+            }
+            Condition::Text { of, negated, text } => {
+                let inspection = text_of(*of, *negated, text)?;
+                parts.push(part(&inspection, &mut names, options)?);
+            }
+            Condition::FileStore(_) => {}
+            condition if needs_packet(condition) => conditions.push(Cond::Packet(condition.clone())),
+            Condition::IpProto(_) | Condition::SameIp => {
+                conditions.push(Cond::Packet(condition.clone()));
+            }
+            other => return Err(format!("option {}", name_of(other))),
+        }
+    }
+    if parts.len() > PARTS_MAX {
+        return Err(format!("more than {PARTS_MAX} buffers"));
+    }
+    for part in &mut parts {
+        let rule_side = match side {
+            None => [true; 2],
+            Some(FlowSide::Server) => [true, false],
+            Some(FlowSide::Client) => [false, true],
+        };
+        let own = if part.buffer == Buffer::DnsQueryName && is_dns_query(rule) {
+            Some(FlowSide::Server)
+        } else {
+            part.buffer.side()
+        };
+        let own = match own {
+            None => [true; 2],
+            Some(FlowSide::Server) => [true, false],
+            Some(FlowSide::Client) => [false, true],
+        };
+        part.senders = [rule_side[0] && own[0], rule_side[1] && own[1]];
+        if part.senders == [false; 2] {
+            return Err(format!("{} is of the other direction", part.buffer.name()));
+        }
+    }
+    let mask = |test: &dyn Fn(Buffer) -> bool| {
+        let bits = parts.iter().enumerate().filter(|(_, part)| test(part.buffer));
+        bits.fold(0, |mask, (at, _)| mask | 1 << at)
+    };
+    let payload = mask(&|buffer| buffer == Buffer::Payload);
+    let headers = mask(&is_header_buffer);
+    let buffers = mask(&|buffer| buffer != Buffer::Payload && !is_header_buffer(buffer));
+    if buffers != 0 && headers != 0 {
+        return Err("buffers of packets and of applications".to_owned());
+    }
+    let is_tcp = match carried {
+        Carried::Any | Carried::Ipv4 | Carried::Ipv6 | Carried::Application(_) => true,
+        Carried::Upper(upper) => upper == 6,
+        Carried::Icmp => false,
+    };
+    let needs = is_packet
+        || headers != 0
+        || no_stream == Some(false)
+        || conditions.iter().any(|c| matches!(c, Cond::Packet(c) if needs_packet(c)));
+    let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
+    let is_plain = |cond: &Cond| {
+        matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp))
+    };
+    let writes = |post: &Post| {
+        matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. })
+            || matches!(post, Post::HostBit { .. })
+    };
+    let kind = if buffers != 0 {
+        Kind::Transaction
+    } else if payload != 0 {
+        if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
+    } else if matches!(carried, Carried::Application(_)) && conditions.is_empty() && !has_ports {
+        Kind::Application
+    } else if !has_ports
+        && !matches!(carried, Carried::Application(_))
+        && parts.is_empty()
+        && conditions.iter().all(is_plain)
+        && posts.iter().all(writes)
+        && !has_negation(&rule.source)
+        && !has_negation(&rule.destination)
+    {
+        Kind::Addresses
+    } else {
+        Kind::Packet
+    };
+    if no_stream == Some(true) && kind == Kind::Packet && payload != 0 {
+        return Err("flow: only_stream with options of packets".to_owned());
+    }
+    let rank = |(reads, writes): (bool, bool)| match (reads, writes) {
+        (false, true) => 0,
+        (true, true) => 1,
+        (true, false) => 2,
+        (false, false) => 3,
+    };
+    let action = options.action_order.iter().position(|kind| *kind == kind_of(rule.action));
+    let order = (
+        action.unwrap_or(usize::MAX),
+        rank(bits),
+        rank(counters),
+        rank(hosts),
+        priority(rule, options),
+        index,
+    );
+    let compiled = Compiled {
+        kind,
+        carried,
+        ends,
+        conditions: conditions.into(),
+        posts: posts.into(),
+        parts: Box::default(),
+        payload,
+        buffers,
+        headers,
+        needs_packet: needs,
+        noalert: rule.noalert,
+        counted: counters_of(rule, options, variables, counted)?.into(),
+    };
+    Ok(Draft { index, rule, compiled, parts, order })
+}
+
+fn is_dns_query(rule: &Rule) -> bool {
+    rule.inspections.iter().any(|inspection| inspection.buffer == Buffer::DnsQuery)
+}
+
+fn has_negation(list: &List<AddressItem>) -> bool {
+    match list {
+        List::Not(_) => true,
+        List::Several(members) => members.iter().any(has_negation),
+        _ => false,
+    }
+}
+
+fn name_of(condition: &Condition) -> String {
+    let text = format!("{condition:?}");
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+fn host_bit(
+    operation: signatures::BitOperation,
+    id: u32,
+    of: BitOf,
+    expire_s: u32,
+    used: &mut (bool, bool),
+    conditions: &mut Vec<Cond>,
+    posts: &mut Vec<Post>,
+) {
+    use signatures::BitOperation::{IsNotSet, IsSet};
+    match operation {
+        IsSet | IsNotSet => {
+            used.0 = true;
+            conditions.push(Cond::HostBit { id, of, set: operation == IsSet });
+        }
+        operation => {
+            used.1 = true;
+            posts.push(Post::HostBit { id, of, operation, expire_s });
+        }
+    }
+}
+
+/// The length of a buffer as one more check of it.
+fn size_of(buffer: Buffer, size: Compare, parts: &mut Vec<DraftPart>) {
+    let own = parts.iter_mut().find(|part| part.buffer == buffer && part.transforms.is_empty());
+    match own {
+        Some(part) => {
+            part.ops.insert(0, Op::Bsize(size));
+            part.absent = false;
+        }
+        None => parts.push(DraftPart {
+            buffer,
+            transforms: Vec::new(),
+            ops: vec![Op::Bsize(size)],
+            literal: None,
+            absent: false,
+            senders: [true; 2],
+        }),
+    }
+}
+
+/// An older option that looks for a text is an inspection.
+fn text_of(of: TextOf, negated: bool, text: &str) -> Result<Inspection, String> {
+    let content = signatures::Content { negated, bytes: text.as_bytes().to_vec(), ..Default::default() };
+    let (buffer, content) = match of {
+        TextOf::TlsSubject => (Buffer::TlsCertSubject, content),
+        TextOf::TlsIssuer => (Buffer::TlsCertIssuer, content),
+        TextOf::TlsFingerprint => (Buffer::TlsCertFingerprint, content),
+        TextOf::FileName => (Buffer::FileName, signatures::Content { nocase: true, ..content }),
+        TextOf::FileExtension => {
+            let bytes = [b".", text.as_bytes()].concat();
+            let content = signatures::Content { bytes, nocase: true, endswith: true, ..content };
+            (Buffer::FileName, content)
+        }
+        TextOf::SshProtoVersion => return Err("ssh.protoversion".to_owned()),
+        TextOf::SshSoftwareVersion => (Buffer::SshSoftware, content),
+        TextOf::FileMagic => return Err("filemagic".to_owned()),
+    };
+    Ok(Inspection { buffer, transforms: Vec::new(), checks: vec![Check::Content(content)] })
+}
+
+fn part(inspection: &Inspection, names: &mut Names, options: &Options) -> Result<DraftPart, String> {
+    let buffer = canonical(inspection.buffer);
+    match buffer {
+        Buffer::Base64Data => return Err("base64_data".to_owned()),
+        Buffer::FileMagic => return Err("file.magic".to_owned()),
+        Buffer::DnsResponseRrname => return Err("dns.response.rrname".to_owned()),
+        _ => {}
+    }
+    inspection.transforms.iter().try_for_each(transform::check)?;
+    let ops = checks::compile(&inspection.checks, names, &options.patterns)?;
+    let absent = inspection.checks.iter().find_map(|check| match check {
+        Check::Absent { or_else } => Some(*or_else),
+        _ => None,
+    });
+    if absent == Some(false) && !ops.is_empty() {
+        return Err("absent with other checks".to_owned());
+    }
+    let holds_of_nothing = !ops.is_empty() && ops.iter().all(Op::holds_of_nothing);
+    let literal = if absent == Some(false) { None } else { literal_of(inspection) };
+    Ok(DraftPart {
+        buffer,
+        transforms: inspection.transforms.clone(),
+        // A buffer that must not be there holds of none: a check that nothing fulfils.
+        ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
+        literal,
+        absent: absent.is_some() || holds_of_nothing,
+        senders: [true; 2],
+    })
+}
+
+/// What is looked for first: what the rule says, or else the content that is most seldom found by chance.
+fn literal_of(inspection: &Inspection) -> Option<(Vec<u8>, bool)> {
+    let contents = inspection.checks.iter().filter_map(|check| match check {
+        Check::Content(content) if !content.negated => Some(content),
+        _ => None,
+    });
+    let best = contents.max_by_key(|content| {
+        let mut distinct = content.bytes.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        (content.fast_pattern.is_some(), content.bytes.len().min(12) + distinct.len())
+    })?;
+    let bytes = match best.fast_pattern {
+        Some(FastPattern::Piece { offset, length }) => {
+            let from = usize::from(offset);
+            best.bytes.get(from..from + usize::from(length)).unwrap_or(&best.bytes)
+        }
+        _ => &best.bytes,
+    };
+    let bytes = &bytes[..bytes.len().min(256)];
+    Some((bytes.to_vec(), best.nocase))
+}
+
+fn priority(rule: &Rule, options: &Options) -> u8 {
+    let class = rule.classtype.as_ref().and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
+    rule.priority.or(class.map(|class| class.priority)).unwrap_or(3)
+}
+
+/// Thresholds of the rule, and those of the file that are for it.
+fn counters_of(
+    rule: &Rule,
+    options: &Options,
+    variables: &Variables,
+    next: &mut u32,
+) -> Result<Vec<Counted>, String> {
+    let mut all = Vec::new();
+    if let Some(filter) = rule.detection_filter {
+        all.push(How::Filter {
+            track: filter.track,
+            count: filter.count,
+            seconds: filter.seconds,
+            unique: filter.unique_on,
+        });
+    }
+    let mut has_threshold = rule.threshold.is_some();
+    if let Some(own) = rule.threshold {
+        let (kind, track) = (own.kind, own.track);
+        all.push(How::Threshold { kind, track, count: own.count, seconds: own.seconds });
+    }
+    // The narrowest first: of the rule, of its generator, of all.
+    let mut limits: Vec<&Limit> = options
+        .limits
+        .iter()
+        .filter(|l| (l.gid == 0 || l.gid == rule.gid) && (l.sid == 0 || l.sid == rule.sid))
+        .collect();
+    limits.sort_by_key(|limit| (limit.sid == 0, limit.gid == 0));
+    let mut suppressing = Vec::new();
+    for limit in limits {
+        match &limit.kind {
+            LimitKind::Suppress(None) => suppressing.push(How::Suppress {
+                by: signatures::config::SuppressedBy::Either,
+                addresses: None,
+            }),
+            LimitKind::Suppress(Some(own)) => {
+                let addresses = own.addresses.resolve(variables).map_err(|e| e.to_string())?;
+                let (by, addresses) = (own.by, Some(Box::new(addresses)));
+                suppressing.push(How::Suppress { by, addresses });
+            }
+            LimitKind::Threshold(own) => {
+                if !std::mem::replace(&mut has_threshold, true) {
+                    let (kind, track) = (own.kind, own.track);
+                    all.push(How::Threshold { kind, track, count: own.count, seconds: own.seconds });
+                }
+            }
+            LimitKind::Rate { track, count, seconds, action, timeout } => all.push(How::Rate {
+                track: *track,
+                count: *count,
+                seconds: *seconds,
+                action: *action,
+                timeout: *timeout,
+            }),
+        }
+    }
+    suppressing.extend(all);
+    let counted = suppressing.into_iter().map(|how| {
+        *next += 1;
+        Counted { id: *next, how }
+    });
+    Ok(counted.collect())
+}
+
+/// The lists of transforms of a buffer, each with what is looked for behind it.
+type BufferBuilder = (Vec<Transform>, [SetBuilder; 2]);
+
+/// What a ruleset is made of.
+#[derive(Default)]
+struct Builder {
+    ruleset: Ruleset,
+    packets: [[SetBuilder; 2]; 3],
+    streams: [SetBuilder; 2],
+    buffers: Vec<(Buffer, Vec<BufferBuilder>)>,
+}
+
+impl Builder {
+    fn add(&mut self, draft: Draft<'_>, options: &Options) -> Result<(), String> {
+        let Draft { index, rule, mut compiled, parts, .. } = draft;
+        let number = self.ruleset.rules.len() as u32;
+        let too_large = |error: automata::PatternError| error.to_string();
+        let mut numbers = Vec::with_capacity(parts.len());
+        for (at, part) in parts.into_iter().enumerate() {
+            let own = self.ruleset.parts.len() as u32;
+            numbers.push(own);
+            let literal = part.literal.as_ref().filter(|_| options.prefilter);
+            let senders = [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
+            for sender in senders {
+                let side = sender.index();
+                if part.buffer == Buffer::Payload && part.transforms.is_empty() {
+                    if compiled.kind == Kind::Stream || compiled.kind == Kind::Transaction && !compiled.needs_packet {
+                        self.streams[side].add(own, literal).map_err(too_large)?;
+                    }
+                    for class in classes(&compiled.carried) {
+                        self.packets[class][side].add(own, literal).map_err(too_large)?;
+                    }
+                    continue;
+                }
+                if part.buffer == Buffer::Payload {
+                    return Err("transforms of the payload".to_owned());
+                }
+                if is_header_buffer(part.buffer) {
+                    if !part.transforms.is_empty() {
+                        return Err("transforms of a header".to_owned());
+                    }
+                    continue;
+                }
+                let sets = match self.buffers.iter().position(|(buffer, _)| *buffer == part.buffer) {
+                    Some(at) => at,
+                    None => {
+                        self.buffers.push((part.buffer, Vec::new()));
+                        self.buffers.len() - 1
+                    }
+                };
+                let sets = &mut self.buffers[sets].1;
+                let set = match sets.iter().position(|(own, _)| *own == part.transforms) {
+                    Some(at) => at,
+                    None => {
+                        sets.push((part.transforms.clone(), Default::default()));
+                        sets.len() - 1
+                    }
+                };
+                sets[set].1[side].add(own, literal).map_err(too_large)?;
+                if part.absent {
+                    self.ruleset.absent[side].push(own);
+                }
+            }
+            self.ruleset.parts.push(Part {
+                rule: number,
+                bit: 1 << at,
+                buffer: part.buffer,
+                when: When::of(&part.ops),
+                ops: part.ops.into(),
+            });
+        }
+        compiled.parts = numbers.into();
+        match compiled.kind {
+            Kind::Addresses => self.ruleset.addresses.push(number),
+            Kind::Application => self.ruleset.applications.push(number),
+            Kind::Packet if compiled.payload == 0 => {
+                let side = compiled.conditions.iter().find_map(|cond| match cond {
+                    Cond::Flow(flow) => flow.to,
+                    _ => None,
+                });
+                for class in classes(&compiled.carried) {
+                    for sender in [Sender::Client, Sender::Server] {
+                        let is_other = match side {
+                            Some(FlowSide::Server) => sender == Sender::Server,
+                            Some(FlowSide::Client) => sender == Sender::Client,
+                            None => false,
+                        };
+                        if !is_other {
+                            let plain = &mut self.ruleset.plain[class][sender.index()];
+                            plain.add(number, &compiled.ends);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        let class = rule.classtype.as_ref();
+        let class = class.and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
+        self.ruleset.info.push(RuleInfo {
+            index,
+            gid: rule.gid,
+            sid: rule.sid,
+            rev: rule.rev,
+            msg: rule.msg.clone().unwrap_or_default(),
+            action: rule.action,
+            priority: priority(rule, options),
+            category: class.map(|class| class.description.clone()).unwrap_or_default(),
+            metadata: rule.metadata.clone(),
+            references: rule.references.clone(),
+        });
+        self.ruleset.rules.push(compiled);
+        Ok(())
+    }
+
+    fn build(self) -> Ruleset {
+        let mut ruleset = self.ruleset;
+        // Patterns were counted as they came; tables that are too large after all are the limits' own default, which no set
+        // of rules that was read comes near.
+        let both = |[a, b]: [SetBuilder; 2]| [a, b].map(|set| set.build().unwrap_or_default());
+        ruleset.packets = self.packets.map(both);
+        ruleset.streams = both(self.streams);
+        let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
+        ruleset.buffers.resize_with(most, Vec::new);
+        for (buffer, sets) in self.buffers {
+            let built = sets.into_iter().map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
+            ruleset.buffers[buffer as usize] = built.collect();
+        }
+        ruleset
+    }
+}
+
+/// The classes of packets that a rule's header may match: TCP, UDP, others.
+fn classes(carried: &Carried) -> Vec<usize> {
+    match carried {
+        Carried::Any | Carried::Ipv4 | Carried::Ipv6 => vec![0, 1, 2],
+        Carried::Upper(6) => vec![0],
+        Carried::Upper(17) => vec![1],
+        Carried::Upper(_) | Carried::Icmp => vec![2],
+        Carried::Application(_) => vec![0, 1],
+    }
+}
+
+impl Plain {
+    fn add(&mut self, rule: u32, ends: &Ends) {
+        let ports = ends.destination_ports.as_ref().filter(|_| !ends.both);
+        let few = ports.map(|ports| ports.low().map(|(a, b)| b - a + 1).sum::<u32>());
+        match (ports, few) {
+            (Some(ports), Some(..=16)) => {
+                for port in ports.low().flat_map(|(first, last)| first..=last) {
+                    self.by_port.entry(port as u16).or_default().push(rule);
+                }
+            }
+            _ => self.any.push(rule),
+        }
+    }
+}

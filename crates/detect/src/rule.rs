@@ -1,0 +1,228 @@
+//! A rule, compiled.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use signatures::{
+    BitOperation, Buffer, Compare, Condition, EndSide, Flow, FlowintRelation, Intervals,
+    StreamSide, XbitsTrack,
+};
+
+use crate::checks::Op;
+use crate::tables::Counted;
+
+/// An inspection: checks of one buffer.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) rule: u32,
+    /// Its bit among the parts of its rule.
+    pub(crate) bit: u32,
+    pub(crate) buffer: Buffer,
+    pub(crate) ops: Box<[Op]>,
+    pub(crate) when: When,
+}
+
+/// When checks of a buffer that grows are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum When {
+    /// At any time: what holds of its beginning holds of more.
+    Always,
+    /// Once as much is there as is kept, or all of it.
+    Full,
+    /// Once all of it is there.
+    Whole,
+}
+
+impl When {
+    pub(crate) fn of(ops: &[Op]) -> Self {
+        let of = |op: &Op| match op {
+            _ if op.is_monotone() => Self::Always,
+            Op::Literal(literal) if !literal.ends => Self::Full,
+            Op::Pattern { pattern, .. } if !pattern.looks_at_end => Self::Full,
+            _ => Self::Whole,
+        };
+        ops.iter().map(of).max().unwrap_or(Self::Always)
+    }
+}
+
+/// What a rule is matched against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Addresses: once for each direction of a flow.
+    Addresses,
+    /// Packets.
+    Packet,
+    /// Bytes of streams of TCP; packets of other protocols.
+    Stream,
+    /// The application of a flow: once for each direction.
+    Application,
+    /// Buffers of transactions.
+    Transaction,
+}
+
+/// The protocol of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    Any,
+    Ipv4,
+    Ipv6,
+    /// By number.
+    Upper(u8),
+    Icmp,
+    /// An application, by Suricata's name.
+    Application(&'static str),
+}
+
+/// A counter's operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operand {
+    Number(u32),
+    Counter(u32),
+}
+
+/// A condition, with numbers for names.
+#[derive(Clone, Debug)]
+pub(crate) enum Cond {
+    /// On the packet alone.
+    Packet(Condition),
+    Flow(Flow),
+    /// One of the bits is set (or one is not).
+    Bits { ids: Box<[u32]>, set: bool },
+    Counter { id: u32, relation: FlowintRelation, operand: Operand },
+    CounterIs { id: u32, set: bool },
+    HostBit { id: u32, of: BitOf, set: bool },
+    StreamSize(StreamSide, Compare),
+    Application { negated: bool, name: String, mode: Option<signatures::ProtocolMode> },
+}
+
+/// Whose bit it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BitOf {
+    Source,
+    Destination,
+    Both,
+    Pair,
+}
+
+impl From<XbitsTrack> for BitOf {
+    fn from(track: XbitsTrack) -> Self {
+        match track {
+            XbitsTrack::Source => Self::Source,
+            XbitsTrack::Destination => Self::Destination,
+            XbitsTrack::Pair | XbitsTrack::Transaction => Self::Pair,
+        }
+    }
+}
+
+impl From<Option<EndSide>> for BitOf {
+    fn from(side: Option<EndSide>) -> Self {
+        match side {
+            None | Some(EndSide::Source) => Self::Source,
+            Some(EndSide::Destination) => Self::Destination,
+            Some(EndSide::Both) => Self::Both,
+        }
+    }
+}
+
+/// What is done after a match.
+#[derive(Clone, Debug)]
+pub(crate) enum Post {
+    Bits { ids: Box<[u32]>, operation: BitOperation },
+    Counter { id: u32, operation: CounterOperation, operand: Operand },
+    HostBit { id: u32, of: BitOf, operation: BitOperation, expire_s: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CounterOperation {
+    Set,
+    Add,
+    Subtract,
+}
+
+/// Addresses and ports of a header; none is any.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) source: Option<Box<Intervals>>,
+    pub(crate) destination: Option<Box<Intervals>>,
+    pub(crate) source_ports: Option<Box<Intervals>>,
+    pub(crate) destination_ports: Option<Box<Intervals>>,
+    /// Either way.
+    pub(crate) both: bool,
+}
+
+/// The ends of a packet's way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) destination_port: u16,
+    pub(crate) protocol: u8,
+}
+
+impl Way {
+    pub(crate) fn back(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+        }
+    }
+}
+
+impl Ends {
+    pub(crate) fn hold(&self, way: &Way) -> bool {
+        self.hold_forward(way) || self.both && self.hold_forward(&way.back())
+    }
+
+    fn hold_forward(&self, way: &Way) -> bool {
+        let address = |list: &Option<Box<Intervals>>, address| {
+            list.as_ref().is_none_or(|list| list.has_address(address))
+        };
+        let has_ports = matches!(way.protocol, 6 | 17 | 132);
+        let port = |list: &Option<Box<Intervals>>, port| {
+            list.as_ref().is_none_or(|list| has_ports && list.has_port(port))
+        };
+        port(&self.destination_ports, way.destination_port)
+            && port(&self.source_ports, way.source_port)
+            && address(&self.source, way.source)
+            && address(&self.destination, way.destination)
+    }
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) kind: Kind,
+    pub(crate) carried: Carried,
+    pub(crate) ends: Ends,
+    pub(crate) conditions: Box<[Cond]>,
+    pub(crate) posts: Box<[Post]>,
+    /// Numbers of its parts, by bit.
+    pub(crate) parts: Box<[u32]>,
+    /// Bits of parts that are in payload; those of transactions; those of headers of packets.
+    pub(crate) payload: u32,
+    pub(crate) buffers: u32,
+    pub(crate) headers: u32,
+    /// Packets of TCP are inspected, not streams.
+    pub(crate) needs_packet: bool,
+    pub(crate) noalert: bool,
+    /// Thresholds and the like, in order.
+    pub(crate) counted: Box<[Counted]>,
+}
+
+/// Numbers of names that flows and hosts remember.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Registry {
+    numbers: HashMap<(char, String), u32>,
+}
+
+impl Registry {
+    /// `kind` distinguishes bits of flows, counters, bits of hosts.
+    pub(crate) fn number(&mut self, kind: char, name: &str) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry((kind, name.to_owned())).or_insert(next)
+    }
+}
