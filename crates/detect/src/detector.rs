@@ -449,6 +449,14 @@ impl Detector {
         self.scratch.parts = absent;
     }
 
+    /// Nothing more of a transaction follows, whether or not both of its sides ended.
+    pub fn end_of_transaction(&mut self, flow: &mut FlowState, transaction: u64) {
+        let place = flow.transactions.binary_search_by_key(&transaction, |own| own.number);
+        if let Ok(at) = place {
+            flow.transactions[at].ended = [true; 2];
+        }
+    }
+
     /// Ends the step: appends its alerts, and says what becomes of packet and flow.
     pub fn finish(&mut self, flow: &mut FlowState, alerts: &mut Vec<Alert>) -> Verdict {
         let mut verdict = Verdict::default();

@@ -117,6 +117,21 @@ impl FlowState {
         self.application[sender.index()] = Some(name);
     }
 
+    /// The end that was taken for the client is the server: what is kept by end changes places.
+    pub fn reverse(&mut self) {
+        self.way = self.way.map(Way::back);
+        self.seen.reverse();
+        self.application.reverse();
+        self.addresses_done.reverse();
+        self.application_done.reverse();
+        self.stream_bytes.reverse();
+        self.messages.reverse();
+        self.last = self.last.map(Sender::other);
+        for own in &mut self.waiting {
+            own.sender = own.sender.other();
+        }
+    }
+
     /// Whether a rule dropped the flow: what follows of it is not inspected.
     pub fn is_dropped(&self) -> bool {
         self.is_dropped

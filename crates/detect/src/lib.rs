@@ -14,6 +14,7 @@
 mod alert;
 mod conditions;
 mod detector;
+mod feed;
 mod flow;
 mod checks;
 mod compile;
@@ -30,6 +31,7 @@ mod window;
 
 pub use alert::{Alert, Found, Verdict};
 pub use detector::{Counts, Detector};
+pub use feed::{Feed, buffer_of, sender_of};
 pub use flow::FlowState;
 pub use input::{BufferPart, Packet, Sender};
 pub use pattern::PatternLimits;

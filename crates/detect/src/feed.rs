@@ -1,0 +1,70 @@
+//! From application-layer sessions to a detector.
+
+use std::sync::OnceLock;
+
+use applayer::{Direction, Piece, Progress, Sink, Transaction};
+use signatures::Buffer;
+
+use crate::{BufferPart, Detector, FlowState, Sender};
+
+/// The sink of a flow's session within a step: hands protocols, buffers and ends of transactions to a detector.
+#[derive(Debug)]
+pub struct Feed<'a> {
+    /// Where the step is open.
+    pub detector: &'a mut Detector,
+    /// The flow of the step.
+    pub flow: &'a mut FlowState,
+}
+
+/// Who sends what goes there.
+pub const fn sender_of(direction: Direction) -> Sender {
+    match direction {
+        Direction::ToServer => Sender::Client,
+        Direction::ToClient => Sender::Server,
+    }
+}
+
+/// The same buffer, as rules have it.
+pub fn buffer_of(buffer: applayer::Buffer) -> Option<Buffer> {
+    static TABLE: OnceLock<Vec<Option<Buffer>>> = OnceLock::new();
+    let all = applayer::Buffer::ALL;
+    let table = TABLE.get_or_init(|| {
+        let mut table = vec![None; all.iter().map(|own| *own as usize + 1).max().unwrap_or(0)];
+        all.iter().for_each(|own| table[*own as usize] = Buffer::from_sticky(own.name()));
+        table
+    });
+    table[buffer as usize]
+}
+
+impl Sink for Feed<'_> {
+    fn protocol(&mut self, protocol: Option<l7proto::Protocol>) {
+        let name = protocol.map_or("failed", l7proto::Protocol::name);
+        self.flow.set_application(Sender::Client, name);
+        self.flow.set_application(Sender::Server, name);
+    }
+
+    fn piece(&mut self, piece: &Piece<'_>) {
+        let Some(buffer) = buffer_of(piece.buffer) else { return };
+        let part = BufferPart {
+            buffer,
+            sender: sender_of(piece.direction),
+            transaction: piece.transaction,
+            number: piece.number,
+            bytes: piece.bytes,
+            is_complete: piece.is_last,
+        };
+        self.detector.buffer(self.flow, &part);
+    }
+
+    fn transaction(&mut self, transaction: &Transaction, progress: Progress) {
+        match progress {
+            Progress::Begun | Progress::Head(_) => {}
+            Progress::Done(direction) => {
+                self.detector.end_of_side(self.flow, sender_of(direction), transaction.id);
+            }
+            Progress::Finished => {
+                self.detector.end_of_transaction(self.flow, transaction.id);
+            }
+        }
+    }
+}

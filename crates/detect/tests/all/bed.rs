@@ -1,0 +1,288 @@
+//! Packets in, alerts out: tracker, sessions and a detector together, as a worker has them.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use applayer::{Limits, Session, Start};
+use detect::{Alert, Detector, Feed, FlowState, Packet, Ruleset, Sender};
+use l7proto::{Ports, Transport};
+use packet::{Decoded, tunnel};
+use stream::tcp::{End, SynData, Want};
+use stream::tracker::{Identity, Input, Module, OfFlow, Options, Reject};
+use stream::{FlowRecord, Side, Tracker};
+
+/// An alert and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    pub alert: Alert,
+    pub sid: u32,
+    pub source: (IpAddr, u16),
+    pub destination: (IpAddr, u16),
+    pub protocol: u8,
+    pub application: Option<&'static str>,
+    /// The packet was in a tunnel.
+    pub is_inner: bool,
+    pub is_dropped: bool,
+}
+
+/// How packets are looked at.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub midstream: bool,
+    pub checksums: bool,
+    pub tunnels: tunnel::Kinds,
+    pub by_vlan: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let tunnels = tunnel::Kinds::all();
+        Self { midstream: false, checksums: true, tunnels, by_vlan: true }
+    }
+}
+
+struct Flow {
+    state: FlowState,
+    session: Option<Session>,
+    identity: Identity,
+    is_inner: bool,
+}
+
+struct Bench {
+    detector: Detector,
+    limits: Limits,
+    flows: HashMap<u64, Flow>,
+    /// The flow of the step that is open.
+    open: Option<u64>,
+    now_ns: u64,
+    setup: Setup,
+    alerts: Vec<Alert>,
+    reported: Vec<Reported>,
+}
+
+fn sender(flow: &Identity, side: Side, is_reversed: bool) -> Sender {
+    match (side == flow.client) != is_reversed {
+        true => Sender::Client,
+        false => Sender::Server,
+    }
+}
+
+impl Bench {
+    fn flow(&mut self, identity: &Identity) -> &mut Flow {
+        self.flows.entry(identity.id).or_insert_with(|| {
+            let transport = match identity.key.protocol {
+                6 => Some(Transport::Stream),
+                17 => Some(Transport::Datagram),
+                _ => None,
+            };
+            let ports = Ports {
+                opener: identity.key.port(identity.client),
+                responder: identity.key.port(identity.client.other()),
+            };
+            let is_midstream = self.setup.midstream;
+            let session = transport.map(|transport| Session::new(Start { transport, ports, is_midstream }));
+            Flow { state: FlowState::new(identity.id), session, identity: *identity, is_inner: false }
+        })
+    }
+
+    fn report(&mut self, id: u64, is_dropped: bool) {
+        let flow = &self.flows[&id];
+        let (key, client) = (&flow.identity.key, flow.identity.client);
+        for alert in self.alerts.drain(..) {
+            let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+            let side = match (alert.sender == Sender::Client) != is_reversed {
+                true => client,
+                false => client.other(),
+            };
+            self.reported.push(Reported {
+                alert,
+                sid: self.detector.rules().rule(alert.rule).sid,
+                source: (key.address(side), key.port(side)),
+                destination: (key.address(side.other()), key.port(side.other())),
+                protocol: key.protocol,
+                application: flow.session.as_ref().and_then(Session::protocol).map(l7proto::Protocol::name),
+                is_inner: flow.is_inner,
+                is_dropped,
+            });
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(id) = self.open.take() else { return };
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
+        self.report(id, verdict.drops);
+    }
+
+    /// Calls a session, whose results go to the step.
+    fn session(&mut self, id: u64, call: impl FnOnce(&mut Session, &Limits, u64, &mut Feed<'_>)) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let Some(session) = &mut flow.session else { return };
+        let was_reversed = session.is_reversed();
+        let mut feed = Feed { detector: &mut self.detector, flow: &mut flow.state };
+        call(session, &self.limits, self.now_ns, &mut feed);
+        if session.is_reversed() != was_reversed {
+            flow.state.reverse();
+        }
+    }
+}
+
+fn direction(flow: &Identity, side: Side) -> applayer::Direction {
+    match side == flow.client {
+        true => applayer::Direction::ToServer,
+        false => applayer::Direction::ToClient,
+    }
+}
+
+impl Module for Bench {
+    type State = ();
+
+    fn packet(&mut self, identity: &Identity, (): &mut (), of: &OfFlow<'_>) {
+        self.finish();
+        self.now_ns = of.input.time_ns;
+        let (decoded, frame, time_ns) = (of.input.decoded, of.input.frame, of.input.time_ns);
+        let is_inner = of.input.tunnels.is_some();
+        let flow = self.flow(identity);
+        flow.is_inner = is_inner;
+        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+        let sender = sender(identity, of.side, is_reversed);
+        let flow = self.flows.get_mut(&identity.id).expect("it is there");
+        self.detector.begin(&Packet { decoded, frame, time_ns }, &mut flow.state, sender);
+        self.open = Some(identity.id);
+        if let Some(bytes) = of.datagram() {
+            let direction = direction(identity, of.side);
+            self.session(identity.id, |session, limits, now, feed| {
+                session.datagram(limits, direction, bytes, now, feed);
+            });
+        }
+    }
+
+    fn closing(&mut self, identity: &Identity) {
+        self.finish();
+        let now_ns = self.now_ns;
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return };
+        self.detector.begin_end(&mut flow.state, now_ns);
+        self.open = Some(identity.id);
+    }
+
+    fn data(&mut self, identity: &Identity, (): &mut (), side: Side, offset: u64, bytes: &[u8]) -> Want {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
+        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+        let sender = sender(identity, side, is_reversed);
+        self.detector.data(&mut flow.state, sender, offset, bytes);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, feed| {
+            session.data(limits, direction, offset, bytes, now, feed);
+        });
+        Want::More
+    }
+
+    fn gap(&mut self, identity: &Identity, (): &mut (), side: Side, offset: u64, bytes: u64, _: u64) {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return };
+        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+        let sender = sender(identity, side, is_reversed);
+        self.detector.gap(&mut flow.state, sender, offset, bytes);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, feed| {
+            session.gap(limits, direction, offset, bytes, now, feed);
+        });
+    }
+
+    fn end_of_side(&mut self, identity: &Identity, (): &mut (), side: Side, _: u64, _: End) {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return };
+        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+        let sender = sender(identity, side, is_reversed);
+        self.detector.end_of_stream(&mut flow.state, sender);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, feed| {
+            session.end_of_side(limits, direction, now, feed);
+        });
+    }
+
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        self.finish();
+        if why != Reject::Untracked {
+            return;
+        }
+        let packet = Packet { decoded: input.decoded, frame: input.frame, time_ns: input.time_ns };
+        let verdict = self.detector.lone(&packet, &mut self.alerts);
+        for alert in self.alerts.drain(..) {
+            let d = input.decoded;
+            let ports = d.ports().unwrap_or((0, 0));
+            self.reported.push(Reported {
+                alert,
+                sid: self.detector.rules().rule(alert.rule).sid,
+                source: (d.src_ip().expect("IP"), ports.0),
+                destination: (d.dst_ip().expect("IP"), ports.1),
+                protocol: d.protocol.0,
+                application: None,
+                is_inner: input.tunnels.is_some(),
+                is_dropped: verdict.drops,
+            });
+        }
+    }
+
+    fn ended(&mut self, record: &FlowRecord, _: Side, (): &mut (), _: u64) {
+        self.finish();
+        let now_ns = self.now_ns;
+        let Some(flow) = self.flows.get_mut(&record.id) else { return };
+        self.detector.begin_end(&mut flow.state, now_ns);
+        self.open = Some(record.id);
+        self.session(record.id, |session, limits, now, feed| session.finish(limits, now, feed));
+        self.finish();
+        self.flows.remove(&record.id);
+    }
+}
+
+/// Frames of Ethernet and their times, through all of it.
+pub fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec<Reported> {
+    let bench = Bench {
+        detector: Detector::new(rules),
+        limits: Limits::default(),
+        flows: HashMap::new(),
+        open: None,
+        now_ns: 0,
+        setup: setup.clone(),
+        alerts: Vec::new(),
+        reported: Vec::new(),
+    };
+    let mut options = Options { flows: 4096, half_open: 4096, tunnels: setup.tunnels, by_vlan: setup.by_vlan, ..Options::default() };
+    options.tcp.buffer_bytes = 4 << 20;
+    options.tcp.midstream = setup.midstream;
+    options.tcp.syn_data = SynData::Ignore;
+    let mut tracker = Tracker::new(options, bench).expect("memory");
+    let mut last_ns = 0;
+    for (time_ns, frame) in frames {
+        last_ns = *time_ns;
+        let mut decoded = packet::decode(frame, frame.len());
+        if !setup.checksums {
+            packet::decode::ignore_checksum(&mut decoded);
+        }
+        let mut give = |decoded: &Decoded, frame: &[u8], tunnels: Option<&tunnel::Path>| {
+            let input = Input {
+                decoded,
+                frame,
+                frame_len: frame.len() as u32,
+                time_ns: *time_ns,
+                port: 0,
+                checksums: setup.checksums,
+                tunnels,
+                segment: None,
+            };
+            tracker.packets(1, |_| input, |_, _| ());
+            tracker.module().finish();
+        };
+        give(&decoded, frame, None);
+        let checksums = match setup.checksums {
+            true => packet::checksum::Checksums::Verify,
+            false => packet::checksum::Checksums::Ignore,
+        };
+        if let Some(inner) = tunnel::inside(frame, &decoded, &setup.tunnels, checksums) {
+            give(&inner.decoded, &frame[inner.at..], Some(&inner.path));
+        }
+    }
+    tracker.finish(last_ns);
+    tracker.module().finish();
+    std::mem::take(&mut tracker.module().reported)
+}
