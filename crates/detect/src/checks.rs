@@ -28,7 +28,6 @@ pub(crate) struct Literal {
     pub(crate) negated: bool,
     /// In small letters where case does not count.
     pub(crate) bytes: Box<[u8]>,
-    pub(crate) nocase: bool,
     pub(crate) offset: Option<Number>,
     pub(crate) depth: Option<Number>,
     pub(crate) distance: Option<Number>,
@@ -213,7 +212,6 @@ fn literal(content: &Content, names: &Names) -> Result<Literal, String> {
     let finder = (!nocase).then(|| Finder::new(&bytes).into_owned());
     Ok(Literal {
         negated: content.negated,
-        nocase,
         offset: names.option(&content.offset)?,
         depth: names.option(&content.depth)?,
         distance: names.option(&content.distance)?,

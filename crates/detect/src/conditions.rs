@@ -145,10 +145,15 @@ impl Scene<'_> {
             Some(FlowSide::Server) => of.sender == Sender::Client,
             Some(FlowSide::Client) => of.sender == Sender::Server,
         };
+        // Bytes of streams are those of established connections.
+        let is_established = match of.found {
+            Found::Packet | Found::Addresses => self.flow.was_established,
+            Found::Stream | Found::Transaction(_) => self.flow.is_established(),
+        };
         let state = match flow.state {
             None | Some(State::Stateless) => true,
-            Some(State::Established) => self.flow.is_established(),
-            Some(State::NotEstablished) => !self.flow.is_established(),
+            Some(State::Established) => is_established,
+            Some(State::NotEstablished) => !is_established,
         };
         let is_stream = of.found == Found::Stream;
         let stream = flow.stream.is_none_or(|only| only == is_stream);

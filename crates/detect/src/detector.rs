@@ -126,7 +126,9 @@ impl Detector {
             return;
         }
         let is_first = !std::mem::replace(&mut flow.addresses_done[sender.index()], true);
-        if is_first || flow.is_none {
+        // Other protocols, such as GRE, have no flows in Suricata.
+        let has_flow = matches!(header.protocol, 1 | 4 | 6 | 17 | 41 | 50 | 58 | 132);
+        if is_first || flow.is_none || !has_flow {
             let found = Found::Addresses;
             let all = self.rules.addresses.iter();
             let matches = all.map(|rule| Match { rule: *rule, found, sender, waits: false });

@@ -34,6 +34,8 @@ pub struct FlowState {
     pub(crate) handshake: [bool; 3],
     /// TCP: joined without a handshake.
     pub(crate) is_midstream: bool,
+    /// Whether it was established before the packet of the step.
+    pub(crate) was_established: bool,
     /// What applications are spoken, by sender: Suricata's names.
     pub(crate) application: [Option<&'static str>; 2],
     /// Rules of addresses and of applications were tried, by sender.
@@ -161,8 +163,11 @@ impl FlowState {
     /// A packet of the flow. Returns whether its payload belongs to the stream.
     pub(crate) fn see(&mut self, header: &Header, sender: Sender, midstream: bool) -> bool {
         let way = way_of_packet(header);
+        let was_established = self.is_established();
         self.way.get_or_insert(if sender == Sender::Client { way } else { way.back() });
         self.seen[sender.index()] = true;
+        // The answer establishes a flow; of TCP, what follows the handshake is the first that finds it established.
+        self.was_established = was_established || header.protocol != 6 && self.is_established();
         let Some(tcp) = header.tcp else { return false };
         let (syn, ack) = (tcp.flags & 2 != 0, tcp.flags & 16 != 0);
         let [first, second, third] = &mut self.handshake;
@@ -176,7 +181,8 @@ impl FlowState {
             (Sender::Client, false, true) if midstream && *first => self.is_midstream = true,
             _ => {}
         }
-        !syn && self.is_established()
+        // Hosts drop what has neither SYN, ACK nor RST; it is no part of the stream.
+        !syn && ack && self.is_established()
     }
 
     pub(crate) fn transaction(&mut self, number: u64) -> &mut Transaction {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use packet::tcp::TcpView;
 use packet::{Decoded, IpProtocol, Kind};
-use signatures::{BitsMode, Condition, Fragbits, IpOption, Number, TcpFlags};
+use signatures::{BitsMode, Compare, Condition, Fragbits, IpOption, Number, TcpFlags};
 
 use crate::Packet;
 
@@ -170,6 +170,8 @@ impl Header {
         let icmp = |test: &dyn Fn((u8, u8)) -> bool| self.icmp.is_some_and(test);
         let echo = |test: &dyn Fn((u16, u16)) -> bool| self.icmp_echo.is_some_and(test);
         Some(match condition {
+            // As in Suricata, `!9` is of packets that have a payload.
+            Condition::Dsize(Compare::NotEqual(_)) if self.payload == 0 => false,
             Condition::Dsize(size) => size.holds(self.payload as u64),
             Condition::Flags(flags) => tcp(&|tcp| flags_hold(flags, tcp.flags)),
             Condition::Seq(number) => tcp(&|tcp| tcp.sequence == *number),

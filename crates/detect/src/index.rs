@@ -22,11 +22,6 @@ impl Set {
         self.refs.is_empty() && self.always.is_empty()
     }
 
-    /// The state before the first byte.
-    pub(crate) fn start(&self) -> Option<State> {
-        self.automaton.as_ref().map(Automaton::start)
-    }
-
     /// Walks on: `hit` gets parts, each as often as its literal is there, and where it ends.
     pub(crate) fn scan(
         &self,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use applayer::{Limits, Session, Start};
 use detect::{Alert, Detector, Feed, FlowState, Packet, Ruleset, Sender};
 use l7proto::{Ports, Transport};
-use packet::{Decoded, tunnel};
+use packet::{Anomaly, Decoded, tunnel};
 use stream::tcp::{End, SynData, Want};
 use stream::tracker::{Identity, Input, Module, OfFlow, Options, Reject};
 use stream::{FlowRecord, Side, Tracker};
@@ -24,6 +24,8 @@ pub struct Reported {
     /// The packet was in a tunnel.
     pub is_inner: bool,
     pub is_dropped: bool,
+    /// No packet brought it: the flow ended.
+    pub is_at_end: bool,
 }
 
 /// How packets are looked at.
@@ -55,6 +57,7 @@ struct Bench {
     flows: HashMap<u64, Flow>,
     /// The flow of the step that is open.
     open: Option<u64>,
+    is_end: bool,
     now_ns: u64,
     setup: Setup,
     alerts: Vec<Alert>,
@@ -104,6 +107,7 @@ impl Bench {
                 application: flow.session.as_ref().and_then(Session::protocol).map(l7proto::Protocol::name),
                 is_inner: flow.is_inner,
                 is_dropped,
+                is_at_end: self.is_end,
             });
         }
     }
@@ -135,16 +139,30 @@ fn direction(flow: &Identity, side: Side) -> applayer::Direction {
     }
 }
 
+/// Of a segment with SYN: whether it has no ACK.
+fn syn_of(input: &Input<'_>) -> Option<bool> {
+    let d = input.decoded;
+    let is_tcp = d.protocol == packet::IpProtocol::TCP;
+    let flags = input.frame.get(usize::from(d.l4_offset) + 13).filter(|_| is_tcp)?;
+    (flags & 2 != 0).then_some(flags & 16 == 0)
+}
+
 impl Module for Bench {
     type State = ();
 
     fn packet(&mut self, identity: &Identity, (): &mut (), of: &OfFlow<'_>) {
         self.finish();
-        self.now_ns = of.input.time_ns;
+        (self.now_ns, self.is_end) = (of.input.time_ns, false);
         let (decoded, frame, time_ns) = (of.input.decoded, of.input.frame, of.input.time_ns);
         let is_inner = of.input.tunnels.is_some();
+        // Before the first segment was followed, the tracker does not know who opened the connection.
+        let mut identity = *identity;
+        if let Some(syn) = of.is_first.then(|| syn_of(of.input)).flatten() {
+            identity.client = if syn { of.side } else { of.side.other() };
+        }
+        let identity = &identity;
         let flow = self.flow(identity);
-        flow.is_inner = is_inner;
+        (flow.is_inner, flow.identity) = (is_inner, *identity);
         let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
         let sender = sender(identity, of.side, is_reversed);
         let flow = self.flows.get_mut(&identity.id).expect("it is there");
@@ -163,6 +181,7 @@ impl Module for Bench {
         let now_ns = self.now_ns;
         let Some(flow) = self.flows.get_mut(&identity.id) else { return };
         self.detector.begin_end(&mut flow.state, now_ns);
+        self.is_end = true;
         self.open = Some(identity.id);
     }
 
@@ -202,7 +221,14 @@ impl Module for Bench {
 
     fn rejected(&mut self, input: &Input<'_>, why: Reject) {
         self.finish();
-        if why != Reject::Untracked {
+        let d = input.decoded;
+        let is_right = matches!(
+            d.anomaly,
+            Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination
+        );
+        // A wrong header of the upper layer leaves the IP packet.
+        let is_ip = d.is_ip() && is_right && !d.has(Decoded::FRAGMENT);
+        if !is_ip || !matches!(why, Reject::Untracked | Reject::Malformed) {
             return;
         }
         let packet = Packet { decoded: input.decoded, frame: input.frame, time_ns: input.time_ns };
@@ -219,6 +245,7 @@ impl Module for Bench {
                 application: None,
                 is_inner: input.tunnels.is_some(),
                 is_dropped: verdict.drops,
+                is_at_end: false,
             });
         }
     }
@@ -228,11 +255,38 @@ impl Module for Bench {
         let now_ns = self.now_ns;
         let Some(flow) = self.flows.get_mut(&record.id) else { return };
         self.detector.begin_end(&mut flow.state, now_ns);
+        self.is_end = true;
         self.open = Some(record.id);
         self.session(record.id, |session, limits, now, feed| session.finish(limits, now, feed));
         self.finish();
         self.flows.remove(&record.id);
     }
+}
+
+/// Whether the host that captured left checksums to its card: one of ten segments is wrong, as Suricata finds it out.
+pub fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
+    let (mut right, mut wrong) = (0, 0);
+    for (time_ns, frame) in frames.iter().take(1_000) {
+        let decoded = packet::decode(frame, frame.len());
+        if decoded.protocol != packet::IpProtocol::TCP || !decoded.is_ip() {
+            continue;
+        }
+        let input = Input {
+            decoded: &decoded,
+            frame,
+            frame_len: frame.len() as u32,
+            time_ns: *time_ns,
+            port: 0,
+            checksums: true,
+            tunnels: None,
+            segment: None,
+        };
+        match stream::tracker::checked_segment(&input) {
+            Err(Reject::Checksum) => wrong += 1,
+            _ => right += 1,
+        }
+    }
+    wrong * 9 >= right && wrong > 0
 }
 
 /// Frames of Ethernet and their times, through all of it.
@@ -242,6 +296,7 @@ pub fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec
         limits: Limits::default(),
         flows: HashMap::new(),
         open: None,
+        is_end: false,
         now_ns: 0,
         setup: setup.clone(),
         alerts: Vec::new(),
@@ -278,8 +333,17 @@ pub fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec
             true => packet::checksum::Checksums::Verify,
             false => packet::checksum::Checksums::Ignore,
         };
-        if let Some(inner) = tunnel::inside(frame, &decoded, &setup.tunnels, checksums) {
-            give(&inner.decoded, &frame[inner.at..], Some(&inner.path));
+        // One kind of tunnel after the other, so that what is between the outermost and the innermost packet is seen too.
+        let (mut outer, mut rest, mut depth) = (decoded, &frame[..], 0);
+        while depth < tunnel::DEPTH_MAX {
+            let inner = tunnel::Kind::ALL.into_iter().find_map(|kind| {
+                let asked = tunnel::Kinds::NONE.with(kind, None);
+                tunnel::inside(rest, &outer, &asked, checksums)
+            });
+            let Some(inner) = inner else { break };
+            rest = &rest[inner.at..];
+            (outer, depth) = (inner.decoded, depth + 1);
+            give(&inner.decoded, rest, Some(&inner.path));
         }
     }
     tracker.finish(last_ns);

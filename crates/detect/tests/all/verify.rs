@@ -9,7 +9,7 @@ use detect::{ActionKind, Found, Options, Ruleset};
 use io::capture::read_all;
 use signatures::{Loader, Variables};
 
-use crate::bed::{Reported, Setup, run};
+use crate::bed::{Reported, Setup, has_wrong_checksums, run};
 use crate::yaml::{Yaml, parse};
 
 /// The version of Suricata whose expectations apply.
@@ -141,6 +141,7 @@ pub fn load(folder: &Path, prefilter: bool) -> Case {
         }
     }
     let frames = pcap.map(|path| frames(&path)).unwrap_or_default();
+    setup.checksums &= !has_wrong_checksums(&frames);
     Case { rules, frames, setup, checks, refused: reasons }
 }
 
@@ -178,6 +179,7 @@ fn agrees(own: &Reported, rules: &Ruleset, key: &str, value: &str) -> bool {
         "pkt_src" => (value == "wire/pcap") != own.is_inner,
         "tunnel.src_ip" | "tunnel.dest_ip" | "tunnel.dest_port" => own.is_inner,
         "has-key" if value == "http" => is_http,
+        "not-has-key" if value == "pcap_cnt" => own.is_at_end,
         _ => true,
     }
 }
