@@ -365,6 +365,14 @@ impl Translation<'_> {
                 return Ok(());
             }
         }
+        if rest.starts_with(b"?P=") {
+            let end = rest.iter().position(|b| *b == b')').ok_or("a name without end")?;
+            let name = String::from_utf8_lossy(&rest[..=end]).into_owned();
+            self.to.backtracks = true;
+            write!(self.to.text, "({name}").expect("a string takes all");
+            self.at += end + 1;
+            return Ok(());
+        }
         let named = match rest {
             [b'?', b'P', b'<', ..] => Some(3),
             [b'?', b'<', ..] => Some(2),
@@ -513,6 +521,7 @@ mod tests {
             (r"a(?!b)", "", b"abac", Some((2, 3))),
             (r"(?<=\xff)a", "", b"a\xffa", Some((2, 3))),
             (r"a++b", "", b"xaab", Some((1, 4))),
+            (r"(?P<x>[ab])\xe9(?P=x)", "", b"a\xe9ba\xe9a", Some((3, 6))),
         ];
         for (pattern, flags, bytes, expected) in cases {
             assert_eq!(find(pattern, flags, bytes), *expected, "{pattern} {flags}");

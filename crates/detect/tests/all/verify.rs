@@ -15,7 +15,7 @@ use crate::yaml::{Yaml, parse};
 /// The version of Suricata whose expectations apply.
 const VERSION: [u32; 3] = [9, 0, 0];
 
-fn cases(folder: &Path, into: &mut Vec<PathBuf>) {
+pub fn cases(folder: &Path, into: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
     entries.sort();

@@ -1,0 +1,78 @@
+//! Captures whose segments are cut: rules of streams and of buffers give the same alerts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use detect::{Found, Sender};
+
+use crate::bed::run;
+use crate::verify::{Case, cases, load};
+
+/// Cuts each segment of TCP over IPv4 that has more than `at` bytes; SYN is left as it is.
+fn cut(frame: &[u8], at: usize) -> Vec<Vec<u8>> {
+    let whole = || vec![frame.to_vec()];
+    let d = packet::decode(frame, frame.len());
+    let is_tcp = d.kind == packet::decode::Kind::Ipv4 && d.protocol == packet::IpProtocol::TCP;
+    if !is_tcp || d.has(packet::Decoded::FRAGMENT) || d.l3_end() > frame.len() {
+        return whole();
+    }
+    let (l3, l4, end) = (usize::from(d.l3_offset), usize::from(d.l4_offset), d.l3_end());
+    let Some(view) = packet::tcp::TcpView::new_checked(&frame[l4..end]) else { return whole() };
+    let begin = l4 + view.header_len();
+    let (flags, len) = (view.flags() as u8, end - begin);
+    if len <= at || flags & 2 != 0 || flags & 16 == 0 || flags & 32 != 0 {
+        return whole();
+    }
+    let piece = |from: usize, to: usize| {
+        let mut piece = frame[..begin].to_vec();
+        piece.extend_from_slice(&frame[begin + from..begin + to]);
+        let total = (piece.len() - l3) as u16;
+        piece[l3 + 2..l3 + 4].copy_from_slice(&total.to_be_bytes());
+        let sequence = view.sequence().wrapping_add(from as u32);
+        piece[l4 + 4..l4 + 8].copy_from_slice(&sequence.to_be_bytes());
+        if to < len {
+            // FIN and PSH come with the last byte.
+            piece[l4 + 13] &= !9;
+        }
+        piece
+    };
+    vec![piece(0, at), piece(at, len)]
+}
+
+#[test]
+fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
+    let Some(root) = testdata::path("ids/suricata-verify") else { return };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    cases(&root, &mut folders);
+    let mut compared = 0;
+    for folder in &folders {
+        let Case { rules, frames, mut setup, .. } = load(folder, true);
+        setup.checksums = false;
+        let rules = Arc::new(rules);
+        let alerts = |frames: &[(u64, Vec<u8>)]| {
+            let reported = run(rules.clone(), frames, &setup);
+            let streams = reported.into_iter().filter(|own| matches!(own.alert.found, Found::Stream | Found::Transaction(_)));
+            let mut alerts: Vec<(u32, Option<u64>, Sender)> = streams
+                .map(|own| {
+                    let transaction = match own.alert.found {
+                        Found::Transaction(number) => Some(number),
+                        _ => None,
+                    };
+                    (own.sid, transaction, own.alert.sender)
+                })
+                .collect();
+            alerts.sort_unstable_by_key(|(sid, transaction, sender)| (*sid, *transaction, *sender as u8));
+            alerts
+        };
+        let expected = alerts(&frames);
+        compared += expected.len();
+        for at in [1, 2, 3, 5, 7, 16, 33, 100, 700] {
+            let cut: Vec<(u64, Vec<u8>)> = frames
+                .iter()
+                .flat_map(|(time_ns, frame)| cut(frame, at).into_iter().map(|frame| (*time_ns, frame)))
+                .collect();
+            assert_eq!(alerts(&cut), expected, "{} at {at}", folder.display());
+        }
+    }
+    assert!(compared > 50, "{compared} alerts");
+}
