@@ -74,9 +74,17 @@ pub(crate) struct Reading {
 /// A check.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Literal(Literal),
-    Pattern { pattern: Pattern, negated: bool, relative: bool },
-    IsDataAt { negated: bool, at: Number, relative: bool },
+    Literal(Box<Literal>),
+    Pattern {
+        pattern: Pattern,
+        negated: bool,
+        relative: bool,
+    },
+    IsDataAt {
+        negated: bool,
+        at: Number,
+        relative: bool,
+    },
     ByteTest {
         bytes: Number,
         negated: bool,
@@ -94,7 +102,14 @@ pub(crate) enum Op {
         from: JumpFrom,
         post_offset: Number,
     },
-    ByteExtract { bytes: u8, offset: i64, name: u8, read: Reading, multiplier: i64, align: u8 },
+    ByteExtract {
+        bytes: u8,
+        offset: i64,
+        name: u8,
+        read: Reading,
+        multiplier: i64,
+        align: u8,
+    },
     ByteMath {
         bytes: Number,
         offset: i64,
@@ -232,7 +247,7 @@ pub(crate) fn compile(
     let mut ops = Vec::with_capacity(checks.len());
     for check in checks {
         ops.push(match check {
-            Check::Content(content) => Op::Literal(literal(content, names)?),
+            Check::Content(content) => Op::Literal(Box::new(literal(content, names)?)),
             Check::Pcre(pcre) => {
                 if !pcre.captures.is_empty() {
                     return Err("pcre: capturing into variables".to_owned());

@@ -37,6 +37,7 @@ struct DraftPart {
     buffer: Buffer,
     transforms: Vec<Transform>,
     ops: Vec<Op>,
+    texts: Vec<Box<str>>,
     /// What is looked for first, and whether case does not count.
     literal: Option<(Vec<u8>, bool)>,
     /// It holds of a buffer that is not there.
@@ -89,8 +90,22 @@ fn needs_packet(condition: &Condition) -> bool {
     use Condition::*;
     matches!(
         condition,
-        Dsize(_) | Flags(_) | Seq(_) | Ack(_) | Window(_) | Mss(_) | Ttl(_) | Id(_) | Fragbits(_)
-            | FragOffset(_) | Ipopts(_) | Itype(_) | Icode(_) | IcmpId(_) | IcmpSeq(_) | Tos(_)
+        Dsize(_)
+            | Flags(_)
+            | Seq(_)
+            | Ack(_)
+            | Window(_)
+            | Mss(_)
+            | Ttl(_)
+            | Id(_)
+            | Fragbits(_)
+            | FragOffset(_)
+            | Ipopts(_)
+            | Itype(_)
+            | Icode(_)
+            | IcmpId(_)
+            | IcmpSeq(_)
+            | Tos(_)
     )
 }
 
@@ -98,7 +113,13 @@ fn is_header_buffer(buffer: Buffer) -> bool {
     use Buffer::*;
     matches!(
         buffer,
-        IpSource | IpDestination | Ipv4Header | Ipv6Header | TcpHeader | UdpHeader | Icmpv4Header
+        IpSource
+            | IpDestination
+            | Ipv4Header
+            | Ipv6Header
+            | TcpHeader
+            | UdpHeader
+            | Icmpv4Header
             | Icmpv6Header
     )
 }
@@ -128,14 +149,20 @@ fn carried(protocol: Protocol) -> Result<(Carried, bool), String> {
     })
 }
 
-fn any_address(list: &List<AddressItem>, variables: &Variables) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
+fn any_address(
+    list: &List<AddressItem>,
+    variables: &Variables,
+) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
     if *list == List::Any {
         return Ok(None);
     }
     Ok(Some(Box::new(list.resolve(variables)?)))
 }
 
-fn any_port(list: &List<PortRange>, variables: &Variables) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
+fn any_port(
+    list: &List<PortRange>,
+    variables: &Variables,
+) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
     if *list == List::Any {
         return Ok(None);
     }
@@ -173,7 +200,14 @@ fn draft<'a>(
     let mut bits = (false, false);
     let mut counters = (false, false);
     let mut hosts = (false, false);
+    let mut texts: Vec<Box<str>> = Vec::new();
+    let mut last: Option<&Condition> = None;
     for condition in &rule.conditions {
+        // What the one before became.
+        texts.resize_with(conditions.len(), || {
+            last.map(ToString::to_string).unwrap_or_default().into()
+        });
+        last = Some(condition);
         match condition {
             Condition::Flow(flow) => {
                 side = flow.to.or(side);
@@ -248,20 +282,24 @@ fn draft<'a>(
             }),
             Condition::Urilen { size, raw } => {
                 let buffer = if *raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
-                size_of(buffer, *size, &mut parts);
+                size_of(buffer, *size, condition.to_string().into(), &mut parts);
             }
             Condition::Text { of, negated, text } => {
                 let inspection = text_of(*of, *negated, text)?;
                 parts.push(part(&inspection, &mut names, options)?);
             }
             Condition::FileStore(_) => {}
-            condition if needs_packet(condition) => conditions.push(Cond::Packet(condition.clone())),
+            condition if needs_packet(condition) => {
+                conditions.push(Cond::Packet(condition.clone()))
+            }
             Condition::IpProto(_) | Condition::SameIp => {
                 conditions.push(Cond::Packet(condition.clone()));
             }
             other => return Err(format!("option {}", name_of(other))),
         }
     }
+    texts
+        .resize_with(conditions.len(), || last.map(ToString::to_string).unwrap_or_default().into());
     if parts.len() > PARTS_MAX {
         return Err(format!("more than {PARTS_MAX} buffers"));
     }
@@ -306,9 +344,8 @@ fn draft<'a>(
         || no_stream == Some(false)
         || conditions.iter().any(|c| matches!(c, Cond::Packet(c) if needs_packet(c)));
     let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
-    let is_plain = |cond: &Cond| {
-        matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp))
-    };
+    let is_plain =
+        |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
     let writes = |post: &Post| {
         matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. })
             || matches!(post, Post::HostBit { .. })
@@ -354,6 +391,8 @@ fn draft<'a>(
         carried,
         ends,
         conditions: conditions.into(),
+        header: rule.to_string().split(" (").next().unwrap_or_default().into(),
+        texts: texts.into(),
         posts: posts.into(),
         parts: Box::default(),
         payload,
@@ -407,17 +446,19 @@ fn host_bit(
 }
 
 /// The length of a buffer as one more check of it.
-fn size_of(buffer: Buffer, size: Compare, parts: &mut Vec<DraftPart>) {
+fn size_of(buffer: Buffer, size: Compare, text: Box<str>, parts: &mut Vec<DraftPart>) {
     let own = parts.iter_mut().find(|part| part.buffer == buffer && part.transforms.is_empty());
     match own {
         Some(part) => {
             part.ops.insert(0, Op::Bsize(size));
+            part.texts.insert(0, text);
             part.absent = false;
         }
         None => parts.push(DraftPart {
             buffer,
             transforms: Vec::new(),
             ops: vec![Op::Bsize(size)],
+            texts: vec![text],
             literal: None,
             absent: false,
             senders: [true; 2],
@@ -427,7 +468,8 @@ fn size_of(buffer: Buffer, size: Compare, parts: &mut Vec<DraftPart>) {
 
 /// An older option that looks for a text is an inspection.
 fn text_of(of: TextOf, negated: bool, text: &str) -> Result<Inspection, String> {
-    let content = signatures::Content { negated, bytes: text.as_bytes().to_vec(), ..Default::default() };
+    let content =
+        signatures::Content { negated, bytes: text.as_bytes().to_vec(), ..Default::default() };
     let (buffer, content) = match of {
         TextOf::TlsSubject => (Buffer::TlsCertSubject, content),
         TextOf::TlsIssuer => (Buffer::TlsCertIssuer, content),
@@ -445,7 +487,11 @@ fn text_of(of: TextOf, negated: bool, text: &str) -> Result<Inspection, String> 
     Ok(Inspection { buffer, transforms: Vec::new(), checks: vec![Check::Content(content)] })
 }
 
-fn part(inspection: &Inspection, names: &mut Names, options: &Options) -> Result<DraftPart, String> {
+fn part(
+    inspection: &Inspection,
+    names: &mut Names,
+    options: &Options,
+) -> Result<DraftPart, String> {
     let buffer = canonical(inspection.buffer);
     match buffer {
         Buffer::Base64Data => return Err("base64_data".to_owned()),
@@ -464,8 +510,11 @@ fn part(inspection: &Inspection, names: &mut Names, options: &Options) -> Result
     }
     let holds_of_nothing = !ops.is_empty() && ops.iter().all(Op::holds_of_nothing);
     let literal = if absent == Some(false) { None } else { literal_of(inspection) };
+    let is_check = |check: &&Check| !matches!(check, Check::Absent { .. }) || absent == Some(false);
+    let texts = inspection.checks.iter().filter(is_check).map(|check| check.to_string().into());
     Ok(DraftPart {
         buffer,
+        texts: texts.collect(),
         transforms: inspection.transforms.clone(),
         // A buffer that must not be there holds of none: a check that nothing fulfils.
         ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
@@ -499,7 +548,8 @@ fn literal_of(inspection: &Inspection) -> Option<(Vec<u8>, bool)> {
 }
 
 fn priority(rule: &Rule, options: &Options) -> u8 {
-    let class = rule.classtype.as_ref().and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
+    let class =
+        rule.classtype.as_ref().and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
     rule.priority.or(class.map(|class| class.priority)).unwrap_or(3)
 }
 
@@ -546,7 +596,12 @@ fn counters_of(
             LimitKind::Threshold(own) => {
                 if !std::mem::replace(&mut has_threshold, true) {
                     let (kind, track) = (own.kind, own.track);
-                    all.push(How::Threshold { kind, track, count: own.count, seconds: own.seconds });
+                    all.push(How::Threshold {
+                        kind,
+                        track,
+                        count: own.count,
+                        seconds: own.seconds,
+                    });
                 }
             }
             LimitKind::Rate { track, count, seconds, action, timeout } => all.push(How::Rate {
@@ -588,11 +643,14 @@ impl Builder {
             let own = self.ruleset.parts.len() as u32;
             numbers.push(own);
             let literal = part.literal.as_ref().filter(|_| options.prefilter);
-            let senders = [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
+            let senders =
+                [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
             for sender in senders {
                 let side = sender.index();
                 if part.buffer == Buffer::Payload && part.transforms.is_empty() {
-                    if compiled.kind == Kind::Stream || compiled.kind == Kind::Transaction && !compiled.needs_packet {
+                    if compiled.kind == Kind::Stream
+                        || compiled.kind == Kind::Transaction && !compiled.needs_packet
+                    {
                         self.streams[side].add(own, literal).map_err(too_large)?;
                     }
                     for class in classes(&compiled.carried) {
@@ -609,7 +667,8 @@ impl Builder {
                     }
                     continue;
                 }
-                let sets = match self.buffers.iter().position(|(buffer, _)| *buffer == part.buffer) {
+                let sets = match self.buffers.iter().position(|(buffer, _)| *buffer == part.buffer)
+                {
                     Some(at) => at,
                     None => {
                         self.buffers.push((part.buffer, Vec::new()));
@@ -633,8 +692,10 @@ impl Builder {
                 rule: number,
                 bit: 1 << at,
                 buffer: part.buffer,
+                transforms: part.transforms.into(),
                 when: When::of(&part.ops),
                 ops: part.ops.into(),
+                texts: part.texts.into(),
             });
         }
         compiled.parts = numbers.into();
@@ -682,15 +743,15 @@ impl Builder {
 
     fn build(self) -> Ruleset {
         let mut ruleset = self.ruleset;
-        // Patterns were counted as they came; tables that are too large after all are the limits' own default, which no set
-        // of rules that was read comes near.
-        let both = |[a, b]: [SetBuilder; 2]| [a, b].map(|set| set.build().unwrap_or_default());
+        let both = |sets: [SetBuilder; 2]| sets.map(SetBuilder::build);
         ruleset.packets = self.packets.map(both);
         ruleset.streams = both(self.streams);
         let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
         ruleset.buffers.resize_with(most, Vec::new);
         for (buffer, sets) in self.buffers {
-            let built = sets.into_iter().map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
+            let built = sets
+                .into_iter()
+                .map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
             ruleset.buffers[buffer as usize] = built.collect();
         }
         ruleset

@@ -3,12 +3,12 @@
 use signatures::{BitOperation, Compare, Flow, FlowSide, FlowState as State, FlowintRelation};
 use signatures::{ProtocolMode, StreamSide};
 
+use crate::Sender;
 use crate::alert::Found;
 use crate::flow::{FlowState, Match};
 use crate::header::Header;
 use crate::rule::{Carried, Compiled, Cond, CounterOperation, Operand, Post, Way};
 use crate::tables::Tables;
-use crate::Sender;
 
 /// Does a condition hold?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,13 @@ fn stream_size_holds(side: StreamSide, size: Compare, client: u64, server: u64) 
 }
 
 /// What a match does.
-pub(crate) fn apply(posts: &[Post], flow: &mut FlowState, tables: &mut Tables, way: &Way, now_ns: u64) {
+pub(crate) fn apply(
+    posts: &[Post],
+    flow: &mut FlowState,
+    tables: &mut Tables,
+    way: &Way,
+    now_ns: u64,
+) {
     for post in posts {
         match post {
             Post::Bits { ids, operation } => {

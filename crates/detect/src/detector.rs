@@ -57,8 +57,8 @@ pub struct Counts {
 /// and gives the alerts, in the order of the rules.
 #[derive(Debug)]
 pub struct Detector {
-    rules: Arc<Ruleset>,
-    tables: Tables,
+    pub(crate) rules: Arc<Ruleset>,
+    pub(crate) tables: Tables,
     counts: Counts,
     step: Step,
     /// The flow of packets that have none.
@@ -232,7 +232,9 @@ impl Detector {
         let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
         parts.all(|part| {
             let mut given_up = false;
-            let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else { return false };
+            let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
+                return false;
+            };
             holds(&part.ops, View { bytes: &bytes[..len], base: 0 }, &mut given_up)
         })
     }
@@ -338,7 +340,10 @@ impl Detector {
         };
         transaction.found[at].1 |= bit;
         let is_whole = transaction.found[at].1 == rule.buffers;
-        if is_whole && has_payload && let Err(at) = transaction.done.binary_search(&number) {
+        if is_whole
+            && has_payload
+            && let Err(at) = transaction.done.binary_search(&number)
+        {
             transaction.done.insert(at, number);
             let (found, waits) = (Found::Transaction(transaction.number), false);
             self.step.matches.push(Match { rule: number, found, sender, waits });
@@ -362,9 +367,8 @@ impl Detector {
         let mut found = std::mem::take(&mut self.scratch.parts);
         found.clear();
         let mut given_up = false;
-        let is_same = |open: &Open| {
-            (open.buffer, open.number, open.sender) == (buffer, part.number, sender)
-        };
+        let is_same =
+            |open: &Open| (open.buffer, open.number, open.sender) == (buffer, part.number, sender);
         let place = transaction.open.iter().position(is_same);
         let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
         if place.is_some() || !part.is_complete {
@@ -380,7 +384,15 @@ impl Detector {
             for set in sets.iter().filter(|set| set.transforms.is_empty()) {
                 let (set, is_last) = (&set.sets[side], part.is_complete);
                 let found = |part| found.push(part);
-                open.window.advance(set, &rules.parts, BUFFER_HALF, part.bytes, is_last, &mut given_up, found);
+                open.window.advance(
+                    set,
+                    &rules.parts,
+                    BUFFER_HALF,
+                    part.bytes,
+                    is_last,
+                    &mut given_up,
+                    found,
+                );
             }
             if has_transforms {
                 let room = RAW_MAX - open.raw.len();
@@ -423,7 +435,15 @@ impl Detector {
             };
             self.window.reset();
             let found = |part| found.push(part);
-            self.window.advance(&set.sets[side], &rules.parts, BUFFER_HALF, bytes, true, given_up, found);
+            self.window.advance(
+                &set.sets[side],
+                &rules.parts,
+                BUFFER_HALF,
+                bytes,
+                true,
+                given_up,
+                found,
+            );
         }
     }
 
@@ -433,7 +453,8 @@ impl Detector {
             return;
         }
         let rules = self.rules.clone();
-        let application = flow.application[sender.index()].or(flow.application[sender.other().index()]);
+        let application =
+            flow.application[sender.index()].or(flow.application[sender.other().index()]);
         let own = flow.transaction(transaction);
         if std::mem::replace(&mut own.ended[sender.index()], true) {
             return;
@@ -609,7 +630,11 @@ fn is_of(buffer: Buffer, application: Option<&str>) -> bool {
 }
 
 /// A buffer of headers: its bytes, and how many.
-fn header_bytes(buffer: Buffer, packet: &Packet<'_>, header: &Header) -> Option<([u8; 128], usize)> {
+pub(crate) fn header_bytes(
+    buffer: Buffer,
+    packet: &Packet<'_>,
+    header: &Header,
+) -> Option<([u8; 128], usize)> {
     let mut bytes = [0; 128];
     let d = packet.decoded;
     let ip = packet.frame.get(usize::from(d.l3_offset)..usize::from(d.l4_offset));

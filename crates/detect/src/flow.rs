@@ -2,11 +2,11 @@
 
 use signatures::Buffer;
 
+use crate::Sender;
 use crate::alert::Found;
 use crate::header::Header;
 use crate::rule::Way;
 use crate::window::Window;
-use crate::Sender;
 
 /// Transactions of a flow that are open at a time; beyond them the oldest is given up.
 pub(crate) const TRANSACTIONS_MAX: usize = 256;
@@ -245,4 +245,3 @@ pub(crate) fn way_of_packet(header: &Header) -> Way {
         protocol: header.protocol,
     }
 }
-

@@ -177,7 +177,9 @@ impl Header {
             Condition::Seq(number) => tcp(&|tcp| tcp.sequence == *number),
             Condition::Ack(number) => tcp(&|tcp| tcp.acknowledgment == *number),
             Condition::Window(number) => tcp(&|tcp| is(number, u32::from(tcp.window))),
-            Condition::Mss(size) => tcp(&|tcp| tcp.mss.is_some_and(|mss| size.holds(u64::from(mss)))),
+            Condition::Mss(size) => {
+                tcp(&|tcp| tcp.mss.is_some_and(|mss| size.holds(u64::from(mss))))
+            }
             Condition::Ttl(ttl) => ttl.holds(u64::from(d.ttl)),
             Condition::Id(id) => self.ipv4.is_some_and(|(own, _)| own == *id),
             Condition::Fragbits(bits) => self.ipv4.is_some_and(|(_, own)| fragbits_hold(bits, own)),

@@ -49,7 +49,11 @@ pub(crate) struct SetBuilder {
 }
 
 impl SetBuilder {
-    pub(crate) fn add(&mut self, part: u32, literal: Option<&(Vec<u8>, bool)>) -> Result<(), PatternError> {
+    pub(crate) fn add(
+        &mut self,
+        part: u32,
+        literal: Option<&(Vec<u8>, bool)>,
+    ) -> Result<(), PatternError> {
         match literal {
             None => self.always.push(part),
             Some((bytes, nocase)) => {
@@ -61,11 +65,15 @@ impl SetBuilder {
         Ok(())
     }
 
-    pub(crate) fn build(mut self) -> Result<Set, PatternError> {
+    /// Where the tables of the literals are too large, every part is evaluated on every buffer.
+    pub(crate) fn build(mut self) -> Set {
         let automaton = match self.patterns.is_empty() {
             true => None,
-            false => Some(Automaton::new(&self.patterns)?),
+            false => Automaton::new(&self.patterns).ok(),
         };
+        if automaton.is_none() {
+            self.always.extend(self.pairs.drain(..).map(|(_, part)| part));
+        }
         self.pairs.sort_unstable();
         let mut starts = vec![0; self.patterns.len() + 1];
         self.pairs.iter().for_each(|(pattern, _)| starts[*pattern as usize + 1] += 1);
@@ -73,6 +81,6 @@ impl SetBuilder {
             starts[at] += starts[at - 1];
         }
         let refs = self.pairs.iter().map(|(_, part)| *part).collect();
-        Ok(Set { automaton, starts, refs, always: self.always })
+        Set { automaton, starts, refs, always: self.always }
     }
 }

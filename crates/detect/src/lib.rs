@@ -11,13 +11,18 @@
 //! Thread rule: a [`Ruleset`] is read-only and shared; a [`Detector`] and the flows that it sees belong to one worker.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod alert;
-mod conditions;
-mod detector;
-mod feed;
-mod flow;
 mod checks;
 mod compile;
+mod conditions;
+mod detector;
+mod explain;
+mod feed;
+mod flow;
 mod header;
 mod index;
 mod input;
@@ -31,6 +36,7 @@ mod window;
 
 pub use alert::{Alert, Found, Verdict};
 pub use detector::{Counts, Detector};
+pub use explain::{Answered, Line};
 pub use feed::{Feed, buffer_of, sender_of};
 pub use flow::FlowState;
 pub use input::{BufferPart, Packet, Sender};

@@ -50,7 +50,8 @@ enum Engine {
 
 impl Pattern {
     pub(crate) fn new(pcre: &Pcre, limits: &PatternLimits) -> Result<Self, String> {
-        let written = translate(&pcre.pattern, pcre.extended, pcre.multiline, pcre.dollar_end_only)?;
+        let written =
+            translate(&pcre.pattern, pcre.extended, pcre.multiline, pcre.dollar_end_only)?;
         let looks_at_end = written.looks_at_end || written.backtracks;
         let looks_at_start = written.looks_at_start || pcre.anchored;
         let engine = match written.backtracks {
@@ -114,8 +115,8 @@ impl Pattern {
 }
 
 fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.last().unwrap_or("wrong").trim_start_matches("error: ").to_owned()
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next_back().unwrap_or("wrong").trim_start_matches("error: ").to_owned()
 }
 
 /// An expression in the syntax of `regex`.
@@ -151,7 +152,12 @@ const SPACE: &str = r"\x09-\x0d\x20";
 const HORIZONTAL: &str = r"\x09\x20\xa0";
 const VERTICAL: &str = r"\x0a-\x0d\x85";
 
-fn translate(from: &str, extended: bool, multiline: bool, end_only: bool) -> Result<Written, String> {
+fn translate(
+    from: &str,
+    extended: bool,
+    multiline: bool,
+    end_only: bool,
+) -> Result<Written, String> {
     let to = Written {
         text: String::with_capacity(from.len() + 16),
         backtracks: false,
@@ -492,7 +498,8 @@ mod tests {
             dollar_end_only: has('E'),
             ..Pcre::default()
         };
-        let pattern = Pattern::new(&pcre, &PatternLimits::default()).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+        let pattern = Pattern::new(&pcre, &PatternLimits::default())
+            .unwrap_or_else(|e| panic!("{pattern}: {e}"));
         pattern.find(bytes, 0)
     }
 

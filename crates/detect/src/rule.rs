@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use signatures::{
     BitOperation, Buffer, Compare, Condition, EndSide, Flow, FlowintRelation, Intervals,
-    StreamSide, XbitsTrack,
+    StreamSide, Transform, XbitsTrack,
 };
 
 use crate::checks::Op;
@@ -18,7 +18,10 @@ pub(crate) struct Part {
     /// Its bit among the parts of its rule.
     pub(crate) bit: u32,
     pub(crate) buffer: Buffer,
+    pub(crate) transforms: Box<[Transform]>,
     pub(crate) ops: Box<[Op]>,
+    /// Each of them as rules write it, for explanations.
+    pub(crate) texts: Box<[Box<str>]>,
     pub(crate) when: When,
 }
 
@@ -87,12 +90,30 @@ pub(crate) enum Cond {
     Packet(Condition),
     Flow(Flow),
     /// One of the bits is set (or one is not).
-    Bits { ids: Box<[u32]>, set: bool },
-    Counter { id: u32, relation: FlowintRelation, operand: Operand },
-    CounterIs { id: u32, set: bool },
-    HostBit { id: u32, of: BitOf, set: bool },
+    Bits {
+        ids: Box<[u32]>,
+        set: bool,
+    },
+    Counter {
+        id: u32,
+        relation: FlowintRelation,
+        operand: Operand,
+    },
+    CounterIs {
+        id: u32,
+        set: bool,
+    },
+    HostBit {
+        id: u32,
+        of: BitOf,
+        set: bool,
+    },
     StreamSize(StreamSide, Compare),
-    Application { negated: bool, name: String, mode: Option<signatures::ProtocolMode> },
+    Application {
+        negated: bool,
+        name: String,
+        mode: Option<signatures::ProtocolMode>,
+    },
 }
 
 /// Whose bit it is.
@@ -199,6 +220,9 @@ pub(crate) struct Compiled {
     pub(crate) carried: Carried,
     pub(crate) ends: Ends,
     pub(crate) conditions: Box<[Cond]>,
+    /// The header and each condition as rules write them, for explanations.
+    pub(crate) header: Box<str>,
+    pub(crate) texts: Box<[Box<str>]>,
     pub(crate) posts: Box<[Post]>,
     /// Numbers of its parts, by bit.
     pub(crate) parts: Box<[u32]>,

@@ -133,7 +133,11 @@ pub(crate) struct Plain {
 impl Ruleset {
     /// Compiles what can be evaluated; the rest comes back with reasons. Rules are as [`signatures::Loader`] gives them, and
     /// the variables are those that it had.
-    pub fn compile(set: &RuleSet, variables: &Variables, options: &Options) -> (Self, Vec<Refused>) {
+    pub fn compile(
+        set: &RuleSet,
+        variables: &Variables,
+        options: &Options,
+    ) -> (Self, Vec<Refused>) {
         compile(set, variables, options, Registry::default())
     }
 

@@ -219,8 +219,12 @@ impl Solver<'_> {
                     Operation::Subtract => Some(number.wrapping_sub(value)),
                     Operation::Multiply => Some(number.wrapping_mul(value)),
                     Operation::Divide => number.checked_div(value),
-                    Operation::ShiftLeft => u32::try_from(value).ok().and_then(|n| number.checked_shl(n)),
-                    Operation::ShiftRight => u32::try_from(value).ok().and_then(|n| number.checked_shr(n)),
+                    Operation::ShiftLeft => {
+                        u32::try_from(value).ok().and_then(|n| number.checked_shl(n))
+                    }
+                    Operation::ShiftRight => {
+                        u32::try_from(value).ok().and_then(|n| number.checked_shr(n))
+                    }
                 };
                 let Some(mut result) = result else { return Err(fail()) };
                 result &= u64::from(u32::MAX);
@@ -256,7 +260,13 @@ impl Solver<'_> {
     }
 
     /// A number, where it begins, and how many bytes of it were read.
-    fn read(&self, read: Reading, offset: i64, count: i64, last: usize) -> Option<(u64, usize, usize)> {
+    fn read(
+        &self,
+        read: Reading,
+        offset: i64,
+        count: i64,
+        last: usize,
+    ) -> Option<(u64, usize, usize)> {
         let start = self.place(read.relative, offset, last)?;
         let count = usize::try_from(count).ok()?;
         let bytes = self.view.bytes.get(start..start.checked_add(count)?)?;

@@ -73,7 +73,13 @@ impl Tables {
     }
 
     /// Counts a match; `flow` is the number of its flow.
-    pub(crate) fn count(&mut self, counted: &Counted, way: &Way, flow: u64, now_ns: u64) -> Outcome {
+    pub(crate) fn count(
+        &mut self,
+        counted: &Counted,
+        way: &Way,
+        flow: u64,
+        now_ns: u64,
+    ) -> Outcome {
         let (track, seconds) = match &counted.how {
             How::Suppress { by, addresses } => {
                 let has = |address| addresses.as_ref().is_none_or(|list| list.has_address(address));
@@ -127,7 +133,14 @@ impl Tables {
     }
 
     /// Sets it until then, or unsets it.
-    pub(crate) fn set_bit(&mut self, id: u32, of: BitOf, way: &Way, until_ns: Option<u64>, now_ns: u64) {
+    pub(crate) fn set_bit(
+        &mut self,
+        id: u32,
+        of: BitOf,
+        way: &Way,
+        until_ns: Option<u64>,
+        now_ns: u64,
+    ) {
         for (a, b) in Self::places(of, way).into_iter().flatten() {
             let Some(until_ns) = until_ns else {
                 self.bits.remove(&(id, a, b));
@@ -147,9 +160,8 @@ impl Tables {
 
 impl Window {
     fn count(&mut self, how: &How, way: &Way, now_ns: u64) -> Outcome {
-        let is_in = |begin: u64, seconds: u32| {
-            now_ns.saturating_sub(begin) <= u64::from(seconds) * SECOND
-        };
+        let is_in =
+            |begin: u64, seconds: u32| now_ns.saturating_sub(begin) <= u64::from(seconds) * SECOND;
         // The first match, or the first after a window, begins one.
         let begins = |window: &Self, seconds: u32| {
             window.count == 0 && window.begin_ns == 0 || !is_in(window.begin_ns, seconds)

@@ -106,7 +106,8 @@ fn base64(encoded: &[u8], mode: Base64Mode) -> Vec<u8> {
             decoded.push((bits >> ((4 - count % 4) % 4 * 2)) as u8);
         }
     }
-    if mode == Base64Mode::Strict && encoded.len() % 4 != 0 { Vec::new() } else { decoded }
+    let is_cut = mode == Base64Mode::Strict && !encoded.len().is_multiple_of(4);
+    if is_cut { Vec::new() } else { decoded }
 }
 
 #[cfg(test)]

@@ -14,27 +14,27 @@ use stream::{FlowRecord, Side, Tracker};
 
 /// An alert and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
-    pub alert: Alert,
-    pub sid: u32,
-    pub source: (IpAddr, u16),
-    pub destination: (IpAddr, u16),
-    pub protocol: u8,
-    pub application: Option<&'static str>,
+pub(crate) struct Reported {
+    pub(crate) alert: Alert,
+    pub(crate) sid: u32,
+    pub(crate) source: (IpAddr, u16),
+    pub(crate) destination: (IpAddr, u16),
+    pub(crate) protocol: u8,
+    pub(crate) application: Option<&'static str>,
     /// The packet was in a tunnel.
-    pub is_inner: bool,
-    pub is_dropped: bool,
+    pub(crate) is_inner: bool,
+    pub(crate) is_dropped: bool,
     /// No packet brought it: the flow ended.
-    pub is_at_end: bool,
+    pub(crate) is_at_end: bool,
 }
 
 /// How packets are looked at.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    pub midstream: bool,
-    pub checksums: bool,
-    pub tunnels: tunnel::Kinds,
-    pub by_vlan: bool,
+pub(crate) struct Setup {
+    pub(crate) midstream: bool,
+    pub(crate) checksums: bool,
+    pub(crate) tunnels: tunnel::Kinds,
+    pub(crate) by_vlan: bool,
 }
 
 impl Default for Setup {
@@ -84,8 +84,14 @@ impl Bench {
                 responder: identity.key.port(identity.client.other()),
             };
             let is_midstream = self.setup.midstream;
-            let session = transport.map(|transport| Session::new(Start { transport, ports, is_midstream }));
-            Flow { state: FlowState::new(identity.id), session, identity: *identity, is_inner: false }
+            let session =
+                transport.map(|transport| Session::new(Start { transport, ports, is_midstream }));
+            Flow {
+                state: FlowState::new(identity.id),
+                session,
+                identity: *identity,
+                is_inner: false,
+            }
         })
     }
 
@@ -104,7 +110,11 @@ impl Bench {
                 source: (key.address(side), key.port(side)),
                 destination: (key.address(side.other()), key.port(side.other())),
                 protocol: key.protocol,
-                application: flow.session.as_ref().and_then(Session::protocol).map(l7proto::Protocol::name),
+                application: flow
+                    .session
+                    .as_ref()
+                    .and_then(Session::protocol)
+                    .map(l7proto::Protocol::name),
                 is_inner: flow.is_inner,
                 is_dropped,
                 is_at_end: self.is_end,
@@ -185,7 +195,14 @@ impl Module for Bench {
         self.open = Some(identity.id);
     }
 
-    fn data(&mut self, identity: &Identity, (): &mut (), side: Side, offset: u64, bytes: &[u8]) -> Want {
+    fn data(
+        &mut self,
+        identity: &Identity,
+        (): &mut (),
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Want {
         let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
         let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
         let sender = sender(identity, side, is_reversed);
@@ -197,7 +214,15 @@ impl Module for Bench {
         Want::More
     }
 
-    fn gap(&mut self, identity: &Identity, (): &mut (), side: Side, offset: u64, bytes: u64, _: u64) {
+    fn gap(
+        &mut self,
+        identity: &Identity,
+        (): &mut (),
+        side: Side,
+        offset: u64,
+        bytes: u64,
+        _: u64,
+    ) {
         let Some(flow) = self.flows.get_mut(&identity.id) else { return };
         let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
         let sender = sender(identity, side, is_reversed);
@@ -264,7 +289,7 @@ impl Module for Bench {
 }
 
 /// Whether the host that captured left checksums to its card: one of ten segments is wrong, as Suricata finds it out.
-pub fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
+pub(crate) fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
     let (mut right, mut wrong) = (0, 0);
     for (time_ns, frame) in frames.iter().take(1_000) {
         let decoded = packet::decode(frame, frame.len());
@@ -290,7 +315,7 @@ pub fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
 }
 
 /// Frames of Ethernet and their times, through all of it.
-pub fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec<Reported> {
+pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec<Reported> {
     let bench = Bench {
         detector: Detector::new(rules),
         limits: Limits::default(),
@@ -302,7 +327,13 @@ pub fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec
         alerts: Vec::new(),
         reported: Vec::new(),
     };
-    let mut options = Options { flows: 4096, half_open: 4096, tunnels: setup.tunnels, by_vlan: setup.by_vlan, ..Options::default() };
+    let mut options = Options {
+        flows: 4096,
+        half_open: 4096,
+        tunnels: setup.tunnels,
+        by_vlan: setup.by_vlan,
+        ..Options::default()
+    };
     options.tcp.buffer_bytes = 4 << 20;
     options.tcp.midstream = setup.midstream;
     options.tcp.syn_data = SynData::Ignore;

@@ -51,7 +51,9 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
         let rules = Arc::new(rules);
         let alerts = |frames: &[(u64, Vec<u8>)]| {
             let reported = run(rules.clone(), frames, &setup);
-            let streams = reported.into_iter().filter(|own| matches!(own.alert.found, Found::Stream | Found::Transaction(_)));
+            let streams = reported
+                .into_iter()
+                .filter(|own| matches!(own.alert.found, Found::Stream | Found::Transaction(_)));
             let mut alerts: Vec<(u32, Option<u64>, Sender)> = streams
                 .map(|own| {
                     let transaction = match own.alert.found {
@@ -61,7 +63,9 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
                     (own.sid, transaction, own.alert.sender)
                 })
                 .collect();
-            alerts.sort_unstable_by_key(|(sid, transaction, sender)| (*sid, *transaction, *sender as u8));
+            alerts.sort_unstable_by_key(|(sid, transaction, sender)| {
+                (*sid, *transaction, *sender as u8)
+            });
             alerts
         };
         let expected = alerts(&frames);
@@ -69,7 +73,9 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
         for at in [1, 2, 3, 5, 7, 16, 33, 100, 700] {
             let cut: Vec<(u64, Vec<u8>)> = frames
                 .iter()
-                .flat_map(|(time_ns, frame)| cut(frame, at).into_iter().map(|frame| (*time_ns, frame)))
+                .flat_map(|(time_ns, frame)| {
+                    cut(frame, at).into_iter().map(|frame| (*time_ns, frame))
+                })
                 .collect();
             assert_eq!(alerts(&cut), expected, "{} at {at}", folder.display());
         }

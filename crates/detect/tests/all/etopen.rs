@@ -6,12 +6,23 @@ use detect::{Options, Ruleset};
 use signatures::{Loader, Variables};
 
 const FILES: [&str; 13] = [
-    "activex", "dns", "dos", "exploit", "ftp", "malware", "scan", "shellcode", "sql", "trojan",
-    "user_agents", "web_client", "web_server",
+    "activex",
+    "dns",
+    "dos",
+    "exploit",
+    "ftp",
+    "malware",
+    "scan",
+    "shellcode",
+    "sql",
+    "trojan",
+    "user_agents",
+    "web_client",
+    "web_server",
 ];
 
 /// The set, and the rules of it that are evaluated.
-pub fn load() -> Option<(signatures::RuleSet, Variables)> {
+pub(crate) fn load() -> Option<(signatures::RuleSet, Variables)> {
     let variables = Variables::with_defaults([], []).expect("defaults");
     let mut loader = Loader::new(variables.clone());
     for name in FILES {

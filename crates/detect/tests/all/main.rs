@@ -3,6 +3,8 @@
 mod bed;
 mod cuts;
 mod etopen;
+mod explain;
+mod packets;
 mod twin;
 mod verify;
 mod yaml;

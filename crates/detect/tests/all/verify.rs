@@ -15,9 +15,11 @@ use crate::yaml::{Yaml, parse};
 /// The version of Suricata whose expectations apply.
 const VERSION: [u32; 3] = [9, 0, 0];
 
-pub fn cases(folder: &Path, into: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+pub(crate) fn cases(folder: &Path, into: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     entries.sort();
     if entries.iter().any(|path| path.ends_with("test.yaml")) {
         into.push(folder.to_owned());
@@ -32,14 +34,15 @@ fn version(text: &str) -> [u32; 3] {
 
 /// Does a part of `test.yaml` apply to the version?
 fn applies(requires: Option<&Yaml>) -> bool {
-    let of = |key| requires.and_then(|requires| requires.get(key)).and_then(Yaml::text).map(version);
+    let of =
+        |key| requires.and_then(|requires| requires.get(key)).and_then(Yaml::text).map(version);
     of("min-version").is_none_or(|least| VERSION >= least)
         && of("lt-version").is_none_or(|below| VERSION < below)
         && of("gt-version").is_none_or(|above| VERSION > above)
 }
 
 /// Frames of Ethernet; those of other link layers get a header.
-pub fn frames(path: &Path) -> Vec<(u64, Vec<u8>)> {
+pub(crate) fn frames(path: &Path) -> Vec<(u64, Vec<u8>)> {
     let bytes = std::fs::read(path).expect("a capture");
     let (records, _) = read_all(&bytes);
     let frames = records.into_iter().filter_map(|record| {
@@ -59,15 +62,15 @@ pub fn frames(path: &Path) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// A case: its rules, its frames, how they are looked at, and what is to come out.
-pub struct Case {
-    pub rules: Ruleset,
-    pub frames: Vec<(u64, Vec<u8>)>,
-    pub setup: Setup,
+pub(crate) struct Case {
+    pub(crate) rules: Ruleset,
+    pub(crate) frames: Vec<(u64, Vec<u8>)>,
+    pub(crate) setup: Setup,
     checks: Vec<(usize, Vec<(String, String)>)>,
     refused: Vec<String>,
 }
 
-pub fn load(folder: &Path, prefilter: bool) -> Case {
+pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
     let text = std::fs::read_to_string(folder.join("test.yaml")).expect("test.yaml");
     let test = parse(&text);
     let mut args = Vec::new();
@@ -112,15 +115,24 @@ pub fn load(folder: &Path, prefilter: bool) -> Case {
     let variables = Variables::with_defaults(borrowed(&variables.0), borrowed(&variables.1));
     let variables = variables.expect("variables");
     let mut loader = Loader::new(variables.clone());
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     entries.sort();
-    let with = |extension: &str| entries.iter().filter(move |path| path.extension().is_some_and(|own| own == extension)).cloned().collect::<Vec<_>>();
+    let with = |extension: &str| {
+        entries
+            .iter()
+            .filter(move |path| path.extension().is_some_and(|own| own == extension))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     with("rules").iter().for_each(|path| loader.read_file(path).expect("rules"));
     let set = loader.finish();
     let (rules, refused) = Ruleset::compile(&set, &variables, &options);
     let mut reasons: Vec<String> = set.problems.iter().map(ToString::to_string).collect();
-    reasons.extend(refused.iter().map(|refused| format!("sid {}: {}", refused.sid, refused.reason)));
+    reasons
+        .extend(refused.iter().map(|refused| format!("sid {}: {}", refused.sid, refused.reason)));
     let pcap = with("pcap").into_iter().next().or_else(|| with("pcapng").into_iter().next());
     let mut checks = Vec::new();
     for check in test.get("checks").map(Yaml::list).unwrap_or_default() {
@@ -148,7 +160,8 @@ pub fn load(folder: &Path, prefilter: bool) -> Case {
 /// Does an alert have the value that is asked for? What an alert here does not have is not asked.
 fn agrees(own: &Reported, rules: &Ruleset, key: &str, value: &str) -> bool {
     let info = rules.rule(own.alert.rule);
-    let is_http = matches!(own.application, Some("http" | "http2")) && matches!(own.alert.found, Found::Transaction(_));
+    let is_http = matches!(own.application, Some("http" | "http2"))
+        && matches!(own.alert.found, Found::Transaction(_));
     let address = |text: &str| text.parse().ok();
     match key {
         "alert.signature_id" => value.parse() == Ok(info.sid),
@@ -187,10 +200,13 @@ fn agrees(own: &Reported, rules: &Ruleset, key: &str, value: &str) -> bool {
 fn differences(case: &Case, reported: &[Reported]) -> Vec<String> {
     let mut differences = Vec::new();
     for (count, wanted) in &case.checks {
-        let is_all = |own: &&Reported| wanted.iter().all(|(key, value)| agrees(own, &case.rules, key, value));
+        let is_all = |own: &&Reported| {
+            wanted.iter().all(|(key, value)| agrees(own, &case.rules, key, value))
+        };
         let found = reported.iter().filter(is_all).count();
         if found != *count {
-            let wanted: Vec<String> = wanted.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let wanted: Vec<String> =
+                wanted.iter().map(|(key, value)| format!("{key}={value}")).collect();
             differences.push(format!("{found} instead of {count}: {}", wanted.join(" ")));
         }
     }
@@ -199,8 +215,11 @@ fn differences(case: &Case, reported: &[Reported]) -> Vec<String> {
 
 /// The lines `CASE: reason` of a file.
 fn known() -> BTreeMap<String, String> {
-    let lines = include_str!("verify.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let pairs = lines.map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}")));
+    let lines = include_str!("verify.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let pairs =
+        lines.map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}")));
     pairs.map(|(case, reason)| (case.to_owned(), reason.to_owned())).collect()
 }
 
@@ -226,10 +245,15 @@ fn alerts_are_those_of_suricata() {
             (true, Some(_)) => wrong.push(format!("{name}: agrees now")),
             (false, None) => {
                 wrong.push(format!("{name}:\n  {}", differences.join("\n  ")));
-                case.refused.iter().for_each(|reason| wrong.push(format!("  not loaded: {reason}")));
+                case.refused
+                    .iter()
+                    .for_each(|reason| wrong.push(format!("  not loaded: {reason}")));
                 if only.is_some() {
                     for own in &reported {
-                        wrong.push(format!("  {} {:?} {:?} {:?} {:?}", own.sid, own.alert.found, own.source, own.destination, own.alert.sender));
+                        wrong.push(format!(
+                            "  {} {:?} {:?} {:?} {:?}",
+                            own.sid, own.alert.found, own.source, own.destination, own.alert.sender
+                        ));
                     }
                 }
             }

@@ -1,28 +1,28 @@
 //! As much of YAML as `test.yaml` of suricata-verify has: mappings, sequences, plain and quoted scalars.
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Yaml {
+pub(crate) enum Yaml {
     Scalar(String),
     List(Vec<Yaml>),
     Map(Vec<(String, Yaml)>),
 }
 
 impl Yaml {
-    pub fn get(&self, key: &str) -> Option<&Yaml> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Yaml> {
         match self {
             Self::Map(pairs) => pairs.iter().find(|(own, _)| own == key).map(|(_, value)| value),
             _ => None,
         }
     }
 
-    pub fn list(&self) -> &[Yaml] {
+    pub(crate) fn list(&self) -> &[Yaml] {
         match self {
             Self::List(items) => items,
             _ => &[],
         }
     }
 
-    pub fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar(text) => Some(text),
             _ => None,
@@ -30,7 +30,7 @@ impl Yaml {
     }
 
     /// Keys with dots for what is nested, and scalars.
-    pub fn flat(&self, lead: &str, into: &mut Vec<(String, String)>) {
+    pub(crate) fn flat(&self, lead: &str, into: &mut Vec<(String, String)>) {
         match self {
             Self::Scalar(text) => into.push((lead.to_owned(), text.clone())),
             Self::List(items) => items.iter().for_each(|item| item.flat(lead, into)),
@@ -49,7 +49,7 @@ struct Lines<'a> {
     at: usize,
 }
 
-pub fn parse(text: &str) -> Yaml {
+pub(crate) fn parse(text: &str) -> Yaml {
     let lines = text.lines().filter(|line| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with('#') && line != "---" && !line.starts_with('%')
@@ -94,7 +94,9 @@ impl Lines<'_> {
             if inner.is_empty() {
                 self.at += 1;
                 items.push(self.value(own + 1));
-            } else if key_of(inner).is_some() || inner.starts_with("- ") && key_of(&inner[2..]).is_some() {
+            } else if key_of(inner).is_some()
+                || inner.starts_with("- ") && key_of(&inner[2..]).is_some()
+            {
                 self.lines[self.at] = (own + shift, inner);
                 items.push(self.value(own + 1));
             } else {
@@ -116,14 +118,18 @@ impl Lines<'_> {
             let value = if rest.is_empty() {
                 // A sequence may be as far left as its key.
                 match self.lines.get(self.at) {
-                    Some(&(next, line)) if next == own && line.starts_with("- ") => self.sequence(own),
+                    Some(&(next, line)) if next == own && line.starts_with("- ") => {
+                        self.sequence(own)
+                    }
                     Some(&(next, _)) if next > own => self.value(own + 1),
                     _ => Yaml::Scalar(String::new()),
                 }
             } else {
                 let value = scalar(rest);
                 // A plain scalar may go on in the next lines.
-                while self.lines.get(self.at).is_some_and(|(next, line)| *next > own && key_of(line).is_none() && !line.starts_with("- ")) {
+                while self.lines.get(self.at).is_some_and(|(next, line)| {
+                    *next > own && key_of(line).is_none() && !line.starts_with("- ")
+                }) {
                     self.at += 1;
                 }
                 value

@@ -1,0 +1,246 @@
+//! Conditions on packets, flows and hosts, thresholds and actions: small rules and what they give.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use detect::{Alert, Detector, FlowState, Options, Packet, Ruleset, Sender, Verdict};
+use signatures::{Loader, Variables, config};
+
+/// A datagram of UDP over IPv4, with a TTL.
+fn datagram(
+    source: ([u8; 4], u16),
+    destination: ([u8; 4], u16),
+    ttl: u8,
+    payload: &[u8],
+) -> Vec<u8> {
+    let len = (28 + payload.len()) as u16;
+    let lead =
+        [&[2; 12][..], &[8, 0, 0x45, 0], &len.to_be_bytes(), &[0, 7, 0x40, 0, ttl, 17, 0, 0]];
+    let mut frame = lead.concat();
+    frame.extend_from_slice(&source.0);
+    frame.extend_from_slice(&destination.0);
+    frame.extend_from_slice(&source.1.to_be_bytes());
+    frame.extend_from_slice(&destination.1.to_be_bytes());
+    frame.extend_from_slice(&(len - 20).to_be_bytes());
+    frame.extend_from_slice(&[0, 0]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+struct Bench {
+    detector: Detector,
+    flow: FlowState,
+    alerts: Vec<Alert>,
+}
+
+impl Bench {
+    fn new(rules: &str, limits: &str) -> Self {
+        let variables = Variables::with_defaults([], []).expect("defaults");
+        let mut loader = Loader::new(variables.clone());
+        loader.read("rules", rules.as_bytes()).expect("memory");
+        let set = loader.finish();
+        assert!(set.problems.is_empty(), "{:?}", set.problems);
+        let limits = config::thresholds(limits.as_bytes()).expect("memory");
+        assert!(limits.problems.is_empty(), "{:?}", limits.problems);
+        let options = Options { limits: limits.found, ..Options::default() };
+        let (rules, refused) = Ruleset::compile(&set, &variables, &options);
+        assert!(refused.is_empty(), "{refused:?}");
+        Self {
+            detector: Detector::new(Arc::new(rules)),
+            flow: FlowState::new(1),
+            alerts: Vec::new(),
+        }
+    }
+
+    fn give(&mut self, frame: &[u8], sender: Sender, second: u64) -> (Vec<u32>, Verdict) {
+        let decoded = packet::decode(frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame, time_ns: second * 1_000_000_000 };
+        self.alerts.clear();
+        self.detector.begin(&packet, &mut self.flow, sender);
+        let verdict = self.detector.finish(&mut self.flow, &mut self.alerts);
+        let rules = self.detector.rules();
+        (self.alerts.iter().map(|alert| rules.rule(alert.rule).sid).collect(), verdict)
+    }
+
+    /// A packet of the client.
+    fn ask(&mut self, payload: &[u8], second: u64) -> Vec<u32> {
+        let frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 2], 53), 64, payload);
+        self.give(&frame, Sender::Client, second).0
+    }
+
+    fn answer(&mut self, payload: &[u8], second: u64) -> Vec<u32> {
+        let frame = datagram(([10, 0, 0, 2], 53), ([10, 0, 0, 1], 4000), 64, payload);
+        self.give(&frame, Sender::Server, second).0
+    }
+}
+
+#[test]
+fn headers_and_payloads() {
+    let cases = [
+        ("udp any any -> any 53", "dsize:3;", true),
+        ("udp any any -> any 54", "dsize:3;", false),
+        ("udp 10.0.0.1 4000 -> 10.0.0.0/24 :60", "dsize:3;", true),
+        ("udp !10.0.0.1 any -> any any", "dsize:3;", false),
+        ("udp any 53 <> any 4000", "dsize:3;", true),
+        ("udp any any -> any any", "ttl:64;", true),
+        ("udp any any -> any any", "ttl:<64;", false),
+        ("ip any any -> any any", "id:7;", true),
+        ("ip any any -> any any", "fragbits:D;", true),
+        ("ip any any -> any any", "fragbits:M;", false),
+        ("ip any any -> any any", "ip_proto:17;", true),
+        ("tcp any any -> any any", "dsize:3;", false),
+        ("ip any any -> any any", "sameip; dsize:3;", false),
+        ("udp any any -> any any", "content:\"abc\"; dsize:3;", true),
+        ("udp any any -> any any", "content:\"abc\"; dsize:4;", false),
+        ("udp any any -> any any", "content:\"BC\"; nocase; offset:1; depth:2;", true),
+        ("udp any any -> any any", "byte_test:1,=,0x61,0;", true),
+        ("udp any any -> any any", "byte_test:1,!=,0x61,0;", false),
+        (
+            "udp any any -> any any",
+            "byte_math:bytes 1, offset 0, oper -, rvalue 0x60, result one; content:\"b\"; offset:one;",
+            true,
+        ),
+        ("udp any any -> any any", "pcre:\"/^a.c$/\";", true),
+        ("udp any any -> any any", "pcre:\"/^(a)(?!c)/\";", true),
+        ("udp any any -> any any", "ipv4.hdr; content:\"|11|\"; offset:9; depth:1;", true),
+        ("udp any any -> any any", "flow:established; dsize:3;", false),
+        ("udp any any -> any any", "flow:to_server; dsize:3;", true),
+        ("udp any any -> any any", "flow:to_client; dsize:3;", false),
+    ];
+    for (header, options, expected) in cases {
+        let rule = format!("alert {header} ({options} sid:1;)");
+        let found = !Bench::new(&rule, "").ask(b"abc", 1).is_empty();
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+#[test]
+fn flows_remember() {
+    let rules = r#"
+alert udp any any -> any any (content:"two"; flowbits:isset,one; sid:1;)
+alert udp any any -> any any (content:"one"; flowbits:set,one; noalert; sid:2;)
+alert udp any any -> any any (content:"off"; flowbits:unset,one; sid:3;)
+alert udp any any -> any any (content:"add"; flowint:n,+,1; noalert; sid:4;)
+alert udp any any -> any any (dsize:>0; flowint:n,isset; flowint:n,>,1; sid:5;)
+alert udp any any -> any any (content:"host"; xbits:set,seen,track ip_src,expire 10; sid:6;)
+alert udp any any -> any any (content:"ask"; xbits:isset,seen,track ip_src; sid:7;)
+alert udp any any -> any any (flow:established; content:"est"; sid:8;)
+"#;
+    let mut bench = Bench::new(rules, "");
+    assert_eq!(bench.ask(b"two", 1), []);
+    // What sets comes before what reads, wherever it is written.
+    assert_eq!(bench.ask(b"one two", 1), [1]);
+    assert_eq!(bench.ask(b"two", 1), [1]);
+    assert_eq!(bench.ask(b"off", 1), [3]);
+    assert_eq!(bench.ask(b"two", 1), []);
+    assert_eq!(bench.ask(b"add", 1), []);
+    assert_eq!(bench.ask(b"add", 1), [5]);
+    let mut bench = Bench::new(rules, "");
+    assert_eq!(bench.ask(b"ask", 1), []);
+    assert_eq!(bench.ask(b"host", 1), [6]);
+    assert_eq!(bench.ask(b"ask", 11), [7]);
+    assert_eq!(bench.answer(b"ask est", 5), [8]);
+    assert_eq!(bench.ask(b"ask", 12), []);
+}
+
+#[test]
+fn thresholds_count() {
+    let rule = |option: &str| format!("alert udp any any -> any any (dsize:>0; {option}; sid:1;)");
+    let alerts = |rule: &str, limits: &str| {
+        let mut bench = Bench::new(rule, limits);
+        [1, 2, 3, 4, 5, 6, 61, 62, 70].map(|second| bench.ask(b"x", second).len())
+    };
+    let own =
+        |kind: &str| rule(&format!("threshold:type {kind}, track by_src, count 2, seconds 10"));
+    assert_eq!(alerts(&own("limit"), ""), [1, 1, 0, 0, 0, 0, 1, 1, 0]);
+    assert_eq!(alerts(&own("threshold"), ""), [0, 1, 0, 1, 0, 1, 0, 1, 0]);
+    assert_eq!(alerts(&own("both"), ""), [0, 1, 0, 0, 0, 0, 0, 1, 0]);
+    let filter = rule("detection_filter:track by_src, count 2, seconds 10");
+    assert_eq!(alerts(&filter, ""), [0, 0, 1, 1, 1, 1, 0, 0, 1]);
+    let plain = "alert udp any any -> any any (dsize:>0; sid:1;)";
+    let file = "event_filter gen_id 1, sig_id 1, type limit, track by_dst, count 1, seconds 5\n";
+    assert_eq!(alerts(plain, file), [1, 0, 0, 0, 0, 0, 1, 0, 1]);
+    assert_eq!(
+        alerts(plain, "suppress gen_id 1, sig_id 1, track by_src, ip 10.0.0.0/24\n"),
+        [0; 9]
+    );
+    assert_eq!(
+        alerts(plain, "suppress gen_id 1, sig_id 1, track by_src, ip 10.0.1.0/24\n"),
+        [1; 9]
+    );
+    let rate = "rate_filter gen_id 1, sig_id 1, track by_src, count 2, seconds 10, new_action drop, timeout 3\n";
+    let mut bench = Bench::new(plain, rate);
+    let drops = [1, 2, 3, 4, 9].map(|second| {
+        let frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 2], 53), 64, b"x");
+        bench.give(&frame, Sender::Client, second).1.drops
+    });
+    assert_eq!(drops, [false, false, true, true, false]);
+}
+
+#[test]
+fn actions_have_an_order() {
+    let rules = r#"
+alert udp any any -> any any (content:"a"; sid:1;)
+drop udp any any -> any any (content:"b"; sid:2;)
+pass udp any any -> any any (content:"c"; sid:3;)
+reject udp any any -> any any (content:"d"; sid:4;)
+sdrop udp any any -> any any (content:"e"; sid:5;)
+drop ip 10.9.9.9 any -> any any (sid:6;)
+alert udp any any -> any any (content:"f"; priority:2; sid:7;)
+alert udp any any -> any any (content:"f"; priority:1; sid:8;)
+"#;
+    let mut bench = Bench::new(rules, "");
+    let mut give = |source: [u8; 4], payload: &[u8]| {
+        let frame = datagram((source, 4000), ([10, 0, 0, 2], 53), 64, payload);
+        let (sids, verdict) = bench.give(&frame, Sender::Client, 1);
+        (sids, verdict.drops, verdict.rejects_source, verdict.drops_flow)
+    };
+    let own = [10, 0, 0, 1];
+    assert_eq!(give(own, b"a"), (vec![1], false, false, false));
+    assert_eq!(give(own, b"ab"), (vec![2, 1], true, false, false));
+    assert_eq!(give(own, b"abc"), (vec![], false, false, false));
+    assert_eq!(give(own, b"d"), (vec![4], true, true, false));
+    assert_eq!(give(own, b"e"), (vec![], true, false, false));
+    assert_eq!(give(own, b"f"), (vec![8, 7], false, false, false));
+    // A rule of addresses alone drops the flow; what follows is not inspected.
+    let mut bench = Bench::new(rules, "");
+    let mut give = |payload: &[u8]| {
+        let frame = datagram(([10, 9, 9, 9], 4000), ([10, 0, 0, 2], 53), 64, payload);
+        let (sids, verdict) = bench.give(&frame, Sender::Client, 1);
+        (sids, verdict.drops, verdict.drops_flow)
+    };
+    assert_eq!(give(b"a"), (vec![6, 1], true, true));
+    assert_eq!(give(b"a"), (vec![], true, true));
+}
+
+#[test]
+fn what_is_not_evaluated_is_said() {
+    let rules = r#"
+alert http any any -> any any (http.uri; base64_decode:bytes 4; base64_data; content:"x"; sid:1;)
+alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
+alert tcp any any -> any any (content:"x"; sid:3;)
+"#;
+    let variables = Variables::with_defaults([], []).expect("defaults");
+    let mut loader = Loader::new(variables.clone());
+    loader.read("rules", rules.as_bytes()).expect("memory");
+    let (rules, refused) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
+    let reasons: Vec<(u32, &str)> =
+        refused.iter().map(|own| (own.sid, own.reason.as_str())).collect();
+    assert_eq!(reasons, [(1, "base64_decode"), (2, "pcre: a group `(?(`")]);
+    assert_eq!(rules.len(), 1);
+}
+
+#[test]
+fn packets_without_a_flow() {
+    let rules = "alert ip 10.0.0.1 any -> any any (sid:1;)\nalert udp any any -> any any (flow:established; sid:2;)\n";
+    let mut bench = Bench::new(rules, "");
+    let frame = datagram(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 64, b"x");
+    let decoded = packet::decode(&frame, frame.len());
+    let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+    for _ in 0..2 {
+        let mut alerts = Vec::new();
+        bench.detector.lone(&packet, &mut alerts);
+        assert_eq!(alerts.len(), 1);
+    }
+    assert_eq!(decoded.src_ip(), Some(IpAddr::from([10, 0, 0, 1])));
+}
