@@ -9,15 +9,14 @@ use signatures::{
     RuleSet, TextOf, Transform, Variables,
 };
 
+use crate::assemble::Builder;
 use crate::checks::{self, Names, Op};
-use crate::index::SetBuilder;
 use crate::rule::{
-    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, Part, Post, Registry,
-    When,
+    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, Post, Registry,
 };
-use crate::ruleset::{ActionKind, BufferSets, Options, Plain, Refused, RuleInfo, Ruleset};
+use crate::ruleset::{ActionKind, Options, Refused, Ruleset};
 use crate::tables::{Counted, How};
-use crate::{Sender, transform};
+use crate::transform;
 
 /// Parts of a rule at most: each is a bit.
 const PARTS_MAX: usize = 32;
@@ -25,24 +24,24 @@ const PARTS_MAX: usize = 32;
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A rule on its way.
-struct Draft<'a> {
-    index: usize,
-    rule: &'a Rule,
-    compiled: Compiled,
-    parts: Vec<DraftPart>,
-    order: (usize, u8, u8, u8, u8, usize),
+pub(crate) struct Draft<'a> {
+    pub(crate) index: usize,
+    pub(crate) rule: &'a Rule,
+    pub(crate) compiled: Compiled,
+    pub(crate) parts: Vec<DraftPart>,
+    pub(crate) order: (usize, u8, u8, u8, u8, usize),
 }
 
-struct DraftPart {
-    buffer: Buffer,
-    transforms: Vec<Transform>,
-    ops: Vec<Op>,
-    texts: Vec<Box<str>>,
+pub(crate) struct DraftPart {
+    pub(crate) buffer: Buffer,
+    pub(crate) transforms: Vec<Transform>,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) texts: Vec<Box<str>>,
     /// What is looked for first, and whether case does not count.
-    literal: Option<(Vec<u8>, bool)>,
+    pub(crate) literal: Option<(Vec<u8>, bool)>,
     /// It holds of a buffer that is not there.
-    absent: bool,
-    senders: [bool; 2],
+    pub(crate) absent: bool,
+    pub(crate) senders: [bool; 2],
 }
 
 pub(crate) fn compile(
@@ -109,7 +108,7 @@ fn needs_packet(condition: &Condition) -> bool {
     )
 }
 
-fn is_header_buffer(buffer: Buffer) -> bool {
+pub(crate) fn is_header_buffer(buffer: Buffer) -> bool {
     use Buffer::*;
     matches!(
         buffer,
@@ -192,9 +191,8 @@ fn draft<'a>(
     let mut no_stream = None;
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
-    let mut names = Names::default();
     for inspection in &rule.inspections {
-        parts.push(part(inspection, &mut names, options)?);
+        parts.push(part(inspection, options)?);
     }
     // Which kinds of memory are read and written: rules that write come first.
     let mut bits = (false, false);
@@ -286,7 +284,7 @@ fn draft<'a>(
             }
             Condition::Text { of, negated, text } => {
                 let inspection = text_of(*of, *negated, text)?;
-                parts.push(part(&inspection, &mut names, options)?);
+                parts.push(part(&inspection, options)?);
             }
             Condition::FileStore(_) => {}
             condition if needs_packet(condition) => {
@@ -487,11 +485,7 @@ fn text_of(of: TextOf, negated: bool, text: &str) -> Result<Inspection, String> 
     Ok(Inspection { buffer, transforms: Vec::new(), checks: vec![Check::Content(content)] })
 }
 
-fn part(
-    inspection: &Inspection,
-    names: &mut Names,
-    options: &Options,
-) -> Result<DraftPart, String> {
+fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String> {
     let buffer = canonical(inspection.buffer);
     match buffer {
         Buffer::Base64Data => return Err("base64_data".to_owned()),
@@ -500,7 +494,8 @@ fn part(
         _ => {}
     }
     inspection.transforms.iter().try_for_each(transform::check)?;
-    let ops = checks::compile(&inspection.checks, names, &options.patterns)?;
+    // A number that is read in another buffer is none of this one.
+    let ops = checks::compile(&inspection.checks, &mut Names::default(), &options.patterns)?;
     let absent = inspection.checks.iter().find_map(|check| match check {
         Check::Absent { or_else } => Some(*or_else),
         _ => None,
@@ -547,7 +542,7 @@ fn literal_of(inspection: &Inspection) -> Option<(Vec<u8>, bool)> {
     Some((bytes.to_vec(), best.nocase))
 }
 
-fn priority(rule: &Rule, options: &Options) -> u8 {
+pub(crate) fn priority(rule: &Rule, options: &Options) -> u8 {
     let class =
         rule.classtype.as_ref().and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
     rule.priority.or(class.map(|class| class.priority)).unwrap_or(3)
@@ -619,167 +614,4 @@ fn counters_of(
         Counted { id: *next, how }
     });
     Ok(counted.collect())
-}
-
-/// The lists of transforms of a buffer, each with what is looked for behind it.
-type BufferBuilder = (Vec<Transform>, [SetBuilder; 2]);
-
-/// What a ruleset is made of.
-#[derive(Default)]
-struct Builder {
-    ruleset: Ruleset,
-    packets: [[SetBuilder; 2]; 3],
-    streams: [SetBuilder; 2],
-    buffers: Vec<(Buffer, Vec<BufferBuilder>)>,
-}
-
-impl Builder {
-    fn add(&mut self, draft: Draft<'_>, options: &Options) -> Result<(), String> {
-        let Draft { index, rule, mut compiled, parts, .. } = draft;
-        let number = self.ruleset.rules.len() as u32;
-        let too_large = |error: automata::PatternError| error.to_string();
-        let mut numbers = Vec::with_capacity(parts.len());
-        for (at, part) in parts.into_iter().enumerate() {
-            let own = self.ruleset.parts.len() as u32;
-            numbers.push(own);
-            let literal = part.literal.as_ref().filter(|_| options.prefilter);
-            let senders =
-                [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
-            for sender in senders {
-                let side = sender.index();
-                if part.buffer == Buffer::Payload && part.transforms.is_empty() {
-                    if compiled.kind == Kind::Stream
-                        || compiled.kind == Kind::Transaction && !compiled.needs_packet
-                    {
-                        self.streams[side].add(own, literal).map_err(too_large)?;
-                    }
-                    for class in classes(&compiled.carried) {
-                        self.packets[class][side].add(own, literal).map_err(too_large)?;
-                    }
-                    continue;
-                }
-                if part.buffer == Buffer::Payload {
-                    return Err("transforms of the payload".to_owned());
-                }
-                if is_header_buffer(part.buffer) {
-                    if !part.transforms.is_empty() {
-                        return Err("transforms of a header".to_owned());
-                    }
-                    continue;
-                }
-                let sets = match self.buffers.iter().position(|(buffer, _)| *buffer == part.buffer)
-                {
-                    Some(at) => at,
-                    None => {
-                        self.buffers.push((part.buffer, Vec::new()));
-                        self.buffers.len() - 1
-                    }
-                };
-                let sets = &mut self.buffers[sets].1;
-                let set = match sets.iter().position(|(own, _)| *own == part.transforms) {
-                    Some(at) => at,
-                    None => {
-                        sets.push((part.transforms.clone(), Default::default()));
-                        sets.len() - 1
-                    }
-                };
-                sets[set].1[side].add(own, literal).map_err(too_large)?;
-                if part.absent {
-                    self.ruleset.absent[side].push(own);
-                }
-            }
-            self.ruleset.parts.push(Part {
-                rule: number,
-                bit: 1 << at,
-                buffer: part.buffer,
-                transforms: part.transforms.into(),
-                when: When::of(&part.ops),
-                ops: part.ops.into(),
-                texts: part.texts.into(),
-            });
-        }
-        compiled.parts = numbers.into();
-        match compiled.kind {
-            Kind::Addresses => self.ruleset.addresses.push(number),
-            Kind::Application => self.ruleset.applications.push(number),
-            Kind::Packet if compiled.payload == 0 => {
-                let side = compiled.conditions.iter().find_map(|cond| match cond {
-                    Cond::Flow(flow) => flow.to,
-                    _ => None,
-                });
-                for class in classes(&compiled.carried) {
-                    for sender in [Sender::Client, Sender::Server] {
-                        let is_other = match side {
-                            Some(FlowSide::Server) => sender == Sender::Server,
-                            Some(FlowSide::Client) => sender == Sender::Client,
-                            None => false,
-                        };
-                        if !is_other {
-                            let plain = &mut self.ruleset.plain[class][sender.index()];
-                            plain.add(number, &compiled.ends);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-        let class = rule.classtype.as_ref();
-        let class = class.and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
-        self.ruleset.info.push(RuleInfo {
-            index,
-            gid: rule.gid,
-            sid: rule.sid,
-            rev: rule.rev,
-            msg: rule.msg.clone().unwrap_or_default(),
-            action: rule.action,
-            priority: priority(rule, options),
-            category: class.map(|class| class.description.clone()).unwrap_or_default(),
-            metadata: rule.metadata.clone(),
-            references: rule.references.clone(),
-        });
-        self.ruleset.rules.push(compiled);
-        Ok(())
-    }
-
-    fn build(self) -> Ruleset {
-        let mut ruleset = self.ruleset;
-        let both = |sets: [SetBuilder; 2]| sets.map(SetBuilder::build);
-        ruleset.packets = self.packets.map(both);
-        ruleset.streams = both(self.streams);
-        let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
-        ruleset.buffers.resize_with(most, Vec::new);
-        for (buffer, sets) in self.buffers {
-            let built = sets
-                .into_iter()
-                .map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
-            ruleset.buffers[buffer as usize] = built.collect();
-        }
-        ruleset
-    }
-}
-
-/// The classes of packets that a rule's header may match: TCP, UDP, others.
-fn classes(carried: &Carried) -> Vec<usize> {
-    match carried {
-        Carried::Any | Carried::Ipv4 | Carried::Ipv6 => vec![0, 1, 2],
-        Carried::Upper(6) => vec![0],
-        Carried::Upper(17) => vec![1],
-        Carried::Upper(_) | Carried::Icmp => vec![2],
-        Carried::Application(_) => vec![0, 1],
-    }
-}
-
-impl Plain {
-    fn add(&mut self, rule: u32, ends: &Ends) {
-        let ports = ends.destination_ports.as_ref().filter(|_| !ends.both);
-        let few = ports.map(|ports| ports.low().map(|(a, b)| b - a + 1).sum::<u32>());
-        match (ports, few) {
-            (Some(ports), Some(..=16)) => {
-                for port in ports.low().flat_map(|(first, last)| first..=last) {
-                    self.by_port.entry(port as u16).or_default().push(rule);
-                }
-            }
-            _ => self.any.push(rule),
-        }
-    }
 }

@@ -16,6 +16,7 @@
 struct Readme;
 
 mod alert;
+mod assemble;
 mod checks;
 mod compile;
 mod conditions;

@@ -505,7 +505,8 @@ mod tests {
 
     #[test]
     fn what_pcre_writes_otherwise() {
-        let cases: &[(&str, &str, &[u8], Option<(usize, usize)>)] = &[
+        type Place = Option<(usize, usize)>;
+        let cases: &[(&str, &str, &[u8], Place)] = &[
             (r"\/a\;\-\_", "", b"x/a;-_", Some((1, 6))),
             (r"a{,2}", "", b"a{,2}", Some((0, 5))),
             (r"a{2}b", "", b"aab", Some((0, 3))),

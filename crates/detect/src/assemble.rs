@@ -1,0 +1,172 @@
+//! A ruleset from rules in their order: numbers of rules and parts, and the indexes by which they are found.
+
+use signatures::{Buffer, FlowSide, Transform};
+
+use crate::Sender;
+use crate::compile::{Draft, is_header_buffer, priority};
+use crate::index::SetBuilder;
+use crate::rule::{Carried, Cond, Ends, Kind, Part, When};
+use crate::ruleset::{BufferSets, Options, Plain, RuleInfo, Ruleset};
+
+/// The lists of transforms of a buffer, each with what is looked for behind it.
+type BufferBuilder = (Vec<Transform>, [SetBuilder; 2]);
+
+/// What a ruleset is made of.
+#[derive(Default)]
+pub(crate) struct Builder {
+    ruleset: Ruleset,
+    packets: [[SetBuilder; 2]; 3],
+    streams: [SetBuilder; 2],
+    buffers: Vec<(Buffer, Vec<BufferBuilder>)>,
+}
+
+impl Builder {
+    pub(crate) fn add(&mut self, draft: Draft<'_>, options: &Options) -> Result<(), String> {
+        let Draft { index, rule, mut compiled, parts, .. } = draft;
+        let number = self.ruleset.rules.len() as u32;
+        let too_large = |error: automata::PatternError| error.to_string();
+        let mut numbers = Vec::with_capacity(parts.len());
+        for (at, part) in parts.into_iter().enumerate() {
+            let own = self.ruleset.parts.len() as u32;
+            numbers.push(own);
+            let literal = part.literal.as_ref().filter(|_| options.prefilter);
+            let senders =
+                [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
+            for sender in senders {
+                let side = sender.index();
+                if part.buffer == Buffer::Payload && part.transforms.is_empty() {
+                    if compiled.kind == Kind::Stream
+                        || compiled.kind == Kind::Transaction && !compiled.needs_packet
+                    {
+                        self.streams[side].add(own, literal).map_err(too_large)?;
+                    }
+                    for class in classes(&compiled.carried) {
+                        self.packets[class][side].add(own, literal).map_err(too_large)?;
+                    }
+                    continue;
+                }
+                if part.buffer == Buffer::Payload {
+                    return Err("transforms of the payload".to_owned());
+                }
+                if is_header_buffer(part.buffer) {
+                    if !part.transforms.is_empty() {
+                        return Err("transforms of a header".to_owned());
+                    }
+                    continue;
+                }
+                let sets = match self.buffers.iter().position(|(buffer, _)| *buffer == part.buffer)
+                {
+                    Some(at) => at,
+                    None => {
+                        self.buffers.push((part.buffer, Vec::new()));
+                        self.buffers.len() - 1
+                    }
+                };
+                let sets = &mut self.buffers[sets].1;
+                let set = match sets.iter().position(|(own, _)| *own == part.transforms) {
+                    Some(at) => at,
+                    None => {
+                        sets.push((part.transforms.clone(), Default::default()));
+                        sets.len() - 1
+                    }
+                };
+                sets[set].1[side].add(own, literal).map_err(too_large)?;
+                if part.absent {
+                    self.ruleset.absent[side].push(own);
+                }
+            }
+            self.ruleset.parts.push(Part {
+                rule: number,
+                bit: 1 << at,
+                buffer: part.buffer,
+                transforms: part.transforms.into(),
+                when: When::of(&part.ops),
+                ops: part.ops.into(),
+                texts: part.texts.into(),
+            });
+        }
+        compiled.parts = numbers.into();
+        match compiled.kind {
+            Kind::Addresses => self.ruleset.addresses.push(number),
+            Kind::Application => self.ruleset.applications.push(number),
+            Kind::Packet if compiled.payload == 0 => {
+                let side = compiled.conditions.iter().find_map(|cond| match cond {
+                    Cond::Flow(flow) => flow.to,
+                    _ => None,
+                });
+                for class in classes(&compiled.carried) {
+                    for sender in [Sender::Client, Sender::Server] {
+                        let is_other = match side {
+                            Some(FlowSide::Server) => sender == Sender::Server,
+                            Some(FlowSide::Client) => sender == Sender::Client,
+                            None => false,
+                        };
+                        if !is_other {
+                            let plain = &mut self.ruleset.plain[class][sender.index()];
+                            plain.add(number, &compiled.ends);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        let class = rule.classtype.as_ref();
+        let class = class.and_then(|name| options.classes.get(&name.to_ascii_lowercase()));
+        self.ruleset.info.push(RuleInfo {
+            index,
+            gid: rule.gid,
+            sid: rule.sid,
+            rev: rule.rev,
+            msg: rule.msg.clone().unwrap_or_default(),
+            action: rule.action,
+            priority: priority(rule, options),
+            category: class.map(|class| class.description.clone()).unwrap_or_default(),
+            metadata: rule.metadata.clone(),
+            references: rule.references.clone(),
+        });
+        self.ruleset.rules.push(compiled);
+        Ok(())
+    }
+
+    pub(crate) fn build(self) -> Ruleset {
+        let mut ruleset = self.ruleset;
+        let both = |sets: [SetBuilder; 2]| sets.map(SetBuilder::build);
+        ruleset.packets = self.packets.map(both);
+        ruleset.streams = both(self.streams);
+        let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
+        ruleset.buffers.resize_with(most, Vec::new);
+        for (buffer, sets) in self.buffers {
+            let built = sets
+                .into_iter()
+                .map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
+            ruleset.buffers[buffer as usize] = built.collect();
+        }
+        ruleset
+    }
+}
+
+/// The classes of packets that a rule's header may match: TCP, UDP, others.
+fn classes(carried: &Carried) -> Vec<usize> {
+    match carried {
+        Carried::Any | Carried::Ipv4 | Carried::Ipv6 => vec![0, 1, 2],
+        Carried::Upper(6) => vec![0],
+        Carried::Upper(17) => vec![1],
+        Carried::Upper(_) | Carried::Icmp => vec![2],
+        Carried::Application(_) => vec![0, 1],
+    }
+}
+
+impl Plain {
+    fn add(&mut self, rule: u32, ends: &Ends) {
+        let ports = ends.destination_ports.as_ref().filter(|_| !ends.both);
+        let few = ports.map(|ports| ports.low().map(|(a, b)| b - a + 1).sum::<u32>());
+        match (ports, few) {
+            (Some(ports), Some(..=16)) => {
+                for port in ports.low().flat_map(|(first, last)| first..=last) {
+                    self.by_port.entry(port as u16).or_default().push(rule);
+                }
+            }
+            _ => self.any.push(rule),
+        }
+    }
+}
