@@ -158,3 +158,28 @@ chunk::columns! {
         pub head7: [u64; 2],
     }
 }
+
+chunk::columns! {
+    /// Columns of the kernels of `cipher` and `digest`.
+    pub struct CipherColumns / CipherView {
+        /// Initialisation vector or first counter block, a big-endian number, `[high, low]`; for GCM the 12 bytes of the
+        /// nonce with 1 behind them.
+        pub iv: [u64; 2],
+        /// GCM's tag, bytes in the order of memory: written, or compared.
+        pub tag: [u64; 2],
+        /// Bytes 0 to 15 of a digest, in the order of memory.
+        pub digest0: [u64; 2],
+        /// Bytes 16 to 31.
+        pub digest1: [u64; 2],
+        /// Where the frame starts in the payload, bytes.
+        pub payload_at: u32,
+        /// Bytes of it.
+        pub payload_len: u32,
+        /// Bytes of the frame before the text.
+        pub text_at: u32,
+        /// Number of the key's record.
+        pub key: u32,
+        /// GCM: 1 if a text was sealed or is genuine, else 0.
+        pub done: u32,
+    }
+}

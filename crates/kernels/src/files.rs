@@ -2,9 +2,10 @@
 
 use chunk::Columns;
 
+use crate::cipher::mode;
 use crate::columns::{
-    Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns, HashColumns, LpmColumns,
-    NameColumns, PayloadColumns, ScheduleColumns, WalkColumns,
+    CipherColumns, Classify4Columns, Classify12Columns, Classify32Columns, ExactColumns,
+    HashColumns, LpmColumns, NameColumns, PayloadColumns, ScheduleColumns, WalkColumns,
 };
 use crate::known;
 use crate::registry::{KernelFile, KernelInfo};
@@ -31,6 +32,14 @@ pub mod headers {
     pub const LITERALS: &str = include_str!("c/literals.h");
     /// The walk over tables of regular expressions; behind [`WALK`].
     pub const DFA: &str = include_str!("c/dfa.h");
+    /// AES: the cipher on pairs of blocks, and blocks of texts.
+    pub const AES: &str = include_str!("c/aes.h");
+    /// GHASH; behind [`AES`].
+    pub const GHASH: &str = include_str!("c/ghash.h");
+    /// SHA-1, SHA-256 and HMAC.
+    pub const SHA: &str = include_str!("c/sha.h");
+    /// Montgomery's multiplication, and powers modulo odd numbers.
+    pub const MODEXP: &str = include_str!("c/modexp.h");
     /// All searches through rules.
     pub const CLASSIFY: &[&str] = &[
         HASH,
@@ -62,6 +71,9 @@ pub const ALL: &[&KernelFile] = &[
     &CLASSIFY12,
     &CLASSIFY32,
     &PAYLOAD,
+    &CIPHER,
+    &DIGEST,
+    &MODEXP,
 ];
 
 /// A kernel that does nothing.
@@ -321,6 +333,70 @@ pub const PAYLOAD: KernelFile = KernelFile {
 };
 
 const WALK: &[&str] = &["payload_at", "payload_len", "walk_from", "walk_to"];
+
+/// AES over texts in frames, by block of 16 bytes and by row.
+pub const CIPHER: KernelFile = KernelFile {
+    name: "cipher",
+    columns: CipherColumns::COLUMNS,
+    text: include_str!("c/cipher.k"),
+    headers: &[headers::AES, headers::GHASH],
+    constants: &[
+        ("CIPHER_ECB", mode::ECB),
+        ("CIPHER_CTR", mode::CTR),
+        ("CIPHER_GCM", mode::GCM),
+        ("CIPHER_CFB", mode::CFB),
+        ("CIPHER_CFB_BACK", mode::CFB_BACK),
+        ("CIPHER_CBC", mode::CBC),
+        ("CIPHER_OFB", mode::OFB),
+        ("CIPHER_GENUINE", mode::GENUINE),
+    ],
+    kernels: &[
+        KernelInfo::new("aes_blocks", OF_TEXTS, 128),
+        KernelInfo::new("aes_blocks_back", OF_TEXTS, 128),
+        KernelInfo::new("blocks_copy", OF_TEXTS, 128),
+        KernelInfo::new("aes_rows", OF_TEXTS, 128),
+        KernelInfo::new("gcm_rows", OF_TAGS, 128),
+        KernelInfo::new("ghash_blocks", OF_TEXTS, 128),
+        KernelInfo::new("gcm_tags", OF_TAGS, 128),
+    ],
+    known: known::cipher::ciphers,
+    ..KernelFile::NONE
+};
+
+/// SHA-1, SHA-256 and HMAC over texts in frames, by row.
+pub const DIGEST: KernelFile = KernelFile {
+    name: "digest",
+    columns: CipherColumns::COLUMNS,
+    text: include_str!("c/digest.k"),
+    headers: &[headers::SHA],
+    kernels: &[
+        KernelInfo::new("sha1_rows", OF_DIGESTS, 128),
+        KernelInfo::new("sha256_rows", OF_DIGESTS, 128),
+    ],
+    known: known::cipher::digests,
+    ..KernelFile::NONE
+};
+
+/// Powers of texts in frames, for RSA, by row.
+pub const MODEXP: KernelFile = KernelFile {
+    name: "modexp",
+    columns: CipherColumns::COLUMNS,
+    text: include_str!("c/modexp.k"),
+    headers: &[headers::MODEXP],
+    kernels: &[KernelInfo::new(
+        "modexp_rows",
+        &["payload_at", "payload_len", "text_at", "key"],
+        64,
+    )],
+    known: known::cipher::powers,
+    ..KernelFile::NONE
+};
+
+const OF_TEXTS: &[&str] = &["payload_at", "payload_len", "text_at", "key", "iv", "done"];
+
+const OF_TAGS: &[&str] = &["payload_at", "payload_len", "text_at", "key", "iv", "done", "tag"];
+
+const OF_DIGESTS: &[&str] = &["payload_at", "payload_len", "text_at", "key", "digest0", "digest1"];
 
 const HEAD_12: &[&str] = &["head0", "head1", "head2", "found"];
 

@@ -20,6 +20,7 @@
 //! Threads: plain data, any thread.
 #![forbid(unsafe_code)]
 
+pub mod cipher;
 pub mod classifiers;
 mod columns;
 mod constants;
@@ -34,10 +35,10 @@ mod source;
 
 pub use chunk::hash;
 pub use columns::{
-    Classify4Columns, Classify4View, Classify12Columns, Classify12View, Classify32Columns,
-    Classify32View, ExactColumns, ExactView, HashColumns, HashView, LpmColumns, LpmView,
-    NameColumns, NameView, PayloadColumns, PayloadView, ScheduleColumns, ScheduleView, WalkColumns,
-    WalkView,
+    CipherColumns, CipherView, Classify4Columns, Classify4View, Classify12Columns, Classify12View,
+    Classify32Columns, Classify32View, ExactColumns, ExactView, HashColumns, HashView, LpmColumns,
+    LpmView, NameColumns, NameView, PayloadColumns, PayloadView, ScheduleColumns, ScheduleView,
+    WalkColumns, WalkView,
 };
 pub use registry::{KernelFile, KernelInfo, Launch, problems};
 pub use source::{Spec, source};

@@ -11,6 +11,7 @@
 //!     compare each known.expected
 //! ```
 
+pub(crate) mod cipher;
 pub(crate) mod classify;
 pub(crate) mod cuts;
 pub(crate) mod exact;

@@ -2,6 +2,7 @@
 
 mod areas;
 mod bed;
+mod cipher;
 mod classify;
 #[path = "../../../classify/tests/common/mod.rs"]
 mod classify_sets;

@@ -4,6 +4,12 @@
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
+    /// Other numbers in each run; the test prints them where it fails.
+    pub(crate) fn from_time() -> Self {
+        let since = std::time::UNIX_EPOCH.elapsed().expect("a clock behind 1970");
+        Self(since.as_nanos() as u64)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
