@@ -11,7 +11,8 @@
 //!   │
 //!  suite    Suite, Key: AES-CTR, AES-CBC, AES-GCM, AES-GMAC, ChaCha20-Poly1305, NULL; HMAC with SHA-1 and SHA-2
 //!   │
-//!  modes    RawKey: AES in ECB, CBC, CTR, CFB, OFB and GCM over a buffer
+//!  modes    RawKey, Text: AES in ECB, CBC, CTR, CFB, OFB and GCM over a buffer, and over batches of them
+//!  derive   Derivation: keys made of another one (HKDF)
 //! ```
 //!
 //! What is done for a batch and not for one packet (each measured by `examples/batches.rs`):
@@ -48,6 +49,7 @@
 mod aes;
 mod batch;
 mod chain;
+pub mod derive;
 pub mod esp;
 mod gcm;
 mod mac;

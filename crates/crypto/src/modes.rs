@@ -2,6 +2,12 @@
 //!
 //! ECB, CTR, CFB and OFB without padding leave the length as it is; ECB and CBC with padding, and GCM with its tag, make
 //! the text longer, for which the buffer has room behind it.
+//!
+//! [`RawKey`] is for one text, [`encrypt_batch`] and [`decrypt_batch`] are for texts of any keys, and [`VectorKey`] makes
+//! initialisation vectors.
+
+mod batch;
+mod vector;
 
 use std::fmt;
 
@@ -15,6 +21,9 @@ use crate::aes::{Aes, BLOCK, Block, with_cipher, xor};
 use crate::chain;
 use crate::gcm::GcmKey;
 use crate::secret::Secret;
+
+pub use batch::{Text, decrypt_batch, encrypt_batch};
+pub use vector::VectorKey;
 
 /// A mode of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -187,9 +196,18 @@ impl RawKey {
     ///
     /// Another length.
     pub fn new(mode: Mode, key: &Secret) -> Result<Self, ModeError> {
+        Self::from_bytes(mode, key.expose())
+    }
+
+    /// The same of bytes that the caller wipes.
+    ///
+    /// # Errors
+    ///
+    /// As [`RawKey::new`].
+    pub fn from_bytes(mode: Mode, key: &[u8]) -> Result<Self, ModeError> {
         let cipher = match mode {
-            Mode::Gcm => GcmKey::new(key.expose()).map(Cipher::Gcm),
-            _ => Aes::new(key.expose()).map(Cipher::Aes),
+            Mode::Gcm => GcmKey::new(key).map(Cipher::Gcm),
+            _ => Aes::new(key).map(Cipher::Aes),
         };
         let cipher = cipher.ok_or(ModeError::KeyLength { mode, found: key.len() })?;
         Ok(Self { mode, cipher })

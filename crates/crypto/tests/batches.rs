@@ -6,6 +6,7 @@ use aes_gcm::aead::AeadInOut;
 use aes_gcm::{AesGcm, KeyInit};
 use common::{filled, key};
 use crypto::esp::{self, Inbound, OpenError, Outbound};
+use crypto::modes::{self, Mode, ModeError, RawKey, Text};
 use crypto::window::Replay;
 use crypto::{
     Authentication, Encryption, Failure, Icv, Key, KeySize, Request, Secret, Suite, open_batch,
@@ -151,6 +152,70 @@ proptest! {
             prop_assert_eq!(&own[..text_len], &rest[8..8 + text_len]);
             prop_assert_eq!(&own[text_len..], &tag[..icv.bytes()]);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..ProptestConfig::default() })]
+
+    /// Texts of all modes and of several keys: a batch does to each what one call does, also to those that have a wrong
+    /// length or tag.
+    #[test]
+    fn texts_in_a_batch_agree_with_one_by_one(
+        texts in prop::collection::vec(
+            (0usize..20, prop_oneof![0usize..100, 0usize..1500, Just(1024)], any::<u32>(), 0usize..4), 1..80),
+    ) {
+        let keys: Vec<RawKey> = (0..20).map(|at| {
+            let len = [16, 24, 32][at % 3];
+            RawKey::new(Mode::ALL[at % 8], &Secret::new(filled(len, at as u64))).unwrap()
+        }).collect();
+        let iv = |seed: u32| <[u8; 16]>::try_from(filled(16, seed.into())).unwrap();
+        let mut alone: Vec<Vec<u8>> = texts.iter()
+            .map(|(_, len, seed, spare)| filled(len + 12 * spare, u64::from(*seed) + 1)).collect();
+        let mut together = alone.clone();
+        let mut batch: Vec<Text<'_>> = texts.iter().zip(&mut together)
+            .map(|((key, len, seed, _), buffer)| Text {
+                aad: &[9; 20][..*seed as usize % 20],
+                ..Text::new(&keys[*key], iv(*seed), buffer, *len)
+            }).collect();
+        modes::encrypt_batch(&mut batch);
+        let results: Vec<_> = batch.iter().map(|text| text.result).collect();
+        for (((key, len, seed, _), own), result) in texts.iter().zip(&mut alone).zip(&results) {
+            let key = &keys[*key];
+            let aad = &[9; 20][..*seed as usize % 20];
+            let iv = iv(*seed);
+            let expected = key.encrypt(&iv[..key.mode().iv_len()], aad, own, *len);
+            prop_assert_eq!(*result, expected, "{}", key.mode());
+        }
+        prop_assert_eq!(&alone, &together);
+        // Back, with a flipped bit in some.
+        let lens: Vec<usize> = results.iter().map(|result| result.unwrap_or(5)).collect();
+        for all in [&mut alone, &mut together] {
+            for ((own, len), (_, _, seed, _)) in all.iter_mut().zip(&lens).zip(&texts) {
+                if seed % 5 == 0 && *len > 0 {
+                    own.resize(own.len().max(*len), 0);
+                    own[len - 1] ^= 1;
+                }
+            }
+        }
+        let mut batch: Vec<Text<'_>> = texts.iter().zip(&mut together).zip(&lens)
+            .map(|(((key, _, seed, _), buffer), len)| Text {
+                aad: &[9; 20][..*seed as usize % 20],
+                ..Text::new(&keys[*key], iv(*seed), buffer, *len)
+            }).collect();
+        modes::decrypt_batch(&mut batch);
+        let results: Vec<_> = batch.iter().map(|text| text.result).collect();
+        for (((key, _, seed, _), own), (result, len)) in texts.iter().zip(&mut alone).zip(results.iter().zip(&lens)) {
+            let key = &keys[*key];
+            let aad = &[9; 20][..*seed as usize % 20];
+            let iv = iv(*seed);
+            let expected = key.decrypt(&iv[..key.mode().iv_len()], aad, own, *len);
+            prop_assert_eq!(*result, expected, "{}", key.mode());
+            if key.mode() == Mode::Gcm && seed % 5 == 0 && *len >= 16 {
+                prop_assert_eq!(*result, Err(ModeError::NotGenuine));
+            }
+        }
+        prop_assert_eq!(&alone, &together);
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashMap;
 
 use common::{bytes, values};
-use crypto::modes::{Mode, Padding, RawKey};
+use crypto::modes::{Mode, Padding, RawKey, Text, decrypt_batch, encrypt_batch};
 use crypto::{
     Authentication, Encryption, Key, KeySize, Request, Secret, Suite, open_batch, seal_batch,
 };
@@ -18,6 +18,17 @@ fn both_ways(mode: Mode, key: &[u8], iv: &[u8], text: &[u8], encrypted: &[u8]) {
     assert_eq!(key.encrypt(iv, &[], &mut buffer, text.len()), Ok(encrypted.len()), "{mode}");
     assert_eq!(buffer, encrypted, "{mode}");
     assert_eq!(key.decrypt(iv, &[], &mut buffer, encrypted.len()), Ok(text.len()), "{mode}");
+    assert_eq!(buffer[..text.len()], *text, "{mode}");
+    // The same in a batch.
+    let mut whole = [0; 16];
+    whole[..iv.len()].copy_from_slice(iv);
+    let mut batch = [Text::new(&key, whole, &mut buffer, text.len())];
+    encrypt_batch(&mut batch);
+    assert_eq!(batch[0].result, Ok(encrypted.len()), "{mode}");
+    assert_eq!(buffer, encrypted, "{mode}");
+    let mut batch = [Text::new(&key, whole, &mut buffer, encrypted.len())];
+    decrypt_batch(&mut batch);
+    assert_eq!(batch[0].result, Ok(text.len()), "{mode}");
     assert_eq!(buffer[..text.len()], *text, "{mode}");
 }
 
