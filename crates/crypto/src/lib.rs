@@ -12,6 +12,7 @@
 //!  suite    Suite, Key: AES-CTR, AES-CBC, AES-GCM, AES-GMAC, ChaCha20-Poly1305, NULL; HMAC with SHA-1 and SHA-2
 //!   │
 //!  modes    RawKey, Text: AES in ECB, CBC, CTR, CFB, OFB and GCM over a buffer, and over batches of them
+//!  rsa      PrivateKey, PublicKey: signatures and decryption
 //!  derive   Derivation: keys made of another one (HKDF)
 //! ```
 //!
@@ -54,6 +55,7 @@ pub mod esp;
 mod gcm;
 mod mac;
 pub mod modes;
+pub mod rsa;
 mod secret;
 pub mod sequence;
 mod sha1;
