@@ -11,7 +11,7 @@ use control::config::KnownStages;
 use control::config::section::{About, Key, KeyDefault};
 use control::config::{Settings, StageKind, keys};
 use control::metrics::Metrics;
-use controlplane::{Descriptor, Interfaces, Running, Tables};
+use controlplane::{ControlPart, Descriptor, Interfaces, Running, Tables};
 use engine::{KernelStep, Spread, Stage};
 use serde::Serialize;
 
@@ -98,6 +98,13 @@ fn described() -> Result<Vec<Described>, Failure> {
     let usual = pipelines::usual();
     let mut all = Vec::new();
     for kind in &known.kinds {
+        // One that the file must say something for is not in a list of names.
+        let own = pipelines::descriptors().iter().find(|own| own.application == kind.application);
+        if let Some((own, example)) = own.and_then(|own| Some((own, own.example?))) {
+            let (stage, part) = example().map_err(Failure::other)?;
+            all.push(describe(kind, &*stage, own, &*part));
+            continue;
+        }
         let stages = usual.iter().find(|stages| stages.contains(&kind.name));
         let stages = stages
             .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
@@ -109,12 +116,17 @@ fn described() -> Result<Vec<Described>, Failure> {
         let own = |own: &&Running| own.descriptor.application == kind.application;
         let own = publisher.parts.iter().find(own);
         let own = own.ok_or_else(|| Failure::other(format!("no part of `{}`", kind.name)))?;
-        all.push(describe(kind, &**stage, own));
+        all.push(describe(kind, &**stage, own.descriptor, &*own.part));
     }
     Ok(all)
 }
 
-fn describe(kind: &StageKind, stage: &dyn Stage<Tables>, own: &Running) -> Described {
+fn describe(
+    kind: &StageKind,
+    stage: &dyn Stage<Tables>,
+    descriptor: &Descriptor,
+    part: &dyn ControlPart,
+) -> Described {
     let form = stage.shader().and_then(|shader| shader.kernels());
     let kernels = form.map(|form| form.steps).unwrap_or_default();
     let kernels = kernels.into_iter().filter_map(|step| match step {
@@ -148,8 +160,8 @@ fn describe(kind: &StageKind, stage: &dyn Stage<Tables>, own: &Running) -> Descr
         },
         drop_reasons: reasons.map(|reason| reason.name()).collect(),
         sections: settings(kind).into_iter().chain(sections(application.sections)).collect(),
-        requests: requests(own.descriptor),
-        metrics: metrics(own),
+        requests: requests(descriptor),
+        metrics: metrics(part),
     }
 }
 
@@ -161,9 +173,9 @@ fn requests(descriptor: &Descriptor) -> Vec<String> {
 }
 
 /// The families that a part has metrics of before the first packet.
-fn metrics(own: &Running) -> Vec<String> {
+fn metrics(part: &dyn ControlPart) -> Vec<String> {
     let mut out = Metrics::default();
-    own.part.metrics(&mut out);
+    part.metrics(&mut out);
     let text = out.text();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()

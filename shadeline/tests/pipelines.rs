@@ -129,7 +129,9 @@ fn every_pipeline_writes_the_same_bytes_on_every_backend() {
 fn every_other_list_of_stages_is_refused_with_a_reason() {
     let known = apps::known_stages();
     let allowed: HashSet<Vec<&str>> = known.pipelines().into_iter().collect();
-    let names: Vec<_> = known.kinds.iter().map(|kind| kind.name).collect();
+    // A list of names does not have the keys that some need.
+    let kinds = known.kinds.iter().filter(|kind| !kind.settings.is_needed());
+    let names: Vec<_> = kinds.map(|kind| kind.name).collect();
     let n = names.len();
     for len in 1..=4 {
         for number in 0..n.pow(len) {

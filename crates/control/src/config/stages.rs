@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::section::SectionValue;
+use super::section::{Key, KeyDefault, SectionValue};
 
 /// What all pipelines begin with: frames as they were received.
 pub const FRAMES: &str = "frames";
@@ -137,6 +137,13 @@ impl Settings {
     /// Whether there are any.
     pub fn is_some(self) -> bool {
         !matches!(self, Self::None)
+    }
+
+    /// Whether the file must have some of them: without its section, the stage cannot start.
+    pub fn is_needed(self) -> bool {
+        let Self::Keys(section) = self else { return false };
+        let is_needed = |key: &Key| matches!(key.about().default, KeyDefault::Needed(_));
+        section().keys().iter().any(is_needed)
     }
 }
 
@@ -378,7 +385,8 @@ impl KnownStages {
         None
     }
 
-    /// Every pipeline: all lists of different stages that [`KnownStages::arrange`] takes.
+    /// Every pipeline: all lists of different stages that [`KnownStages::arrange`] takes, but for stages that cannot be without
+    /// a section of their own ([`Settings::is_needed`]).
     pub fn pipelines(&self) -> Vec<Vec<&'static str>> {
         let mut all = Vec::new();
         self.extend(&mut Vec::new(), &mut all);
@@ -386,7 +394,7 @@ impl KnownStages {
     }
 
     fn extend<'a>(&'a self, list: &mut Vec<&'a StageKind>, all: &mut Vec<Vec<&'static str>>) {
-        for kind in &self.kinds {
+        for kind in self.kinds.iter().filter(|kind| !kind.settings.is_needed()) {
             list.push(kind);
             let is_whole = self.check(list).is_ok();
             if is_whole {
