@@ -42,6 +42,11 @@ struct Case {
     needs_device: bool,
     /// The script in `tests/oracle` that judges besides.
     oracle: Option<String>,
+    /// The package that it needs beside scapy.
+    oracle_needs: Option<String>,
+    /// Files that nobody but their owner may read, which git does not say.
+    #[serde(default)]
+    private: Vec<String>,
 }
 
 impl Case {
@@ -100,6 +105,11 @@ fn find_case(golden: &Path, name: &str) -> Result<Case, String> {
         && !repository().join("tests/oracle").join(script).is_file()
     {
         return Err(lacks(&format!("`oracle` names {script}, which is not in tests/oracle")));
+    }
+    for file in &case.private {
+        let only_owner = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        let set = std::fs::set_permissions(golden.join(name).join(file), only_owner);
+        set.map_err(|error| lacks(&format!("{file}: {error}")))?;
     }
     Ok(case)
 }
@@ -435,6 +445,11 @@ fn oracle_agrees(name: &str) {
     let Some(script) = &case.oracle else { return };
     let Some(program) = testkit::shadeline_bin() else { return };
     let Some(python) = testkit::require_python("scapy") else { return };
+    if let Some(package) = &case.oracle_needs
+        && testkit::require_python(package).is_none()
+    {
+        return;
+    }
     let scratch = Scratch::new();
     let out = scratch.join("out");
     let output = run(&program, name, &case, &out);

@@ -207,6 +207,12 @@ const COMPONENTS: &[Component] = &[
     Component { name: "xz", found: Program("xz"), source: Debian("xz-utils"), suites: &["dist"] },
     Component { name: "Miri", found: Miri, source: Rustup, suites: &["miri"] },
     Component { name: "scapy", found: Python("scapy", "2.6.1"), source: PyPi, suites: &["golden"] },
+    Component {
+        name: "cryptography",
+        found: Python("cryptography", "48.0.0"),
+        source: PyPi,
+        suites: &["golden"],
+    },
     Component { name: "DuckDB", found: Python("duckdb", "2.0.1"), source: PyPi, suites: &["unit"] },
     Component { name: "pandas", found: Python("pandas", "3.1.1"), source: PyPi, suites: &["unit"] },
     Component {
@@ -464,7 +470,7 @@ mod tests {
         assert_eq!(lines[1].matches("frr").count(), 1);
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
-        let packages = "pip install --quiet duckdb==2.0.1 nvidia-cuda-nvrtc==13.0.88 pandas==3.1.1 \
+        let packages = "pip install --quiet cryptography==48.0.0 duckdb==2.0.1 nvidia-cuda-nvrtc==13.0.88 pandas==3.1.1 \
                         pyarrow==26.0.1 pyftpdlib==2.2.0 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
