@@ -12,6 +12,7 @@ mod balance;
 mod captures;
 mod classify;
 pub mod classify_job;
+mod crypto;
 mod curves;
 mod delay;
 mod flow_kernels;
@@ -169,6 +170,8 @@ pub enum What {
     Nat(NatArgs),
     /// Thousands of literals in packets: every way to scan, compared with Vectorscan
     Patterns(PatternsArgs),
+    /// AES-128-CTR and GCM over batches of packets, compared with `openssl speed` and intel-ipsec-mb
+    Crypto,
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -327,6 +330,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Paper(options) => paper::run(args, options)?,
             What::Nat(options) => nat::run(args, options)?,
             What::Patterns(options) => patterns::run(args, options)?,
+            What::Crypto => crypto::run(args)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {
