@@ -3,10 +3,12 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a
-//! router. Their tables are parts of one version ([`controlplane::tables`]).
+//! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`modules`] are those of a user;
+//! [`nat`](mod@nat) translates addresses in a router; [`cipher`] encrypts payload in any of them. Their tables are parts of one
+//! version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
+pub mod cipher;
 pub mod firewall;
 pub mod flow;
 pub mod l7;
@@ -37,6 +39,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &flow::DESCRIPTOR,
     &flow::MONITOR,
     &nat::DESCRIPTOR,
+    &cipher::DESCRIPTOR,
 ];
 
 /// The files of kernels of all applications, beside those of [`kernels::files::ALL`].
