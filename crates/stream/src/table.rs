@@ -297,8 +297,8 @@ fn same(x: &FlowKey, y: &FlowKey) -> bool {
     let ([a, b], [c, d]) = (x.addresses, y.addresses);
     let ends = (a[0] ^ c[0]) | (a[1] ^ c[1]) | (b[0] ^ d[0]) | (b[1] ^ d[1]);
     let word = |key: &FlowKey| {
-        let [p, q] = key.ports.map(u64::from);
-        p | q << 16 | u64::from(key.scope) << 32
+        let [p, q] = key.ports;
+        u64::from(p) | u64::from(q) << 16 | u64::from(key.scope) << 32
     };
     let kind = |key: &FlowKey| u16::from_le_bytes([key.protocol, key.family]);
     ends | (word(x) ^ word(y)) | u64::from(kind(x) ^ kind(y)) == 0

@@ -34,8 +34,8 @@ impl KeyHash {
     #[inline(always)]
     pub(super) fn of(&self, key: &FlowKey) -> u64 {
         let [a, b] = key.addresses;
-        let [p, q] = key.ports.map(u64::from);
-        let ends = p | q << 16 | u64::from(key.scope) << 32;
+        let [p, q] = key.ports;
+        let ends = u64::from(p) | u64::from(q) << 16 | u64::from(key.scope) << 32;
         let tunnels = u64::from(key.tunnels) << 16 | u64::from(key.tunnel_id) << 32;
         let kind = u64::from(key.protocol) | u64::from(key.family) << 8 | tunnels;
         let product = |x: u64, y: u64, at: usize| {

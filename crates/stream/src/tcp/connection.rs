@@ -237,7 +237,7 @@ impl Connection {
             TcpState::SynReceived => Conntrack::SynRecv,
             TcpState::Established => Conntrack::Established,
             TcpState::FinWait1 | TcpState::FinWait2 | TcpState::CloseWait => {
-                let is_owed = Side::BOTH.into_iter().any(|side| self.has(side, bits::OWES_ACK));
+                let is_owed = (self.flags[0] | self.flags[1]) & bits::OWES_ACK != 0;
                 if is_owed { Conntrack::FinWait } else { Conntrack::CloseWait }
             }
             TcpState::LastAck => Conntrack::LastAck,
@@ -249,7 +249,7 @@ impl Connection {
     /// Whether a side has sent data or FIN that the other side has not acknowledged.
     #[inline]
     pub fn is_unacknowledged(&self) -> bool {
-        Side::BOTH.into_iter().any(|side| self.owes_acknowledgment_of(side))
+        self.owes_acknowledgment_of(Side::A) || self.owes_acknowledgment_of(Side::B)
     }
 
     #[inline]
