@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nat::cache::{Change, Place};
+use nat::cache::Place;
 use nat::rewrite::{Which, set_end, set_end_plain};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Source, Timeouts, Way};
@@ -148,8 +148,8 @@ fn round(translator: &mut Translator, frames: &[[u8; FRAME]], how: How) -> f64 {
                 }
                 let (plain, place, tcp) = plains[at];
                 match translator.known(place, plain, tcp, 2) {
-                    Some(Change { which, address, port }) => {
-                        set_end_plain(&mut frame[LINK..], which, address, port);
+                    Some(change) => {
+                        change.write(&mut frame[LINK..], plain);
                         translated += 1;
                     }
                     None => {
@@ -157,7 +157,7 @@ fn round(translator: &mut Translator, frames: &[[u8; FRAME]], how: How) -> f64 {
                         let mut found = [Found::NONE];
                         translator.find(&[key], 2, &mut found);
                         let slot = found[0].slot().expect("a session");
-                        let step = translator.step_plain(slot, side, plain, tcp, 2);
+                        let step = translator.step_plain(slot, side, &plain.tuple(), tcp, 2);
                         translated += usize::from(step.is_some());
                     }
                 }
@@ -181,7 +181,8 @@ fn round(translator: &mut Translator, frames: &[[u8; FRAME]], how: How) -> f64 {
         translator.find(&keys, 2, &mut found);
         for ((frame, found), (side, tcp, plain)) in batch.iter_mut().zip(&found).zip(&sides) {
             let Some(slot) = found.slot() else { continue };
-            let Some((to, way)) = translator.step_plain(slot, *side, *plain, *tcp, 2) else {
+            let Some((to, way)) = translator.step_plain(slot, *side, &plain.tuple(), *tcp, 2)
+            else {
                 continue;
             };
             let (which, end) = match way {

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  0                         16             24       28     32
-//!  │ source, destination,    │ new address, │ seen   │      │   two entries a line
+//!  │ source, destination,    │ new address, │ seen   │ sums │   two entries a line
 //!  │ ports, protocol         │ port, which  │        │      │
 //! ```
 //!
@@ -18,6 +18,7 @@
 //! NSDI 2015, §4.2).
 
 use interleave::prefetch;
+use packet::checksum::finish;
 use stream::table::TableError;
 
 use crate::rewrite::Which;
@@ -25,6 +26,9 @@ use crate::tuple::Tuple;
 
 /// Lines for each session: on average two entries in four places.
 const LINES_PER_SESSION: usize = 2;
+
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 
 /// The ends of a plain packet in its direction ([`Tuple::plain`]): `[source, destination; ports, protocol]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +39,8 @@ impl Plain {
     /// there. `ip` begins with the IP header, whose lengths were found right. `None` for anything else.
     #[inline(always)]
     pub fn of(ip: &[u8]) -> Option<(Plain, u8)> {
-        const TCP: u8 = 6;
-        const UDP: u8 = 17;
         let head = ip.first_chunk::<28>()?;
-        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|byte| head[at + byte]));
-        let (first, addresses) = (word(0), word(12));
+        let (first, addresses) = (be64(head, 0), be64(head, 12));
         let ports = u32::from_be_bytes([head[20], head[21], head[22], head[23]]);
         let (total_len, protocol) = (first >> 32 & 0xffff, head[9]);
         let is_tcp = protocol == TCP;
@@ -63,6 +64,27 @@ impl Plain {
         })
     }
 
+    /// Who sent it: address in host order, and port.
+    #[inline(always)]
+    pub fn source(self) -> (u32, u16) {
+        ((self.0[0] >> 32) as u32, (self.0[1] >> 24) as u16)
+    }
+
+    /// Addresses, source above destination; ports likewise.
+    #[inline(always)]
+    pub(crate) fn parts(self) -> (u64, u32) {
+        (self.0[0], (self.0[1] >> 8) as u32)
+    }
+
+    #[inline(always)]
+    pub(crate) fn protocol(self) -> u8 {
+        self.0[1] as u8
+    }
+
+    pub(crate) fn from_parts(addresses: u64, ports: u32, protocol: u8) -> Self {
+        Plain([addresses, u64::from(ports) << 8 | u64::from(protocol)])
+    }
+
     /// As a tuple.
     #[inline]
     pub fn tuple(self) -> Tuple {
@@ -73,7 +95,14 @@ impl Plain {
     }
 }
 
-/// What of a packet changes: one of its ends.
+/// The eight bytes at `at`, as a number; 0 where they are not.
+#[inline(always)]
+pub(crate) fn be64(bytes: &[u8], at: usize) -> u64 {
+    let own = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    own.map_or(0, |own| u64::from_be_bytes(*own))
+}
+
+/// What of a packet changes: one of its ends, and two checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Which end.
@@ -82,6 +111,57 @@ pub struct Change {
     pub address: u32,
     /// and port.
     pub port: u16,
+    /// What the checksum of the header grows by, and that of the upper layer (RFC 1624).
+    sums: [u16; 2],
+}
+
+impl Change {
+    /// One end of packets with the ends `of` becomes this address and port.
+    pub fn new(of: Plain, which: Which, address: u32, port: u16) -> Self {
+        let from = of.tuple();
+        let old = if which == Which::Source { from.src } else { from.dst };
+        let (old, old_port) = (!(old.0[1] as u32), !old.1);
+        let header = (old >> 16) + (old & 0xffff) + (address >> 16) + (address & 0xffff);
+        let all = header + u32::from(old_port) + u32::from(port);
+        Self { which, address, port, sums: [!finish(header), !finish(all)] }
+    }
+
+    /// Changes `ip`, a packet with the ends `of`, from its IP header on.
+    #[inline(always)]
+    pub fn write(&self, ip: &mut [u8], of: Plain) {
+        let shift = if self.which == Which::Source { 32 } else { 0 };
+        let (addresses, ports) = of.parts();
+        let addresses = addresses & !(0xffff_ffff << shift) | u64::from(self.address) << shift;
+        let shift = shift / 2;
+        let ports = ports & !(0xffff << shift) | u32::from(self.port) << shift;
+        let Some(head) = ip.first_chunk_mut::<28>() else { return };
+        let checksum = grow(u16::from_be_bytes([head[10], head[11]]), self.sums[0]);
+        head[10..12].copy_from_slice(&checksum.to_be_bytes());
+        head[12..20].copy_from_slice(&addresses.to_be_bytes());
+        head[20..24].copy_from_slice(&ports.to_be_bytes());
+        if of.protocol() == TCP {
+            let Some(head) = ip.first_chunk_mut::<40>() else { return };
+            let checksum = grow(u16::from_be_bytes([head[36], head[37]]), self.sums[1]);
+            head[36..38].copy_from_slice(&checksum.to_be_bytes());
+        } else {
+            let new = match u16::from_be_bytes([head[26], head[27]]) {
+                0 => 0,
+                // 0 would say that there is none.
+                old => match grow(old, self.sums[1]) {
+                    0 => 0xffff,
+                    new => new,
+                },
+            };
+            head[26..28].copy_from_slice(&new.to_be_bytes());
+        }
+    }
+}
+
+/// A checksum whose words grew by a folded sum: [`packet::checksum::finish`] of both, of which one folding is enough.
+#[inline(always)]
+fn grow(checksum: u16, sum: u16) -> u16 {
+    let all = u32::from(!checksum) + u32::from(sum);
+    !(((all & 0xffff) + (all >> 16)) as u16)
 }
 
 /// An empty one has no protocol.
@@ -93,6 +173,7 @@ struct Entry {
     port: u16,
     is_source: bool,
     seen: u32,
+    sums: [u16; 2],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -169,12 +250,17 @@ impl Cache {
     #[inline(always)]
     pub fn get(&mut self, place: Place, plain: Plain, now_s: u32) -> Option<Change> {
         let line = self.lines.get_mut(place.0 as usize)?;
-        let entry = line.0.iter_mut().find(|entry| entry.key == plain.0)?;
+        let is_own = |entry: &Entry| (entry.key[0] ^ plain.0[0]) | (entry.key[1] ^ plain.0[1]) == 0;
+        // Which of both it is nobody can predict, so that is no branch.
+        let entry = &mut line.0[usize::from(is_own(&line.0[1]))];
+        if !is_own(entry) {
+            return None;
+        }
         if entry.seen != now_s {
             entry.seen = now_s;
         }
         let which = if entry.is_source { Which::Source } else { Which::Destination };
-        Some(Change { which, address: entry.address, port: entry.port })
+        Some(Change { which, address: entry.address, port: entry.port, sums: entry.sums })
     }
 
     /// Keeps what of a packet changes. Returns the packet that made room for it, and when that one was last seen.
@@ -189,9 +275,9 @@ impl Cache {
             .or_else(|| line.0.iter().position(is_older));
         let entry = &mut line.0[at?];
         let before = (!is_own(entry) && !is_free(entry)).then_some((Plain(entry.key), entry.seen));
-        let Change { which, address, port } = change;
+        let Change { which, address, port, sums } = change;
         let is_source = which == Which::Source;
-        *entry = Entry { key: plain.0, address, port, is_source, seen: now_s };
+        *entry = Entry { key: plain.0, address, port, is_source, seen: now_s, sums };
         before
     }
 
@@ -241,7 +327,7 @@ mod tests {
                 match what {
                     0 | 1 => {
                         let end = if port % 2 == 0 { Which::Source } else { Which::Destination };
-                        let change = Change { which: end, address: port.into(), port };
+                        let change = Change::new(own, end, port.into(), port);
                         if let Some((gone, seen)) = cache.put(own, change, now_s) {
                             prop_assert!(seen != now_s && places.of(gone).0 == places.of(own).0);
                             prop_assert_eq!(twin.remove(&number(gone)).map(|known| known.1), Some(seen));
@@ -279,7 +365,7 @@ mod tests {
     fn a_line_keeps_what_this_second_used() {
         // One line has room for two; with as many lines as there are, some three of these meet.
         let mut cache = Cache::new(1, 5).unwrap();
-        let change = Change { which: Which::Source, address: 1, port: 2 };
+        let change = Change::new(plain(0), Which::Source, 1, 2);
         let places = cache.places();
         let mut same = (0..40).filter(|own| places.of(plain(*own)).0 == 0);
         let [first, second, third] = [(); 3].map(|()| plain(same.next().unwrap()));

@@ -7,6 +7,7 @@
 //! | [`rules`] | which packets are translated and to what; which worker a packet belongs to |
 //! | [`ports`] | free ports of outside addresses |
 //! | [`cache`] | what plain packets of sessions become, in one cache line |
+//! | [`families`] | the same of sessions between IPv6 and IPv4 |
 //! | [`translator`] | sessions and bindings of a worker (RFC 4787, RFC 5382, RFC 5508) |
 //! | [`ftp`] | control connections of FTP, and the addresses and ports in their lines |
 //! | [`edits`] | what sequence numbers become where a stream is edited |
@@ -30,6 +31,7 @@
 pub mod cache;
 pub mod deterministic;
 pub mod edits;
+pub mod families;
 pub mod ftp;
 pub mod nat64;
 pub mod ports;

@@ -103,15 +103,19 @@ impl Head {
     }
 }
 
-const V4_LEN: usize = 20;
-const V6_LEN: usize = 40;
+/// Bytes of a header without options.
+pub(crate) const V4_LEN: usize = 20;
+pub(crate) const V6_LEN: usize = 40;
+
+/// Bytes that a packet grows by from IPv4 to IPv6.
+pub const GROWTH: usize = V6_LEN - V4_LEN;
 
 /// The fragment header (RFC 8200 §4.5): its number and bytes.
 pub(crate) const FRAGMENT: u8 = 44;
 pub(crate) const FRAGMENT_LEN: usize = 8;
 
 /// Longest IPv6 packet that leaves whole if its IPv4 packet may be fragmented (RFC 7915 §4).
-const WHOLE_MAX: usize = 1280;
+pub(crate) const WHOLE_MAX: usize = 1280;
 
 /// What both families have in their headers.
 struct Fields {
@@ -125,6 +129,12 @@ struct Fields {
 
 /// Longest IPv4 packet that may be fragmented behind the translator (RFC 7915 §5.1).
 const MAY_FRAGMENT: usize = 1260;
+
+/// Whether a packet with such an upper layer may be fragmented behind the translator for its length.
+#[inline(always)]
+pub(crate) const fn may_fragment_v4(l4_len: usize) -> bool {
+    V4_LEN + l4_len <= MAY_FRAGMENT
+}
 
 /// Translates an IPv6 packet: writes the upper layer, which begins with byte `l4` of `ip`, and returns the IPv4 header
 /// that replaces what is before it (RFC 7915 §5.1). `identification` is that of a packet that may be fragmented; it may be
@@ -148,9 +158,7 @@ pub fn to_v4(
         traffic_class: d.traffic_class,
         ttl: d.ttl,
         identification,
-        dont_fragment: V4_LEN + len > MAY_FRAGMENT
-            && !was_fragmented
-            && !d.has(Decoded::FRAGMENT_HEADER),
+        dont_fragment: !may_fragment_v4(len) && !was_fragmented && !d.has(Decoded::FRAGMENT_HEADER),
         more_fragments: false,
     };
     Head::v4(&fields, len, to)

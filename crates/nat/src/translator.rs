@@ -38,6 +38,7 @@ use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
 use stream::{FlowKey, FlowTable, Side};
 
 use crate::cache::{Cache, Change, Place, Places, Plain};
+use crate::families::{Either, Keys, Pair, Plain6, Turn, Turns};
 use crate::ports::Pool;
 use crate::rewrite::Which;
 use crate::rules::{Rule, Rules};
@@ -121,6 +122,7 @@ const _: () = assert!(size_of::<Hot>() == 16);
 pub struct Translator {
     table: FlowTable<Hot>,
     cache: Cache,
+    turns: Turns,
     rules: Arc<Rules>,
     /// Of each rule, by its number.
     pools: Vec<(u16, Pool)>,
@@ -146,6 +148,7 @@ impl Translator {
         let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
         let table = FlowTable::new(Limits { capacity, half_open_max: 0 }, options.seed)?;
         let cache = Cache::new(options.sessions.max(1), options.seed)?;
+        let turns = Self::turns(&options, &rules)?;
         let pools = rules.all.iter().map(|rule| (rule.number, Pool::new(rule.pool()))).collect();
         let (counts, random) = (Counts::default(), options.seed | 1);
         let controls = ftp::Controls::new(options.ftp_ports, options.sessions.max(1));
@@ -153,6 +156,7 @@ impl Translator {
         Ok(Self {
             table,
             cache,
+            turns,
             rules,
             pools,
             options,
@@ -166,13 +170,22 @@ impl Translator {
         })
     }
 
+    /// A cache of packets between families, where a rule is for such.
+    fn turns(options: &Options, rules: &Rules) -> Result<Turns, TableError> {
+        match rules.has_v6() {
+            true => Turns::new(options.sessions.max(1), options.seed),
+            false => Ok(Turns::off()),
+        }
+    }
+
     /// Bytes of memory of one translator.
     pub fn memory_bytes(options: &Options, rules: &Rules) -> usize {
         let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
         let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
         let cache = Cache::memory_bytes(options.sessions.max(1));
         let controls = ftp::Controls::memory_bytes(options.ftp_ports, options.sessions.max(1));
-        FlowTable::<Hot>::memory_bytes(entries) + cache + controls + pools.sum::<usize>()
+        let turns = if rules.has_v6() { Turns::memory_bytes(options.sessions.max(1)) } else { 0 };
+        FlowTable::<Hot>::memory_bytes(entries) + cache + turns + controls + pools.sum::<usize>()
     }
 
     /// The rules.
@@ -257,14 +270,43 @@ impl Translator {
         Some(change)
     }
 
-    /// As [`step`](Self::step) for a plain packet, whose translation is known afterwards if packets like it leave the state of
-    /// their session as it is.
+    /// How the lines of plain packets are found that go from one family to the other.
+    pub fn keys(&self) -> Keys {
+        self.turns.keys()
+    }
+
+    /// Starts loading what [`turn4`](Self::turn4) and [`turn6`](Self::turn6) read.
+    #[inline(always)]
+    pub fn prefetch_turn(&self, pair: Pair) {
+        self.turns.prefetch(pair);
+    }
+
+    /// What a plain IPv4 packet of a session becomes in IPv6, if that is known without the table; `tcp`: its flags, or 0.
+    #[inline(always)]
+    pub fn turn4(&mut self, pair: Pair, plain: Plain, tcp: u8, now_s: u32) -> Option<&Turn> {
+        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+            return None;
+        }
+        self.turns.get4(pair, plain, now_s)
+    }
+
+    /// The same of a plain IPv6 packet, which becomes one of IPv4.
+    #[inline(always)]
+    pub fn turn6(&mut self, pair: Pair, plain: &Plain6, tcp: u8, now_s: u32) -> Option<&Turn> {
+        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+            return None;
+        }
+        self.turns.get6(pair, plain, now_s)
+    }
+
+    /// As [`step`](Self::step) for a plain packet with the ends `from`, whose translation is known afterwards if packets like it
+    /// leave the state of their session as it is.
     #[inline]
     pub fn step_plain(
         &mut self,
         slot: Slot,
         side: Side,
-        plain: Plain,
+        from: &Tuple,
         tcp: u8,
         now_s: u32,
     ) -> Option<(Tuple, Way)> {
@@ -273,27 +315,35 @@ impl Translator {
         let original = if hot.kind == Kind::Original { slot } else { Slot(hot.other) };
         let bits = self.table.get(original)?.flags;
         let is_settled = to.protocol != IpProtocol::TCP.0 || bits & flags::ESTABLISHED != 0;
-        let from = plain.tuple();
         // Whoever translates a packet of a control connection must see its session.
-        let is_control = bits & flags::CONTROL != 0;
-        let change = match (to.src == from.src, to.dst == from.dst) {
-            _ if !is_settled || is_control || to.family != 4 => None,
-            (false, true) => Some((Which::Source, to.src)),
-            (true, false) => Some((Which::Destination, to.dst)),
-            _ => None,
+        if !is_settled || bits & flags::CONTROL != 0 {
+            return Some((to, way));
+        }
+        let gone = if to.family == from.family {
+            let change = match (to.src == from.src, to.dst == from.dst) {
+                (false, true) => Some((Which::Source, to.src)),
+                (true, false) => Some((Which::Destination, to.dst)),
+                _ => None,
+            };
+            let keep = |(which, end): (Which, End)| {
+                let plain = Plain::of_tuple(from)?;
+                let change = Change::new(plain, which, end.0[1] as u32, end.1);
+                let gone = self.cache.put(plain, change, now_s);
+                gone.map(|(plain, seen_s)| (Either::V4(plain), seen_s))
+            };
+            change.and_then(keep)
+        } else {
+            Turn::new(from, &to).and_then(|turn| self.turns.put(&turn, now_s))
         };
-        if let Some((which, end)) = change {
-            let change = Change { which, address: end.0[1] as u32, port: end.1 };
-            if let Some((gone, seen_s)) = self.cache.put(plain, change, now_s) {
-                self.saw(gone, seen_s);
-            }
+        if let Some((gone, seen_s)) = gone {
+            self.saw(&gone.tuple(), seen_s);
         }
         Some((to, way))
     }
 
     /// Brings to the table when a plain packet was seen that the cache forgets.
-    fn saw(&mut self, plain: Plain, seen_s: u32) {
-        if let Some(slot) = self.table.find(&plain.tuple().key().0)
+    fn saw(&mut self, plain: &Tuple, seen_s: u32) {
+        if let Some(slot) = self.table.find(&plain.key().0)
             && self.table.seen(slot).is_some_and(|seen| seen < seen_s)
         {
             self.table.set_seen(slot, seen_s);
@@ -441,7 +491,10 @@ impl Translator {
     /// Ends a session by its original entry, and its binding if no other session has it.
     fn end(&mut self, slot: Slot) {
         for plain in self.plain(slot).into_iter().flatten() {
-            self.cache.remove(plain);
+            match plain {
+                Cached::Change(plain) => self.cache.remove(plain),
+                Cached::Turn(plain) => self.turns.remove(&plain),
+            }
         }
         let Some((_, hot)) = self.table.remove(slot) else { return };
         let other = self.table.remove(Slot(hot.other));
@@ -503,18 +556,30 @@ impl Translator {
     }
 
     /// The plain packets of a session by its original entry, forward and back.
-    fn plain(&self, slot: Slot) -> [Option<Plain>; 2] {
+    fn plain(&self, slot: Slot) -> [Option<Cached>; 2] {
         let other = self.table.get(slot).map(|hot| Slot(hot.other));
         let original = self.tuple(slot);
         let translated = other.and_then(|other| self.tuple(other)).map(Tuple::reversed);
-        [original, translated].map(|own| own.as_ref().and_then(Plain::of_tuple))
+        let family = |own: &Option<Tuple>| own.map(|own| own.family);
+        let turns = family(&original) != family(&translated);
+        [original, translated].map(|own| {
+            let own = own?;
+            match turns {
+                true => Either::of_tuple(&own).map(Cached::Turn),
+                false => Plain::of_tuple(&own).map(Cached::Change),
+            }
+        })
     }
 
     /// Seconds since the last packet of a session either way. Time that runs back counts as none.
     fn idle_s(&self, slot: Slot, hot: Hot, now_s: u32) -> u32 {
         let idle_s = |seen: u32| now_s.saturating_sub(seen);
         let of = |slot: Slot| idle_s(self.table.seen(slot).unwrap_or(0));
-        let cached = self.plain(slot).map(|own| own.and_then(|own| self.cache.seen(own)));
+        let seen = |own: Cached| match own {
+            Cached::Change(plain) => self.cache.seen(plain),
+            Cached::Turn(plain) => self.turns.seen(&plain),
+        };
+        let cached = self.plain(slot).map(|own| own.and_then(seen));
         let cached = cached.into_iter().flatten().map(idle_s).min().unwrap_or(u32::MAX);
         of(slot).min(of(Slot(hot.other))).min(cached)
     }
@@ -547,6 +612,10 @@ impl Translator {
             known.map_or_else(|| Pool::new(rule.pool()), |(_, pool)| std::mem::take(pool))
         };
         self.pools = rules.all.iter().map(|rule| (rule.number, pool(rule))).collect();
+        // Without memory for it each packet is looked up.
+        if rules.has_v6() != self.turns.keys().is_on() {
+            self.turns = Self::turns(&self.options, &rules).unwrap_or_else(|_| Turns::off());
+        }
         self.rules = rules;
         ended
     }
@@ -592,6 +661,12 @@ impl Translator {
             each.map(move |(at, address)| PoolUse { rule, address: *address, used: pool.used(at) })
         })
     }
+}
+
+/// A plain packet, by the cache that may know it.
+enum Cached {
+    Change(Plain),
+    Turn(Either),
 }
 
 /// A session as [`Translator::forget`] names it.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use nat::cache::Change;
 use nat::deterministic::Blocks;
+use nat::families::{Either, Plain6, Turn};
 use nat::nat64;
 use nat::rewrite::{
     Resized, Which, set_acknowledged, set_end, set_end_plain, set_ends, set_quoted,
@@ -176,6 +178,11 @@ proptest! {
                 prop_assert!(!has_ports || is_short || d.ip_header_len > 20 || Tuple::of(&d, l4).is_none());
             }
         }
+        if let Some((plain, _)) = Plain::of(&bytes[LINK..]) {
+            let mut known = bytes.clone();
+            Change::new(plain, which, to.0[1] as u32, to.1).write(&mut known[LINK..], plain);
+            is_same_frame(&known, &one)?;
+        }
         match is_plain {
             true => {
                 let l4 = 20;
@@ -300,6 +307,61 @@ proptest! {
         is_same_frame(&back, &bytes)?;
     }
 
+    /// What is known of packets of the other family gives the bytes that translation gives which sums them: headers of any
+    /// class, TTL and length, right checksums and wrong ones.
+    #[test]
+    fn turns_of_known_sessions(
+        six in tuple(6), four in tuple(4), payload in prop::collection::vec(any::<u8>(), 0..1300),
+        (class, ttl, wrong, identification) in any::<(u8, u8, Option<u16>, u16)>(), dont_fragment: bool,
+    ) {
+        let six = Tuple { protocol: if six.protocol == 58 { 6 } else { six.protocol }, ..six };
+        let four = with_protocol(four, six.protocol);
+        for (from, to) in [(six, four), (four, six)] {
+            let mut bytes = frame(&from, &payload, true);
+            let l4 = LINK + if from.family == 4 { 20 } else { 40 };
+            let at = l4 + place(from.protocol);
+            if let Some(wrong) = wrong {
+                bytes[at..at + 2].copy_from_slice(&wrong.to_be_bytes());
+            }
+            let ip = &mut bytes[LINK..];
+            if from.family == 4 {
+                (ip[1], ip[8], ip[6]) = (class, ttl, if dont_fragment { 0x40 } else { 0 });
+                ip[10..12].fill(0);
+                let sum = internet_checksum(&ip[..20]);
+                ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            } else {
+                (ip[0], ip[1], ip[7]) = (0x60 | class >> 4, class << 4, ttl);
+            }
+            let d = packet::decode(&bytes, bytes.len());
+            prop_assume!(d.anomaly == packet::Anomaly::None);
+            let turn = Turn::new(&from, &to).unwrap();
+            prop_assert_eq!((turn.to(), turn.is_to_v4()), (to, from.family == 6));
+            let ip = &bytes[LINK..];
+            let (mut plain, mut known) = (ip.to_vec(), ip.to_vec());
+            let is_short = match from.family {
+                6 => Plain6::of(ip).map(|own| own.0.tuple()) == Some(from),
+                _ => Plain::of(ip).map(|own| own.0.tuple()) == Some(from),
+            };
+            prop_assert!(is_short || from.family == 6 && ip.len() - 20 > 1260);
+            if !is_short || !turn.is_simple(ip) {
+                let has_none = from.protocol == 17 && bytes[at..at + 2] == [0, 0];
+                prop_assert!(has_none || ip.len() + 20 > 1260);
+                continue;
+            }
+            let head = if from.family == 6 {
+                let head = nat64::to_v4(&d, &mut plain, &to, identification, false).unwrap();
+                prop_assert_eq!(head.bytes(), turn.to_v4(&mut known, identification).unwrap());
+                head
+            } else {
+                let head = nat64::to_v6(&d, &mut plain, &to).unwrap();
+                prop_assert_eq!(head.bytes(), turn.to_v6(&mut known).unwrap());
+                head
+            };
+            prop_assert!(!head.may_fragment());
+            prop_assert_eq!(&plain[l4 - LINK..], &known[l4 - LINK..]);
+        }
+    }
+
     /// Packets of IPv4 that may be fragmented and would be longer than 1,280 bytes get a fragment header with their
     /// identification, others none (RFC 7915 §4); back it is the packet again.
     #[test]
@@ -369,6 +431,9 @@ proptest! {
 
 const OUTSIDE: u32 = 0xcb00_7101;
 
+/// 64:ff9b::/96.
+const PREFIX: Prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+
 fn rules(action: Action, ports: std::ops::RangeInclusive<u16>, workers: usize) -> Arc<Rules> {
     let rule =
         Rule { number: 3, outside: vec![1], sources: Vec::new(), protocol: None, ports, action };
@@ -400,19 +465,32 @@ fn cached_step(
     tcp: u8,
     now_s: u32,
 ) -> Option<(Tuple, Way)> {
-    let Some(plain) = Plain::of_tuple(of) else { return table_step(translator, of, tcp, now_s) };
-    let place = translator.places().of(plain);
-    if let Some(change) = translator.known(place, plain, tcp, now_s) {
-        let end = ([0, change.address.into()], change.port);
-        return Some(match change.which {
-            Which::Source => (Tuple { src: end, ..*of }, Way::Forward),
-            Which::Destination => (Tuple { dst: end, ..*of }, Way::Back),
-        });
+    let Some(plain) = Either::of_tuple(of) else { return table_step(translator, of, tcp, now_s) };
+    if let Either::V4(plain) = plain {
+        let place = translator.places().of(plain);
+        if let Some(change) = translator.known(place, plain, tcp, now_s) {
+            let end = ([0, change.address.into()], change.port);
+            return Some(match change.which {
+                Which::Source => (Tuple { src: end, ..*of }, Way::Forward),
+                Which::Destination => (Tuple { dst: end, ..*of }, Way::Back),
+            });
+        }
+    }
+    let keys = translator.keys();
+    let turn = match &plain {
+        _ if !keys.is_on() => None,
+        Either::V4(plain) => translator.turn4(keys.of4(*plain), *plain, tcp, now_s),
+        Either::V6(plain) => translator.turn6(keys.of6(plain), plain, tcp, now_s),
+    };
+    if let Some(turn) = turn.copied() {
+        translator.counts_mut().packets += 1;
+        let way = if of.family == 6 { Way::Forward } else { Way::Back };
+        return Some((turn.to(), way));
     }
     let (key, side) = of.key();
     let mut found = [Found::NONE];
     translator.find(&[key], now_s, &mut found);
-    translator.step_plain(found[0].slot()?, side, plain, tcp, now_s)
+    translator.step_plain(found[0].slot()?, side, of, tcp, now_s)
 }
 
 /// The same by the table alone.
@@ -552,11 +630,15 @@ proptest! {
         // Few flows meet often, in lines of the cache that are as few as their sessions.
         (hosts, ports, remotes) in prop::sample::select(vec![(1u8, 1u16, 2u8), (1, 3, 2), (2, 2, 2), (3, 6, 4)]),
         filter_by_remote: bool,
+        // From IPv6 to IPv4.
+        turns: bool,
     ) {
         let timeouts = Timeouts { tcp_established: 90, tcp_transitory: 20, udp: 30, icmp: 15, other: 25 };
         let options = Options { sessions, filter_by_remote, timeouts, ..options() };
-        let sets = [Action::Source(vec![OUTSIDE]), Action::Source(vec![OUTSIDE, OUTSIDE + 1])]
-            .map(|action| rules(action, 5000..=5000 + narrow, 1));
+        let sets = [vec![OUTSIDE], vec![OUTSIDE, OUTSIDE + 1]].map(|to| {
+            let action = if turns { Action::Nat64 { prefix: PREFIX, to } } else { Action::Source(to) };
+            rules(action, 5000..=5000 + narrow, 1)
+        });
         // Other rules, which have nothing of the sessions there are.
         let none = Arc::new(Rules::new(Vec::new(), 1, Arc::new(Own::new(4))));
         let [mut own, mut plain] =
@@ -571,7 +653,14 @@ proptest! {
             let src = ([0, 0xc0a8_0100 + u64::from(host)], 5000 + port);
             let remote_port = if protocol == 1 { src.1 } else { 53 };
             let dst = ([0, 0x0808_0800 + u64::from(remote)], remote_port);
-            let original = Tuple { src, dst, protocol, family: 4 };
+            let original = match turns {
+                false => Tuple { src, dst, protocol, family: 4 },
+                true => {
+                    let six = |end: End| (nat64::embed(&PREFIX, end.0[1] as u32), end.1);
+                    let protocol = if protocol == 1 { 58 } else { protocol };
+                    Tuple { src: six(src), dst: six(dst), protocol, family: 6 }
+                }
+            };
             let translated = made.get(&original).copied();
             match what {
                 0 => {

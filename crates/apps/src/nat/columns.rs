@@ -49,6 +49,9 @@ chunk::columns! {
     }
 }
 
+/// The kind of [`Wanted::Written`].
+const WRITTEN: u64 = 6;
+
 /// ```text
 ///  63  60 59    48 47          16 15     0
 /// ┌──────┬────────┬──────────────┬────────┐
@@ -66,8 +69,15 @@ impl Wanted {
             Wanted::Source(end) => (3, 0, end),
             Wanted::Control(None) => (4, 0, (0, 0)),
             Wanted::Control(Some(end)) => (5, 0, end),
+            Wanted::Written(end) => (WRITTEN, 0, end),
         };
-        (kind as u64) << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
+        kind << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
+    }
+
+    /// Whether a value is [`Wanted::Written`].
+    #[inline(always)]
+    pub(super) const fn is_written(value: u64) -> bool {
+        value >> 60 == WRITTEN
     }
 
     pub(super) const fn decode(value: u64) -> Self {
@@ -78,6 +88,7 @@ impl Wanted {
             3 => Wanted::Source(end),
             4 => Wanted::Control(None),
             5 => Wanted::Control(Some(end)),
+            WRITTEN => Wanted::Written(end),
             _ => Wanted::Nothing,
         }
     }
@@ -98,8 +109,11 @@ mod tests {
                 Wanted::Source(end),
                 Wanted::Control(None),
                 Wanted::Control(Some(end)),
+                Wanted::Written(end),
             ] {
                 assert_eq!(Wanted::decode(wanted.encode()), wanted);
+                let is_written = matches!(wanted, Wanted::Written(_));
+                assert_eq!(Wanted::is_written(wanted.encode()), is_written);
             }
         }
     }

@@ -98,6 +98,14 @@ pub(super) fn start(
     }))
 }
 
+/// Whether the stage at a place of a pipeline may write sources: none between it and `nat_source` reads packets.
+fn sources_may_be_early(kinds: &[String], at: usize) -> bool {
+    let behind = kinds.get(at + 1..).unwrap_or_default();
+    let end = behind.iter().position(|kind| kind == SOURCE_STAGE);
+    let reads_columns = |kind: &String| matches!(kind.as_str(), "rpf" | "route");
+    end.is_some_and(|end| behind[..end].iter().all(reads_columns))
+}
+
 fn first(record: &Interface) -> Option<u32> {
     record.addresses4.first().map(|own| own.0)
 }
@@ -328,7 +336,8 @@ impl ControlPart for NatControl {
                 let (current, seed) = (self.current.clone(), self.options.seed);
                 let open = (!self.is_live).then(|| self.burst.open());
                 let stage = Destination::new(translator, current, with_headers, seed);
-                Some(Box::new(stage.counting(open)))
+                let early = sources_may_be_early(&worker.pipeline.kinds, worker.at);
+                Some(Box::new(stage.writing_sources(early).counting(open)))
             }
             SOURCE_STAGE => {
                 let open = (!self.is_live).then(|| self.burst.open());
@@ -529,5 +538,23 @@ impl ControlPart for NatControl {
             thousands(t.ports_exhausted + t.sessions_exhausted + t.host_limit + t.conflicts)
         );
         vec![Section::new("nat", &t, text)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sources_may_be_early;
+
+    #[test]
+    fn sources_are_early_where_no_stage_between_reads_packets() {
+        let early = |list: &str| {
+            let kinds: Vec<String> = list.split(' ').map(str::to_owned).collect();
+            sources_may_be_early(&kinds, 1)
+        };
+        assert!(early("decode nat route nat_source rewrite"));
+        assert!(early("decode nat rpf route nat_source rewrite"));
+        assert!(!early("decode nat firewall route nat_source rewrite"));
+        assert!(!early("decode nat flow route nat_source rewrite"));
+        assert!(!early("decode nat route"));
     }
 }

@@ -20,8 +20,9 @@ use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Verdict};
 use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
-use nat::cache::{Change, Place, Places};
-use nat::rewrite::{Which, set_end, set_end_plain, set_quoted, set_quoted_number};
+use nat::cache::{Place, Places};
+use nat::families::{Pair, Plain6, Turn};
+use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::Rules;
 use nat::translator::{Refusal, Source, Way};
 use nat::tuple::{Tuple, is_error};
@@ -34,6 +35,7 @@ use super::ahead::Open;
 use super::columns::{DestinationColumns, DestinationView, HeadersColumns, HeadersView};
 use super::family::{replace, turn};
 use super::fragments::Fragments;
+use super::known::{AHEAD, PlainRow, prefetch_turned};
 use super::source::{Stopped, Wanted, reason};
 use super::{Current, Shared, lock, reasons};
 use crate::firewall::Headers;
@@ -56,11 +58,14 @@ pub struct Destination {
     current: Current,
     fragments: Fragments,
     with_headers: bool,
-    decoded: Box<[Decoded]>,
+    pub(super) writes_sources: bool,
+    pub(super) decoded: Box<[Decoded]>,
     /// Rows whose packets are looked up, and their keys.
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
     /// Rows whose packets are plain.
-    plain: Vec<PlainRow>,
+    pub(super) plain: Vec<PlainRow>,
+    /// Rows whose packets become known ones of the other family, behind others that are looked up.
+    pub(super) turns: Vec<(u16, Turn)>,
     places: Places,
     /// Places in `asked`, in the order of rows.
     order: Vec<u16>,
@@ -72,7 +77,7 @@ pub struct Destination {
     now_ns: u64,
     stopped: Stopped,
     /// Of the last packet that became IPv4.
-    identification: u16,
+    pub(super) identification: u16,
     /// A packet that is made.
     made: Box<[u8]>,
     /// Over captures: bursts that are not finished.
@@ -81,28 +86,15 @@ pub struct Destination {
 
 /// A row whose packet is looked up.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+pub(super) struct Asked {
     row: u16,
     /// The end of the key that sent it.
     side: Side,
     /// Its TCP flags, or 0.
     tcp: u8,
     /// It is plain, and was not decoded.
-    plain: Option<Plain>,
+    is_plain: bool,
 }
-
-/// A row whose packet is plain.
-#[derive(Clone, Copy, Debug)]
-struct PlainRow {
-    plain: Plain,
-    place: Place,
-    row: u16,
-    /// Its TCP flags, or 0.
-    tcp: u8,
-}
-
-/// Plain packets for which memory is read ahead. Measured with `bench nat`: 8 and 32 are as fast within the noise.
-const AHEAD: usize = 16;
 
 /// A packet whose key was looked up, and what is known around it.
 struct Looked<'a> {
@@ -117,17 +109,17 @@ struct Looked<'a> {
 }
 
 /// The columns that the stage writes.
-struct Out<'a> {
-    verdict: &'a mut [u32],
-    flags: &'a mut [u16],
-    l3: &'a mut [u8],
-    interface: &'a mut [u16],
-    dst4: &'a mut [u32],
-    src4: &'a mut [u32],
-    dst6: &'a mut [[u64; 2]],
-    src6: &'a mut [[u64; 2]],
-    nat: &'a mut [u64],
-    headers: Option<Headers<'a>>,
+pub(super) struct Out<'a> {
+    pub(super) verdict: &'a mut [u32],
+    pub(super) flags: &'a mut [u16],
+    pub(super) l3: &'a mut [u8],
+    pub(super) interface: &'a mut [u16],
+    pub(super) dst4: &'a mut [u32],
+    pub(super) src4: &'a mut [u32],
+    pub(super) dst6: &'a mut [[u64; 2]],
+    pub(super) src6: &'a mut [[u64; 2]],
+    pub(super) nat: &'a mut [u64],
+    pub(super) headers: Option<Headers<'a>>,
 }
 
 impl<'a> From<DestinationView<'a>> for Out<'a> {
@@ -155,7 +147,7 @@ impl<'a> From<HeadersView<'a>> for Out<'a> {
 
 impl Out<'_> {
     /// Says what the packet of a row has become.
-    fn changed(&mut self, row: usize, packet: &Packet, d: &mut Decoded) {
+    pub(super) fn changed(&mut self, row: usize, packet: &Packet, d: &mut Decoded) {
         received::decode_into(packet, d);
         let other = self.flags[row] & !(flags::IPV4 | flags::IPV6);
         if d.kind == Kind::Ipv6 {
@@ -182,9 +174,11 @@ impl Destination {
             current,
             fragments: Fragments::new(seed),
             with_headers,
+            writes_sources: false,
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
             asked: Vec::with_capacity(max),
             plain: Vec::with_capacity(max),
+            turns: Vec::with_capacity(max),
             places,
             order: Vec::with_capacity(max),
             errors: Vec::with_capacity(max),
@@ -200,6 +194,13 @@ impl Destination {
         }
     }
 
+    /// Writes sources of sessions that are known at once: no stage reads packets between this one and `nat_source`.
+    #[must_use]
+    pub fn writing_sources(mut self, writes_sources: bool) -> Self {
+        self.writes_sources = writes_sources;
+        self
+    }
+
     /// Counts bursts, over captures.
     #[must_use]
     pub(super) fn counting(mut self, open: Option<Open>) -> Self {
@@ -209,10 +210,10 @@ impl Destination {
 
     /// The packet of a row is looked up with the next batch.
     #[inline]
-    fn ask(&mut self, row: u16, tuple: &Tuple, tcp: u8, plain: Option<Plain>) {
+    pub(super) fn ask(&mut self, row: u16, tuple: &Tuple, tcp: u8, is_plain: bool) {
         let (key, side) = tuple.key();
         self.keys.push(key);
-        self.asked.push(Asked { row, side, tcp, plain });
+        self.asked.push(Asked { row, side, tcp, is_plain });
     }
 
     /// Ends idle sessions, a piece at a time.
@@ -251,16 +252,22 @@ impl Destination {
         order.clear();
         order.extend(0..self.asked.len() as u16);
         order.sort_unstable_by_key(|at| self.asked[usize::from(*at)].row);
+        let mut turns = std::mem::take(&mut self.turns);
+        let mut turned = turns.iter().peekable();
         for &at in &order {
             let at = usize::from(at);
-            let (Asked { row, side, tcp, plain }, key) = (self.asked[at], self.keys[at]);
+            let (Asked { row, side, tcp, is_plain }, key) = (self.asked[at], self.keys[at]);
+            while let Some((before, turn)) = turned.next_if(|own| own.0 < row) {
+                let before = usize::from(*before);
+                self.turn_known(out, before, &mut packets[before], turn);
+            }
             let row = usize::from(row);
-            let step = self.found[at].slot().and_then(|slot| match plain {
-                Some(plain) => translator.step_plain(slot, side, plain, tcp, now_s),
-                None => translator.step(slot, side, tcp),
-            });
             let tuple = Tuple::from_key(&key, side);
-            if plain.is_some() {
+            let step = self.found[at].slot().and_then(|slot| match is_plain {
+                true => translator.step_plain(slot, side, &tuple, tcp, now_s),
+                false => translator.step(slot, side, tcp),
+            });
+            if is_plain {
                 received::decode_into(&packets[row], &mut self.decoded[row]);
             }
             let control = self.found[at].slot().filter(|slot| translator.is_control(*slot));
@@ -274,46 +281,15 @@ impl Destination {
             let looked = Looked { tuple, step, is_control, rules: &rules, fib, now_s };
             self.translate_row(out, row, &mut packets[row], &mut translator, &looked);
         }
+        for (row, turn) in turned {
+            let row = usize::from(*row);
+            self.turn_known(out, row, &mut packets[row], turn);
+        }
         drop(translator);
-        self.order = order;
+        turns.clear();
+        (self.order, self.turns) = (order, turns);
         self.asked.clear();
         self.keys.clear();
-    }
-
-    /// Translates those plain packets of which it is known what changes, and asks for the others.
-    fn translate_known(
-        &mut self,
-        out: &mut Out<'_>,
-        packets: &mut [Packet],
-        translator: &mut Translator,
-        now_s: u32,
-    ) {
-        let all = std::mem::take(&mut self.plain);
-        all.iter().take(AHEAD).for_each(|own| translator.prefetch(own.place));
-        for (at, &PlainRow { plain, place, row, tcp }) in all.iter().enumerate() {
-            if let Some(ahead) = all.get(at + AHEAD) {
-                translator.prefetch(ahead.place);
-            }
-            let Some(change) = translator.known(place, plain, tcp, now_s) else {
-                self.ask(row, &plain.tuple(), tcp, Some(plain));
-                continue;
-            };
-            let row = usize::from(row);
-            let Change { which, address, port } = change;
-            if which == Which::Source {
-                out.nat[row] = Wanted::Source((address, port)).encode();
-                continue;
-            }
-            let packet = &mut packets[row];
-            let ip = packet.data_mut().get_mut(usize::from(out.l3[row])..).unwrap_or_default();
-            set_end_plain(ip, which, address, port);
-            out.dst4[row] = address;
-            if out.headers.is_some() {
-                out.changed(row, packet, &mut self.decoded[row]);
-            }
-        }
-        self.plain = all;
-        self.plain.clear();
     }
 
     /// Translates a packet with its record, whatever it is.
@@ -542,7 +518,10 @@ impl Stage<Tables> for Destination {
         };
         let packets = &mut chunk.packets[..];
         let Some(fib) = cx.tables.find::<RouterPart>() else { return };
-        let rules = lock(&self.translator).rules().clone();
+        let (rules, keys) = {
+            let translator = lock(&self.translator);
+            (translator.rules().clone(), translator.keys())
+        };
         let has_v6 = rules.has_v6();
         if let Some(open) = &self.open {
             open.fetch_add(1, Ordering::Release);
@@ -554,6 +533,11 @@ impl Stage<Tables> for Destination {
         let families = if has_v6 { flags::IPV4 | flags::IPV6 } else { flags::IPV4 };
         let (mut second, mut second_of) = (0, 0);
         for row in 0..packets.len() {
+            if keys.is_on()
+                && let Some(ahead) = packets.get(row + AHEAD)
+            {
+                prefetch_turned(ahead, out.flags[row + AHEAD]);
+            }
             if !Verdict(out.verdict[row]).is_next() || out.flags[row] & families == 0 {
                 continue;
             }
@@ -566,13 +550,22 @@ impl Stage<Tables> for Destination {
             }
             second_of = arrival_ns;
             let packet = &mut packets[row];
+            let ip = packet.data().get(usize::from(out.l3[row])..).unwrap_or_default();
+            let row16 = row as u16;
             if out.flags[row] == flags::IPV4 {
-                let ip = packet.data().get(usize::from(out.l3[row])..).unwrap_or_default();
                 if let Some((plain, tcp)) = Plain::of(ip) {
                     let place = self.places.of(plain);
-                    self.plain.push(PlainRow { plain, place, row: row as u16, tcp });
+                    let pair = if keys.is_on() { keys.of4(plain) } else { Pair::default() };
+                    self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6: false });
                     continue;
                 }
+            } else if out.flags[row] == flags::IPV6
+                && keys.is_on()
+                && let Some((six, tcp)) = Plain6::of(ip)
+            {
+                let (plain, place, pair) = (Plain::default(), Place::default(), keys.of6(&six));
+                self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6: true });
+                continue;
             }
             let d = &mut self.decoded[row];
             received::decode_into(packet, d);
@@ -591,7 +584,7 @@ impl Stage<Tables> for Destination {
             match Tuple::of(d, l4) {
                 Some(tuple) => {
                     let tcp = tcp_flags(packet, d, &tuple);
-                    self.ask(row as u16, &tuple, tcp, None);
+                    self.ask(row as u16, &tuple, tcp, false);
                 }
                 None if matches!(d.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6)
                     && l4.first().is_some_and(|kind| is_error(d.protocol.0, *kind)) =>
@@ -657,7 +650,9 @@ impl Stage<Tables> for Destination {
             Wanted::Nothing => format!("to {to}"),
             Wanted::New => format!("to {to}, no session"),
             Wanted::NewTo(rule, _) => format!("to {to} by rule {}", rule + 1),
-            Wanted::Source(_) => format!("to {to}, its source is translated"),
+            Wanted::Source(_) | Wanted::Written(_) => {
+                format!("to {to}, its source is translated")
+            }
             Wanted::Control(_) => format!("to {to}, a control connection of FTP"),
         }
     }

@@ -1,12 +1,16 @@
 //! Packets of the other family: the IP header is replaced in place.
 
 use chunk::{Packet, Pool};
+use nat::families::Turn;
 use nat::nat64::{self, Head};
 use nat::tuple::Tuple;
 use packet::{Decoded, EtherType};
 
 /// Bytes of a link header, an IPv6 header and a fragment header.
-const HEADERS: usize = 22 + 48;
+const HEADERS: usize = LINK_MAX + 48;
+
+/// Bytes of a link header with two tags.
+const LINK_MAX: usize = 22;
 
 /// Turns a packet with the record `d` into one of the other family with the ends `to`; `None`, and it must not go on,
 /// where the other family does not have what it is. Otherwise its new header. `identification`: of an IPv4 packet that may be fragmented.
@@ -31,6 +35,42 @@ pub(super) fn turn(
     bytes[l3 - 2..l3].copy_from_slice(&ethertype(to.family).0.to_be_bytes());
     bytes[l3..len].copy_from_slice(head.bytes());
     replace_front(packet, l4, &bytes[..len]).then_some(head)
+}
+
+/// Turns a plain packet whose IP header begins with byte `l3` into what it is known to become; otherwise as [`turn`]. `false`:
+/// it must not go on.
+#[inline(always)]
+pub(super) fn turn_plain(packet: &mut Packet, l3: usize, turn: &Turn, identification: u16) -> bool {
+    // A link header with two tags, or one without and the bytes behind it, which are written again.
+    let Some(mut link) = packet.data().first_chunk::<LINK_MAX>().copied() else { return false };
+    if !(14..=LINK_MAX).contains(&l3) {
+        return false;
+    }
+    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+    if turn.is_to_v4() {
+        link[l3 - 2..l3].copy_from_slice(&EtherType::IPV4.0.to_be_bytes());
+        let Some(head) = turn.to_v4(ip, identification) else { return false };
+        packet.pull_front(nat64::GROWTH) && write_front(packet, &link, l3, &head)
+    } else {
+        link[l3 - 2..l3].copy_from_slice(&EtherType::IPV6.0.to_be_bytes());
+        let Some(head) = turn.to_v6(ip) else { return false };
+        packet.push_front(nat64::GROWTH) && write_front(packet, &link, l3, &head)
+    }
+}
+
+#[inline(always)]
+fn write_front<const N: usize>(
+    packet: &mut Packet,
+    link: &[u8; LINK_MAX],
+    l3: usize,
+    head: &[u8; N],
+) -> bool {
+    let data = packet.data_mut();
+    let Some(front) = data.first_chunk_mut::<LINK_MAX>() else { return false };
+    *front = *link;
+    let Some(place) = data.get_mut(l3..l3 + N) else { return false };
+    place.copy_from_slice(head);
+    true
 }
 
 /// Replaces a packet by an IP packet of the other family behind its link header of `l3` bytes. `false`: there is no cell.

@@ -10,6 +10,7 @@
 //! a firewall see inside addresses in both directions.
 //!
 //! - [`destination`] finds the session of each packet, writes its destination, and puts fragments together.
+//!   `known` is the short way of most of them.
 //! - [`source`](mod@source) writes sources, and begins sessions. `ftp` edits lines of FTP's control connections there.
 //! - [`origin`] gives `rewrite` packets as their senders sent them, for ICMP errors.
 //! - `proxy` answers on links for outside addresses that no interface has.
@@ -33,6 +34,7 @@ pub mod destination;
 mod family;
 mod fragments;
 mod ftp;
+mod known;
 pub mod origin;
 mod proxy;
 pub mod reasons;

@@ -7,7 +7,8 @@
 //! | next | `rewrite` |
 //! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends; segments of FTP that wait for others |
 //!
-//! A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
+//! Of most packets `nat` has written the source already, where no stage between the two reads packets; nothing is left to do
+//! then. A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
 
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ use nat::translator::{Refusal, Source};
 use nat::tuple::Tuple;
 
 use super::ahead::Open;
-use super::columns::SourceColumns;
+use super::columns::{SourceColumns, SourceView};
 use super::destination::seconds;
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
@@ -44,6 +45,8 @@ pub(super) enum Wanted {
     Source((u32, u16)),
     /// The same of a control connection of FTP, if the source becomes another one.
     Control(Option<(u32, u16)>),
+    /// The source is written already; it was this address and port. Where the packet goes no further it becomes that again.
+    Written((u32, u16)),
 }
 
 /// The stage.
@@ -77,6 +80,71 @@ impl SourceStage {
     pub(super) fn counting(mut self, open: Option<Open>) -> Self {
         self.open = open;
         self
+    }
+
+    /// Does what a row wants that is not done in one write.
+    #[inline(never)]
+    fn act(
+        &mut self,
+        view: &mut SourceView<'_>,
+        row: usize,
+        packet: &mut Packet,
+        fib: &Fib,
+        cx: &mut Context<'_, Tables>,
+    ) {
+        let mut translator = lock(&self.translator);
+        let to = match Wanted::decode(view.nat[row]) {
+            Wanted::Nothing => return,
+            Wanted::Source((address, port)) | Wanted::Written((address, port)) => {
+                let d = received::decode(packet);
+                let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                let end = ([0, address.into()], port);
+                set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
+                return;
+            }
+            Wanted::Control(end) => {
+                let d = received::decode(packet);
+                let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                if let Some((address, port)) = end {
+                    let end = ([0, address.into()], port);
+                    set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
+                }
+                let mtu = egress(view.decision[row], fib).and_then(|own| fib.interface(own));
+                let mtu = mtu.map_or(u16::MAX, |own| own.mtu);
+                let now_s = seconds(cx.arrival_ns(packet));
+                let announced = self.control.announce(packet, &mut translator, mtu, now_s, cx.pool);
+                if let Err(stop) = announced {
+                    view.verdict[row] = Verdict::drop(stop.reason()).0;
+                    stop.refusal().into_iter().for_each(|own| self.stopped.note(own, now_s));
+                }
+                return;
+            }
+            Wanted::New => None,
+            Wanted::NewTo(rule, dst) => Some((rule, dst)),
+        };
+        let outside = egress(view.decision[row], fib);
+        if outside.is_none() && to.is_none() {
+            return;
+        }
+        let now_s = seconds(cx.arrival_ns(packet));
+        let new = Row { packet, inside: view.interface[row], outside, now_s };
+        match begin(&mut translator, new, to) {
+            // The first packet of a control connection says where its stream begins.
+            Ok(true) => {
+                let begun =
+                    self.control.announce(packet, &mut translator, u16::MAX, now_s, cx.pool);
+                if let Err(stop) = begun {
+                    view.verdict[row] = Verdict::drop(stop.reason()).0;
+                }
+            }
+            Ok(false) => {}
+            Err(refusal) => {
+                view.verdict[row] = Verdict::drop(reason(refusal)).0;
+                self.stopped.note(refusal, now_s);
+            }
+        }
     }
 }
 
@@ -125,6 +193,13 @@ fn begin(
         set_end(ip, l4 - l3, tuple.protocol, Which::Source, new.src);
     }
     Ok(translator.may_be_control(&original) || translator.may_be_control(&new))
+}
+
+/// Writes the source of a plain packet; whether it is one.
+#[inline(always)]
+fn write(packet: &mut Packet, l3: u8, (address, port): (u32, u16)) -> bool {
+    let ip = packet.data_mut().get_mut(usize::from(l3)..).unwrap_or_default();
+    set_end_plain(ip, Which::Source, address, port)
 }
 
 /// The drop reason of a refusal.
@@ -184,69 +259,21 @@ impl Stage<Tables> for SourceStage {
             let _ = open.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
         }
         let Some(fib): Option<&Fib> = cx.tables.find::<RouterPart>() else { return };
-        let view = SourceColumns::view(&mut chunk.rows);
-        let mut translator = lock(&self.translator);
+        let mut view = SourceColumns::view(&mut chunk.rows);
+        // Most rows are done, or need one write.
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
-            if !Verdict(view.verdict[row]).is_next() {
+            let (wanted, is_next) = (view.nat[row], Verdict(view.verdict[row]).is_next());
+            if wanted == 0 || Wanted::is_written(wanted) == is_next {
                 continue;
             }
-            let to = match Wanted::decode(view.nat[row]) {
-                Wanted::Nothing => continue,
-                Wanted::Source((address, port)) => {
-                    let l3 = usize::from(view.l3[row]);
-                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
-                    if set_end_plain(ip, Which::Source, address, port) {
-                        continue;
-                    }
-                    let d = received::decode(packet);
-                    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
-                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
-                    let end = ([0, address.into()], port);
-                    set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
-                    continue;
-                }
-                Wanted::Control(end) => {
-                    let d = received::decode(packet);
-                    let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
-                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
-                    if let Some((address, port)) = end {
-                        let end = ([0, address.into()], port);
-                        set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
-                    }
-                    let mtu = egress(view.decision[row], fib).and_then(|own| fib.interface(own));
-                    let mtu = mtu.map_or(u16::MAX, |own| own.mtu);
-                    let now_s = seconds(cx.arrival_ns(packet));
-                    let announced =
-                        self.control.announce(packet, &mut translator, mtu, now_s, cx.pool);
-                    if let Err(stop) = announced {
-                        view.verdict[row] = Verdict::drop(stop.reason()).0;
-                        stop.refusal().into_iter().for_each(|own| self.stopped.note(own, now_s));
-                    }
-                    continue;
-                }
-                Wanted::New => None,
-                Wanted::NewTo(rule, dst) => Some((rule, dst)),
+            let is_done = match Wanted::decode(wanted) {
+                // Somebody between the stages has settled it.
+                Wanted::Written(end) => write(packet, view.l3[row], end),
+                Wanted::Source(end) => write(packet, view.l3[row], end),
+                _ => false,
             };
-            let outside = egress(view.decision[row], fib);
-            if outside.is_none() && to.is_none() {
-                continue;
-            }
-            let now_s = seconds(cx.arrival_ns(packet));
-            let new = Row { packet, inside: view.interface[row], outside, now_s };
-            match begin(&mut translator, new, to) {
-                // The first packet of a control connection says where its stream begins.
-                Ok(true) => {
-                    let begun =
-                        self.control.announce(packet, &mut translator, u16::MAX, now_s, cx.pool);
-                    if let Err(stop) = begun {
-                        view.verdict[row] = Verdict::drop(stop.reason()).0;
-                    }
-                }
-                Ok(false) => {}
-                Err(refusal) => {
-                    view.verdict[row] = Verdict::drop(reason(refusal)).0;
-                    self.stopped.note(refusal, now_s);
-                }
+            if !is_done {
+                self.act(&mut view, row, packet, fib, cx);
             }
         }
     }
