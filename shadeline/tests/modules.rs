@@ -127,6 +127,54 @@ fn a_source_decides_about_packets() {
     );
 }
 
+/// Patterns in datagrams, and in streams over the end of a segment and in a segment that came late; a connection stays dropped.
+#[test]
+fn a_source_looks_for_patterns() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let tcp = |from: u16, sequence: u32, payload: &[u8]| {
+        Frame::new().ipv4("192.0.2.1", "198.51.100.1").tcp(from, 80, sequence, payload).padded(60)
+    };
+    let input = [
+        (udp(64, 1, 2, b"run CMD.EXE now"), false),
+        (udp(64, 1, 2, b"run cmd-exe now"), true),
+        (udp(64, 1, 2, b"/ETC/passwd"), true),
+        (tcp(5, 100, b"GET /etc/pas"), true),
+        (tcp(6, 100, b"GET /etc/pas"), true),
+        (tcp(5, 112, b"swd HTTP/1.1"), false),
+        (tcp(6, 115, b" HTTP/1.1"), true), // its place is behind what is missing
+        (tcp(5, 124, b"more"), false),
+        (tcp(6, 112, b"swd"), false),
+        (tcp(6, 124, b"more"), false),
+    ];
+    write(&folder, &input.each_ref().map(|(frame, _)| frame.clone()));
+    let patterns = format!("patterns = \"{}\"", example("word_filter.patterns"));
+    let config = format!("{WIRE}{}", of_example("word_filter", &patterns));
+    ok(&run(&folder, &config, ""));
+    let expected: Vec<Vec<u8>> =
+        input.iter().filter(|(_, passes)| *passes).map(|(frame, _)| frame.clone()).collect();
+    assert_eq!(frames(&folder, "b"), expected);
+    for (text, part) in [
+        ("one\n\\q\n", "p.txt:2: unknown escape `\\q`"),
+        ("one\n\none\n", "p.txt:3: the pattern of line 1 again"),
+        ("# none\n", "p.txt:1: the file has no pattern"),
+    ] {
+        folder.write("p.txt", text);
+        let config = format!("{WIRE}{}", of_example("word_filter", "patterns = \"p.txt\""));
+        let output = run(&folder, &config, "");
+        assert!(!output.status.success() && errors(&output).contains(part), "{}", errors(&output));
+    }
+    for (name, keys, part) in [
+        ("word_filter", "", "add `patterns = \"FILE\"`"),
+        ("pass", patterns.as_str(), "looks for no patterns"),
+    ] {
+        let output = run(&folder, &format!("{WIRE}{}", of_example(name, keys)), "");
+        assert!(!output.status.success() && errors(&output).contains(part), "{}", errors(&output));
+    }
+}
+
 /// A payload that is changed twice is as before, with right checksums in between.
 #[test]
 fn a_source_changes_packets_with_their_checksums() {

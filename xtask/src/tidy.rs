@@ -37,7 +37,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("lookup", &["interleave", "chunk", "files"]),
     ("automata", &[]),
     ("signatures", &[]),
-    ("detect", &["automata", "packet", "signatures", "stream", "applayer", "l7proto", "io", "chunk"]),
+    (
+        "detect",
+        &["automata", "packet", "signatures", "stream", "applayer", "l7proto", "io", "chunk"],
+    ),
     ("classify", &["interleave", "lookup", "chunk", "files"]),
     ("stream", &["packet", "interleave", "chunk"]),
     ("nat", &["stream", "packet", "interleave", "chunk"]),

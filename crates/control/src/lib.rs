@@ -6,6 +6,7 @@ pub mod config;
 pub mod firewall;
 pub mod kernel;
 pub mod metrics;
+pub mod module_patterns;
 pub mod module_source;
 pub mod neighbour;
 pub mod netlink;

@@ -30,6 +30,8 @@ pub struct Source {
     pub macros: Vec<String>,
     /// Whether it uses the hash table.
     pub has_table: bool,
+    /// Whether it looks for patterns.
+    pub uses_patterns: bool,
     /// Whether it changes packets.
     pub changes_packets: bool,
     /// Whether it looks at the time.
@@ -248,6 +250,7 @@ fn condition(tokens: &[At], at: usize) -> Option<(usize, usize)> {
 impl Source {
     fn see(&mut self, word: &str) {
         self.has_table |= word.starts_with("table_");
+        self.uses_patterns |= word.starts_with("match_");
         self.uses_time |= word == "time_ns";
         self.changes_packets |=
             word.starts_with("packet_set_") || word.starts_with("packet_change_");
@@ -400,6 +403,9 @@ mod tests {
         );
         assert!(source.has_table && source.changes_packets && source.ignores && !source.uses_time);
         assert!(read("MODULE_IP(p)\n{\n    return (uint)p->time_ns;\n}\n").unwrap().uses_time);
+        let source =
+            read("MODULE_IP(p)\n{\n    match_t m = match_begin(0u, 0u);\n    return PASS;\n}\n");
+        assert!(source.unwrap().uses_patterns);
     }
 
     #[test]

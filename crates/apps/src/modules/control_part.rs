@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use control::api::ErrorKind;
@@ -11,7 +12,8 @@ use control::metrics::Metrics;
 use controlplane::application::Section;
 use controlplane::module::{AnyModule, ModuleKind};
 use controlplane::{
-    Built, Call, ControlPart, Environment, Interfaces, Refusal, Rows, Setup, Tables, WorkerSetup,
+    Built, Call, ControlPart, Environment, Interfaces, PartId, Refusal, Rows, Setup, Tables,
+    TablesPatch, WorkerSetup,
 };
 use engine::Stage;
 use serde_json::{Map, Value};
@@ -20,6 +22,7 @@ use super::compile;
 use super::counters::{COLUMNS, Counters};
 use super::gather::{Places, Shared};
 use super::kernels::{KernelShade, Sources};
+use super::patterns::{Automata, PatternPart, PatternTables};
 use super::stage::{Group, Modules, Parts, Rust};
 use crate::flow::{self, Attached};
 
@@ -32,19 +35,30 @@ struct ModulesControl {
     cleared: BTreeMap<(String, usize), u64>,
     /// In the order of the file.
     names: Vec<String>,
+    part: PartId<PatternPart>,
+    /// The patterns as last published, and what is to be published.
+    patterns: Arc<[u32]>,
+    changed: bool,
 }
 
 /// Starts it.
-pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
     let kinds = setup.modules.to_vec();
     check(setup.config, &kinds)?;
     let names = names(setup.config);
+    let patterns: Arc<[u32]> = Automata::of(setup.config)?.words.into();
     Ok(Box::new(ModulesControl {
         kinds,
         places: Arc::default(),
         counters: Vec::new(),
         cleared: BTreeMap::new(),
         names,
+        part: tables.add::<PatternPart>(PatternTables(patterns.clone())),
+        patterns,
+        changed: false,
     }))
 }
 
@@ -102,6 +116,7 @@ impl ModulesControl {
         self.places.set_readers(has_rust || all.iter().any(Sources::reads_streams));
         let group = Group::of(config, &all, at);
         let sources = all.into_iter().nth(at).unwrap_or_default();
+        let sources = sources.with_region(self.part.regions().start);
         let by_port = (0..=worker.interfaces.count()).map(|port| {
             let name = worker.interfaces.names().get(port);
             let sees = config.modules.iter().enumerate().filter(|(_, module)| {
@@ -191,6 +206,15 @@ impl ControlPart for ModulesControl {
         Some(Box::new(made))
     }
 
+    fn regions(&self) -> Range<usize> {
+        self.part.regions()
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.then(|| self.part.patch(vec![self.patterns.clone()]))
+    }
+
     fn table(&self, call: Call<'_>, _: &Environment<'_>) -> Result<Rows, Refusal> {
         if call.name != "modules" {
             return Err(Refusal::new(ErrorKind::Internal, format!("no table `{}`", call.name)));
@@ -218,6 +242,11 @@ impl ControlPart for ModulesControl {
 
     fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
         self.names = names(env.config);
+        // They were built before, when the reload was checked.
+        let words = Automata::of(env.config).map(|own| own.words).unwrap_or_default();
+        if words[..] != self.patterns[..] {
+            (self.patterns, self.changed) = (words.into(), true);
+        }
         String::new()
     }
 

@@ -32,10 +32,11 @@ use engine::{
     KernelForm, KernelStep, Parameter, Part, ScheduleForm, Scratch, Shade, Shard, SortKey, Step,
 };
 
-use kernels::{Spec, files};
+use kernels::{KernelFile, Spec, files};
 
 use super::columns::{ModuleColumns, ModuleView, RECORD_WORDS};
 use super::decoded;
+use super::patterns::{Automata, Place};
 use crate::router::kernels::DECODE_HEADER;
 
 /// What modules use.
@@ -50,6 +51,19 @@ const SCHEDULED_CONTEXTS: usize = 4;
 /// Its hash table.
 const TABLE: &str = include_str!("kernels/table.h");
 
+/// The search for patterns, where a module has some; behind [`PATTERNS`].
+const MATCHES: &str = include_str!("kernels/matches.h");
+
+/// What it stands on.
+pub const PATTERNS: KernelFile = KernelFile {
+    name: "patterns",
+    text: "",
+    headers: files::LITERALS.headers,
+    constants: files::LITERALS.constants,
+    kernels: &[],
+    ..KernelFile::NONE
+};
+
 /// Slots by which the state grows, at least.
 const STEP_SLOTS: usize = 1024;
 
@@ -59,8 +73,8 @@ const RECORD_BYTES: usize = 4 * RECORD_WORDS;
 fn reserved() -> HashSet<&'static str> {
     static ALL: OnceLock<String> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let spec = Spec::new("modules", &[&files::EMPTY], ModuleColumns::COLUMNS);
-        [&kernels::source(&spec), TABLE, HEADER].join("\n")
+        let spec = Spec::new("modules", &[&files::EMPTY, &PATTERNS], ModuleColumns::COLUMNS);
+        [&kernels::source(&spec), TABLE, HEADER, MATCHES].join("\n")
     });
     let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
     let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
@@ -77,6 +91,7 @@ fn reserved() -> HashSet<&'static str> {
         "OWN_ROW_WORDS",
         "OWN_CONTEXTS",
         "OWN_USES_TIME",
+        "OWN_PATTERNS_REGION",
     ];
     names.chain(FUNCTIONS).chain(own).collect()
 }
@@ -93,6 +108,7 @@ struct Own {
     share: (usize, usize),
     /// Entries of its hash table, and the slot where that begins.
     table: (usize, usize),
+    patterns: Place,
 }
 
 impl Own {
@@ -110,6 +126,8 @@ pub struct Sources {
     contexts: Vec<String>,
     /// Bits that number flows and workers.
     bits: (u32, u32),
+    /// The region of the patterns in a device's image.
+    region: usize,
 }
 
 impl Sources {
@@ -118,12 +136,13 @@ impl Sources {
     /// # Errors
     /// What is wrong with a source, with its file and line; the states are too large.
     pub fn of(config: &Config) -> Result<Vec<Self>, String> {
+        let automata = Automata::of(config)?;
         let groups = module_groups(&config.modules).into_iter();
-        groups.map(|group| Self::of_group(config, group)).collect()
+        groups.map(|group| Self::of_group(config, &automata, group)).collect()
     }
 
     /// Those of the modules at these places of the file.
-    fn of_group(config: &Config, group: Range<usize>) -> Result<Self, String> {
+    fn of_group(config: &Config, automata: &Automata, group: Range<usize>) -> Result<Self, String> {
         let contexts = config.contexts();
         let bit = |name: &String| contexts.iter().position(|own| own == name).map_or(0, |n| 1 << n);
         let mut made = Self { contexts: contexts.clone(), ..Self::default() };
@@ -145,6 +164,24 @@ impl Sources {
                     entry.name,
                     file.path.display()
                 ));
+            }
+            let patterns = automata.places[number];
+            match (source.uses_patterns, patterns.len > 0) {
+                (true, false) if entry.patterns.is_none() => {
+                    let path = file.path.display();
+                    return Err(format!(
+                        "module {}: {path} looks for patterns: add `patterns = \"FILE\"`",
+                        entry.name
+                    ));
+                }
+                (false, true) => {
+                    let path = file.path.display();
+                    return Err(format!(
+                        "module {}: {path} looks for no patterns: remove `patterns`, or use match_begin and match_next",
+                        entry.name
+                    ));
+                }
+                _ => {}
             }
             let count = match source.state_words {
                 0 if !source.ignores => 0,
@@ -169,6 +206,7 @@ impl Sources {
                 number,
                 share,
                 table,
+                patterns,
             });
         }
         // One more than there are flows: a packet of none has its own number.
@@ -210,6 +248,22 @@ impl Sources {
     /// Whether one changes packets.
     pub fn changes_packets(&self) -> bool {
         self.all.iter().any(|own| own.source.changes_packets)
+    }
+
+    /// The patterns are in this region of a device's image.
+    #[must_use]
+    pub fn with_region(self, region: usize) -> Self {
+        Self { region, ..self }
+    }
+
+    /// Whether one looks for patterns.
+    fn uses_patterns(&self) -> bool {
+        self.all.iter().any(|own| own.source.uses_patterns)
+    }
+
+    /// The files of kernels that the text needs.
+    pub fn files(&self) -> &'static [&'static KernelFile] {
+        if self.uses_patterns() { &[&PATTERNS] } else { &[] }
     }
 
     /// Whether one looks at the time.
@@ -258,6 +312,9 @@ impl Sources {
              #line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}",
             u32::from(self.uses_time())
         );
+        if self.uses_patterns() {
+            text = text + "\n#line 1 \"matches.h\"\n" + MATCHES;
+        }
         for own in &self.all {
             // Writing to a String cannot fail.
             let _ = self.module(own, &mut text);
@@ -374,18 +431,32 @@ KERNEL(module_end)
         }
         let mask = own.table.0.saturating_sub(1);
         let piece = if source.layers[4] { "piece_t piece;\n    " } else { "" };
+        let Place { at, len } = own.patterns;
+        // A region that is shorter is of another version: it has no patterns.
+        let patterns = match len {
+            0 => String::new(),
+            _ => format!(
+                "    const region_t patterns = table_region(tables, OWN_PATTERNS_REGION);
+    packet.own_patterns = patterns.words + {at}u;
+    packet.own_patterns_len = patterns.len < {}u ? 0u : {len}u;
+",
+                u64::from(at) + u64::from(len)
+            ),
+        };
         write!(
             text,
             "
 FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const uint *decoded, GLOBAL uint *words,
-                       GLOBAL uint *table, uint row)
+                       GLOBAL uint *table, GLOBAL const uchar *tables, uint row)
 {{
     packet_t packet;
     {piece}const uint layers = own_load(&packet, arena, payload, decoded, row);
     packet.own_flow = words + 1;
     packet.own_table = table;
     packet.own_mask = {mask}u;
-    uint act = PASS, left;
+    packet.own_patterns = words;
+    packet.own_patterns_len = 0u;
+{patterns}    uint act = PASS, left;
 {calls}    own_store(&packet, arena, row, {number}u, act);
 }}
 "
@@ -424,7 +495,7 @@ KERNEL(module_{name})
     if (GLOBAL_ID < job_rows(arena)) {{
         const uint row = SCHEDULED(arena, GLOBAL_ID);
         if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, row);
+            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, tables, row);
     }}
 }}
 "
@@ -454,7 +525,7 @@ KERNEL(module_{name})
                 own_renew(words, COL_MODULE_GENERATION(arena)[row], {count}u);
             }}
             if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-                own_run_{name}(arena, payload, decoded, words, {table}, row);
+                own_run_{name}(arena, payload, decoded, words, {table}, tables, row);
             if ((COL_MODULE_IGNORED(arena)[row] & {bit:#x}u) != 0u)
                 words[0] |= IGNORES;
             if ((words[0] & IGNORES) != 0u)
@@ -496,14 +567,21 @@ KERNEL(module_{name})
             SortKey { column: Shard::SHARD, bits: workers },
             SortKey { column: ModuleColumns::MODULE_SLOT, bits: flows },
         ];
+        let mut parameters =
+            [("DROP_MODULE_DROP", MODULE_DROP), ("DROP_MODULE_FAILED", MODULE_FAILED)]
+                .map(|(name, reason)| (name.into(), Parameter::U32(Verdict::drop(reason).0)))
+                .to_vec();
+        if self.uses_patterns() {
+            let region = Parameter::U32(self.region as u32);
+            parameters.push(("OWN_PATTERNS_REGION".into(), region));
+        }
         let bytes_per_row = 4 * self.row_words();
         let scratch = Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state() };
         KernelForm {
+            files: self.files(),
             text: self.text().into(),
             file: "modules".into(),
-            parameters: [("DROP_MODULE_DROP", MODULE_DROP), ("DROP_MODULE_FAILED", MODULE_FAILED)]
-                .map(|(name, reason)| (name.into(), Parameter::U32(Verdict::drop(reason).0)))
-                .to_vec(),
+            parameters,
             steps,
             payload: Some(PayloadUse {
                 at: ModuleColumns::MODULE_AT,

@@ -29,6 +29,7 @@ pub mod counters;
 pub mod decoded;
 pub mod gather;
 pub mod kernels;
+pub mod patterns;
 pub mod pieces;
 pub mod stage;
 pub mod table;

@@ -3,15 +3,15 @@
 use apps::modules::columns::ModuleColumns as M;
 use apps::modules::kernels::Sources;
 use chunk::{Columns, Verdict};
-use control::config::ModuleSource;
+use control::config::{ModulePatterns, ModuleSource};
 use controlplane::module::{MODULE_DROP, MODULE_FAILED};
-use kernels::{Spec, files};
+use kernels::{KernelFile, Spec, files};
 
 /// Name, source and parameters of a module.
 type Example = (&'static str, &'static str, &'static [(&'static str, u32)]);
 
 /// The modules of the program below: examples with their parameters.
-const MODULES: [Example; 5] = [
+const MODULES: [Example; 6] = [
     (
         "elephant",
         include_str!("../../../../examples/modules/elephant.k"),
@@ -21,6 +21,7 @@ const MODULES: [Example; 5] = [
     ("port_counter", include_str!("../../../../examples/modules/port_counter.k"), &[]),
     ("ttl_floor", include_str!("../../../../examples/modules/ttl_floor.k"), &[("FLOOR", 5)]),
     ("xor_payload", include_str!("../../../../examples/modules/xor_payload.k"), &[("KEY", 0x55)]),
+    ("word_filter", include_str!("../../../../examples/modules/word_filter.k"), &[]),
 ];
 
 pub(crate) const ROWS: usize = 10;
@@ -38,12 +39,19 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
             source: Some(ModuleSource { path: (&file).into(), file, text: text.into() }),
             parameters: parameters.iter().map(|(name, value)| ((*name).into(), *value)).collect(),
             table: 64,
+            // There is no image of tables here: it finds nothing.
+            patterns: (name == "word_filter").then(|| ModulePatterns {
+                all: control::module_patterns::read(b"word").expect("a pattern").into(),
+                ..Default::default()
+            }),
             ..Default::default()
         });
     }
     let all = Sources::of(&config).expect("modules");
     let [sources] = &all[..] else { panic!("modules with a source are one stage") };
-    let spec = Spec::new("modules", &[&files::EMPTY], M::COLUMNS);
+    let files: Vec<&KernelFile> =
+        [&files::EMPTY].into_iter().chain(sources.files().iter().copied()).collect();
+    let spec = Spec::new("modules", &files, M::COLUMNS);
     let [drop, failed] = [MODULE_DROP, MODULE_FAILED].map(|reason| Verdict::drop(reason).0);
     let text = format!(
         "{}\n#define DROP_MODULE_DROP {drop:#x}u\n\
@@ -53,6 +61,7 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
          #define STATE_RECORD(arena, state, row, slot) ((state) + 64u * (slot))\n\
          #define SCRATCH(arena) job_area((arena), 0u)\n\
          #define STAGE_NUMBER 0\n\
+         #define OWN_PATTERNS_REGION 0u\n\
          #define SCHEDULED(arena, i) (JOB_FIRST(arena) + job_rows(arena) - 1u - (i))\n{}",
         kernels::source(&spec),
         sources.text()
@@ -64,6 +73,7 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
         "module_port_counter",
         "module_ttl_floor",
         "module_xor_payload",
+        "module_word_filter",
         "module_end",
     ];
     (text, names.to_vec())

@@ -158,7 +158,7 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
         };
         job.put(M::MODULE_LAYERS, row, has);
         job.put(M::MODULE_INFO, row, (frame.len() as u32) << 16);
-        job.put(M::MODULE_SEES, row, 31u32);
+        job.put(M::MODULE_SEES, row, 63u32);
         job.put(M::MODULE_SLOT, row, *slot);
         job.put(M::MODULE_GENERATION, row, 1u32);
         job.put(

@@ -4,6 +4,7 @@
 mod traffic;
 mod twins;
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use apps::flow::Flow;
@@ -11,17 +12,19 @@ use apps::flow::follow::{Followers, Listener};
 use apps::modules::counters::Counters;
 use apps::modules::gather::Places;
 use apps::modules::kernels::{KernelShade, Sources};
+use apps::modules::patterns::Automata;
 use apps::modules::stage::{Group, Modules, Parts, Rust};
 use apps::wire::Wire;
-use control::config::{Config, ModuleEntry, ModuleSource, module_groups};
+use control::config::{Config, ModuleEntry, ModulePatterns, ModuleSource, module_groups};
 use controlplane::module::ModuleKind;
 use device::accelerator::{Packing, Scheduling};
+use device::tables::{Change, TableSource};
 use io::memory::Script;
 use stream::Tracker;
 use stream::tracker::Options;
 use teststages::harness::{Arrival, Bed, Feed, NumberImage, Numbered, Random, Setup, Stages};
 
-use twins::{Judge, Mix, Still, Tag, Turn};
+use twins::{Judge, Mix, Search, Still, Tag, Turn};
 
 /// Modules of a test: a Rust module, the source that is its twin, and parameters.
 #[derive(Clone, Copy)]
@@ -58,6 +61,13 @@ const TURNS: [Twins; 3] = [
     turn(&[("AT", 2), ("FACTOR", 7)]),
 ];
 
+/// They look for patterns; with the others a stage has modules that do and some that do not.
+const SEARCHES: [Twins; 3] = [
+    Twins { kind: ModuleKind::of::<Search>(), text: include_str!("search.k"), parameters: &[] },
+    mix(&[("AT", 4), ("FACTOR", 5)]),
+    Twins { kind: ModuleKind::of::<Search>(), text: include_str!("search.k"), parameters: &[] },
+];
+
 const STILL: Twins = Twins {
     kind: ModuleKind::of::<Still>(),
     text: "MODULE_ETH(packet)\n{\n    return PASS;\n}\n",
@@ -71,6 +81,21 @@ const TAG: Twins = Twins { kind: ModuleKind::of::<Tag>(), text: "", parameters: 
 const PLACES: Twins =
     Twins { kind: ModuleKind::of::<Still>(), text: include_str!("places.k"), parameters: &[] };
 
+/// The tables of the tests on a device: the number, and in region 1 the patterns of modules.
+struct Image(Vec<u32>);
+
+impl TableSource<u64> for Image {
+    fn regions<'a>(&self, tables: &'a u64) -> Vec<Cow<'a, [u32]>> {
+        let mut all = NumberImage.regions(tables);
+        all.push(Cow::Owned(self.0.clone()));
+        all
+    }
+
+    fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool {
+        NumberImage.changes(from, to, change)
+    }
+}
+
 /// A configuration of these modules, in this order; `sources`: a bit for each that has a source.
 fn config(twins: &[Twins], sources: u32) -> Config {
     let text = "mode = \"wire\"\n[port.a]\n[port.b]\n";
@@ -83,6 +108,10 @@ fn config(twins: &[Twins], sources: u32) -> Config {
         let source = ModuleSource { path: (&file).into(), file, text: own.text.into() };
         config.modules.push(ModuleEntry {
             name,
+            patterns: (has_source && own.kind.name == "search").then(|| ModulePatterns {
+                all: twins::patterns().into(),
+                ..ModulePatterns::default()
+            }),
             source: has_source.then_some(source),
             kind: (!has_source).then(|| own.kind.name.to_owned()),
             parameters: own.parameters.iter().map(|(name, n)| ((*name).into(), *n)).collect(),
@@ -112,7 +141,7 @@ fn stages(config: &Config, twins: &[Twins]) -> Stages<u64> {
             let module = (twins[number].kind.make)(&entry.parameters).expect("parameters");
             Rust { entry, number, contexts: 0, module }
         });
-        let own = sources[at].clone();
+        let own = sources[at].clone().with_region(1);
         let kernels = (!own.is_empty()).then(|| Arc::new(KernelShade::new(Arc::new(own))));
         all.push(Box::new(Modules::new(Parts {
             name: ["modules", "modules.2", "modules.3"][at],
@@ -145,7 +174,7 @@ fn run(twins: &[Twins], sources: u32, frames: &[Vec<u8>], setup: &Setup) -> Outc
     };
     let devices = match sources {
         0 => Vec::new(),
-        _ => setup.devices(|| Box::new(NumberImage)),
+        _ => setup.devices(|| Box::new(Image(Automata::of(&config).expect("patterns").words))),
     };
     let bed = Bed {
         name: format!("modules {sources:b}, {setup:?}"),
@@ -223,6 +252,12 @@ fn modules_that_change_packets_do_the_same_in_any_order() {
 #[test]
 fn modules_that_decide_do_the_same_in_any_order() {
     any_order_is_the_same(&JUDGES, 32, 3);
+}
+
+/// Patterns in streams and datagrams, found by a device and by the crate `automata`.
+#[test]
+fn modules_that_search_do_the_same_in_any_order() {
+    any_order_is_the_same(&SEARCHES, 36, 3);
 }
 
 /// These are processed in the order of the jobs' rows, or sorted.

@@ -1,5 +1,8 @@
 //! The sources of the tests as Rust modules.
 
+use automata::{Automaton, Pattern, Patterns, State};
+use control::module_patterns::ModulePattern;
+
 use controlplane::module::{Act, MODULE_DROP, Module, PacketAt, Parameters, Piece};
 
 /// `mix.k`.
@@ -113,6 +116,80 @@ impl Module for Turn {
 
     fn process_tcp(&mut self, at: &mut PacketAt<'_>, own: &mut ()) -> Act {
         self.process_udp(at, own)
+    }
+}
+
+/// The patterns of `search.k`: so short that random bytes have them, some of them within others, some with letters of either
+/// case.
+pub(crate) fn patterns() -> Vec<ModulePattern> {
+    let mut text = String::from("a\n(?i)B\nAB\n(?i)ab\nb\n\\x07\\x07\\x07\n");
+    for first in 0u8..12 {
+        for second in 0u8..12 {
+            text += &format!("\\x{:02x}\\x{:02x}\n", first * 21, second * 21);
+        }
+    }
+    control::module_patterns::read(text.as_bytes()).expect("patterns")
+}
+
+/// `search.k`.
+pub(crate) struct Search(Automaton);
+
+impl Default for Search {
+    fn default() -> Self {
+        let mut made = Patterns::default();
+        for own in patterns() {
+            let pattern = Pattern::new(&own.bytes);
+            made.insert(if own.is_nocase { pattern.nocase() } else { pattern }).expect("a pattern");
+        }
+        Self(Automaton::new(&made).expect("an automaton"))
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Searched {
+    sides: [Option<State>; 2],
+    hash: u32,
+}
+
+impl Search {
+    fn search(&self, from: Option<State>, piece: &Piece<'_>, hash: &mut u32) -> State {
+        let from = from.unwrap_or(self.0.anywhere());
+        self.0.scan(from, piece.bytes, piece.offset, |found| {
+            *hash = (*hash ^ found.pattern << 16 ^ found.end as u32).wrapping_mul(16_777_619);
+        })
+    }
+}
+
+fn verdict(hash: u32) -> Act {
+    match hash >> 29 {
+        5 => Act::Drop(MODULE_DROP),
+        6 => Act::Dump,
+        _ => Act::Pass,
+    }
+}
+
+impl Module for Search {
+    type State = Searched;
+    const NAME: &'static str = "search";
+
+    fn process_udp(&mut self, at: &mut PacketAt<'_>, _: &mut Searched) -> Act {
+        let begin = usize::from(at.decoded.l4_offset) + 8;
+        let bytes = at.packet.data().get(begin..at.decoded.l3_end()).unwrap_or_default();
+        let mut hash = 7;
+        self.search(None, &Piece { is_reply: false, offset: 0, bytes }, &mut hash);
+        verdict(hash)
+    }
+
+    fn process_stream(
+        &mut self,
+        _: &mut PacketAt<'_>,
+        piece: Piece<'_>,
+        own: &mut Searched,
+    ) -> Act {
+        let side = usize::from(piece.is_reply);
+        let from = own.sides[side];
+        own.sides[side] = Some(self.search(from, &piece, &mut own.hash));
+        verdict(own.hash)
     }
 }
 

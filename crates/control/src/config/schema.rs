@@ -20,7 +20,9 @@ pub use firewall::Firewall;
 pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
 pub use l7::{L7, Sureness};
-pub use module::{ModuleEntry, ModuleSource, OnFailure, module_groups, modules_use_flows};
+pub use module::{
+    ModuleEntry, ModulePatterns, ModuleSource, OnFailure, module_groups, modules_use_flows,
+};
 pub use nat::{NatFilter, NatKind, NatProtocol, NatRule, NatTarget, PortRange, Translation};
 pub use ndn::{Face, FaceLink, NameRoute, Ndn};
 pub use pipeline::Dump;

@@ -8,10 +8,11 @@ use std::time::Duration;
 pub use super::schema::{
     Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
     FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, L7, LogFormat,
-    LogLevel, ModuleEntry, ModuleSource, NameRoute, NatFilter, NatKind, NatProtocol, NatRule,
-    NatTarget, Ndn, Neighbour, Offload, OnFailure, Overlap, Physical, Port, PortKind, PortRange,
-    Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station, Sureness, Switch, System,
-    TableV4, TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
+    LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute, NatFilter, NatKind,
+    NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure, Overlap, Physical, Port,
+    PortKind, PortRange, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station,
+    Sureness, Switch, System, TableV4, TableV6, Translation, VlanTag, XdpMode, ZeroCopy,
+    module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;

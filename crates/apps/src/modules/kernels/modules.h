@@ -20,6 +20,8 @@ typedef struct {
     GLOBAL uint *own_table;
     uint own_mask;
     uint own_error;
+    GLOBAL const uint *own_patterns; // the automaton of the module
+    uint own_patterns_len;           // in words
     uint len;      // bytes of the frame
     uint l3;       // where the IP header is, from the frame's first byte
     uint l4;       // where the upper layer is
@@ -102,6 +104,19 @@ FN uint piece_byte(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
 {
     (void)packet;
     return i < piece->len ? (uint)piece->own_bytes[i] : 0u;
+}
+
+// What UDP or TCP carries in a packet, as a piece: of the packet alone, in whatever order it came.
+FN piece_t packet_payload(PRIVATE const packet_t *packet)
+{
+    piece_t piece;
+    const uint end = packet->end < packet->len ? packet->end : packet->len;
+    piece.at = packet->data;
+    piece.len = packet->data != 0u && packet->data < end ? end - packet->data : 0u;
+    piece.is_reply = packet->is_reply;
+    piece.offset = 0ul;
+    piece.own_bytes = packet->own_bytes + packet->data;
+    return piece;
 }
 
 // Whether it was done. Checksums stay as they are.

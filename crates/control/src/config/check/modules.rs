@@ -28,6 +28,10 @@ pub(super) fn check(known: &KnownStages, config: &Config, spans: &Spans, walk: &
             }
             _ => {}
         }
+        if place.has("patterns") && place.has("kind") && !place.has("source") {
+            walk.error(place.at("patterns"), "`patterns` of a Rust module".to_owned())
+                .expected("a module with `source`; a Rust module reads files of its own");
+        }
         if let Some(kind) = module.kind.as_deref() {
             let names: Vec<&str> = known.modules.iter().map(|own| own.name).collect();
             if !names.contains(&kind) {

@@ -10,9 +10,13 @@ use crate::config::kinds::{
 };
 use crate::config::stages::KnownStages;
 use crate::config::values::{Value, Walk, string, wrong_kind};
+use crate::module_patterns::ModulePattern;
 
 /// The longest source of a module, in bytes.
 const SOURCE_MAX: u64 = 1 << 20;
+
+/// The longest file of patterns, in bytes.
+const PATTERNS_MAX: u64 = 16 << 20;
 
 /// A parameter is called so in a source: letters, digits and `_`.
 fn is_identifier(name: &str) -> bool {
@@ -35,6 +39,9 @@ crate::section! {
         rebuild kind: Option<String> = None, name_of("a Rust module").optional();
         /// Numbers of 32 bits that the module uses by their names: `{ FLOOR = 5 }`.
         rebuild parameters: Vec<(String, u32)> = Vec::new(), parameters().shown("none");
+        /// A file with the literal patterns that the source looks for, one on each line ([modules.md](modules.md#patterns)). A
+        /// reload reads the file again.
+        rebuild patterns: Option<ModulePatterns> = None, patterns().optional();
         /// The module sees only packets of these ports.
         rebuild ports: Vec<String> = Vec::new(),
             list(name_of("a port"), "an array such as [\"lan\"]").shown("all ports");
@@ -73,6 +80,17 @@ pub struct ModuleSource {
     pub path: PathBuf,
     /// Its text; empty if the file was not read.
     pub text: Arc<str>,
+}
+
+/// The patterns of a module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModulePatterns {
+    /// Their file, as the configuration names it.
+    pub file: String,
+    /// The path by which it was read.
+    pub path: PathBuf,
+    /// The patterns; none if the file was not read.
+    pub all: Arc<[ModulePattern]>,
 }
 
 /// Groups of modules by their places in the file, each of which is a stage of its own: in a group, Rust modules come before
@@ -114,11 +132,53 @@ fn module_name() -> Custom<String> {
 fn source() -> Custom<ModuleSource> {
     custom("path", "a path", read_source, |source| {
         // Two texts of one file must not look alike in the difference of a reload.
-        let hash = source.text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = fnv(source.text.bytes());
         format!("{} ({} bytes, {:08x})", source.file, source.text.len(), hash as u32)
     })
+}
+
+fn patterns() -> Custom<ModulePatterns> {
+    custom("path", "a path", read_patterns, |patterns| {
+        // As of sources.
+        let bytes = patterns
+            .all
+            .iter()
+            .flat_map(|own| own.bytes.iter().copied().chain([u8::from(own.is_nocase)]));
+        let hash = fnv(bytes);
+        format!("{} ({} patterns, {:08x})", patterns.file, patterns.all.len(), hash as u32)
+    })
+}
+
+/// FNV-1a.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The file, read where there is a folder to look in.
+fn read_patterns(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModulePatterns> {
+    let file = string(walk, value)?;
+    let Some(folder) = walk.folder() else {
+        return Some(ModulePatterns { file: file.to_owned(), path: file.into(), ..<_>::default() });
+    };
+    let path = folder.join(file);
+    let text = std::fs::metadata(&path).and_then(|data| match data.len() {
+        0..=PATTERNS_MAX => std::fs::read(&path),
+        _ => Err(std::io::Error::other("more than 16 MiB")),
+    });
+    let all = match text.map(|text| crate::module_patterns::read(&text)) {
+        Ok(Ok(all)) => all,
+        Ok(Err(problem)) => {
+            walk.error(value.span(), format!("{}:{problem}", path.display()));
+            return None;
+        }
+        Err(error) => {
+            walk.error(value.span(), format!("cannot read {}: {error}", path.display()));
+            return None;
+        }
+    };
+    Some(ModulePatterns { file: file.to_owned(), path, all: all.into() })
 }
 
 /// The file, read where there is a folder to look in.
