@@ -141,13 +141,13 @@ fn a_source_looks_for_patterns() {
         (udp(64, 1, 2, b"run CMD.EXE now"), false),
         (udp(64, 1, 2, b"run cmd-exe now"), true),
         (udp(64, 1, 2, b"/ETC/passwd"), true),
-        (tcp(5, 100, b"GET /etc/pas"), true),
-        (tcp(6, 100, b"GET /etc/pas"), true),
-        (tcp(5, 112, b"swd HTTP/1.1"), false),
-        (tcp(6, 115, b" HTTP/1.1"), true), // its place is behind what is missing
-        (tcp(5, 124, b"more"), false),
-        (tcp(6, 112, b"swd"), false),
-        (tcp(6, 124, b"more"), false),
+        (tcp(5005, 100, b"GET /etc/pas"), true),
+        (tcp(5006, 100, b"GET /etc/pas"), true),
+        (tcp(5005, 112, b"swd HTTP/1.1"), false),
+        (tcp(5006, 115, b" HTTP/1.1"), true), // its place is behind what is missing
+        (tcp(5005, 124, b"more"), false),
+        (tcp(5006, 112, b"swd"), false),
+        (tcp(5006, 124, b"more"), false),
     ];
     write(&folder, &input.each_ref().map(|(frame, _)| frame.clone()));
     let patterns = format!("patterns = \"{}\"", example("word_filter.patterns"));
