@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crate::forms::ratio;
 use crate::limits::has_room;
-use crate::streams::frames::{PACKETS, http};
+use crate::streams::frames::{Frames, PACKETS, http, short_http};
 use crate::{Args, Report, Row};
 
 /// Workers of the second run.
@@ -40,18 +40,27 @@ pub(crate) fn run(args: &Args, connections: usize) -> Result<Report, String> {
 }
 
 /// The file, removed when dropped.
-struct Capture {
-    path: PathBuf,
-    connections: usize,
-    bytes: u64,
+pub(crate) struct Capture {
+    pub(crate) path: PathBuf,
+    pub(crate) connections: usize,
+    pub(crate) bytes: u64,
 }
 
 impl Capture {
     fn new(connections: usize) -> Result<Self, String> {
-        let name = format!("shadeline-bench-captures-{}.pcap", std::process::id());
+        Self::of("captures", &http(connections, false), connections)
+    }
+
+    /// Connections of one request and its answer.
+    pub(crate) fn short(connections: usize) -> Result<Self, String> {
+        Self::of("l7", &short_http(connections), connections)
+    }
+
+    fn of(what: &str, frames: &Frames, connections: usize) -> Result<Self, String> {
+        let name = format!("shadeline-bench-{what}-{}.pcap", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut capture = Self { path, connections, bytes: 0 };
-        let written = http(connections, false).write(&capture.path);
+        let written = frames.write(&capture.path);
         let about = written.and_then(|()| std::fs::metadata(&capture.path));
         capture.bytes = about.map_err(|e| format!("{}: {e}", capture.path.display()))?.len();
         Ok(capture)
@@ -127,7 +136,11 @@ fn measure(
 }
 
 /// Runs a program over a file: its seconds, and what it printed. `None` if there is no such program.
-fn timed(program: &Path, options: &[&str], file: &Path) -> Result<Option<(f64, String)>, String> {
+pub(crate) fn timed(
+    program: &Path,
+    options: &[&str],
+    file: &Path,
+) -> Result<Option<(f64, String)>, String> {
     let failed = |why: String| format!("{}: {why}", program.display());
     let mut command = Command::new(program);
     command.args(options).arg(file).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -145,7 +158,7 @@ fn timed(program: &Path, options: &[&str], file: &Path) -> Result<Option<(f64, S
 }
 
 /// The flows that `ndpiReader` counts.
-fn flows(text: &str) -> Option<usize> {
+pub(crate) fn flows(text: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("Unique flows:"))?;
     line.trim().parse().ok()
 }

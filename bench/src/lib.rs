@@ -21,6 +21,7 @@ mod forward;
 mod hash;
 mod idle;
 mod l2;
+mod l7;
 mod limit;
 mod limits;
 pub mod lookup_job;
@@ -49,6 +50,7 @@ mod update;
 mod veth;
 
 pub use self::classify::{ClassifyArgs, Size as ClassifySize};
+pub use l7::L7Args;
 pub use nat::NatArgs;
 pub use on_device::check_backend;
 pub use paper::{Figure, PaperArgs};
@@ -164,6 +166,8 @@ pub enum What {
         #[arg(long, default_value_t = 2048, value_parser = limits::up_to::<{ streams::CONNECTIONS_MAX }>)]
         connections: usize,
     },
+    /// Application labels of short connections, compared with nDPI's ndpiReader; packets until a label is known
+    L7(L7Args),
     /// Figures and tables of the papers, on this machine
     Paper(PaperArgs),
     /// Address translation from memory to memory on one core, compared with the router without; new sessions
@@ -327,6 +331,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Classify(options) => classify::run(args, options)?,
             What::Streams(options) => streams::run(args, options)?,
             What::Captures { connections } => captures::run(args, *connections)?,
+            What::L7(options) => l7::run(args, options)?,
             What::Paper(options) => paper::run(args, options)?,
             What::Nat(options) => nat::run(args, options)?,
             What::Patterns(options) => patterns::run(args, options)?,

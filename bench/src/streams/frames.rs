@@ -309,6 +309,43 @@ pub(crate) fn ends(number: usize) -> Ends {
     Ends([(client, ports[0]), (server, ports[1])])
 }
 
+/// Packets of a connection of [`short_http`].
+pub(crate) const SHORT_PACKETS: usize = 8;
+
+/// Connections one after the other: handshake, a request with its answer, and the end.
+pub(crate) fn short_http(connections: usize) -> Frames {
+    const REQUEST: &[u8] =
+        b"GET /index.html HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: bench\r\n\r\n";
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let (ask, answer) = (REQUEST.len() as u32, ANSWER.len() as u32);
+    let mut frames = Frames::with_room(connections * SHORT_PACKETS * 3 * ALIGN);
+    let mut time_ns = START_NS;
+    for number in 0..connections as u32 {
+        let client = Ipv4Addr::from_bits(0x0a00_0000 + number / 32_768);
+        let ends =
+            Ends([(client, 1024 + (number % 32_768) as u16), (Ipv4Addr::new(192, 0, 2, 1), 80)]);
+        // Who sends, its flags, sequence and acknowledgment, and bytes.
+        let segments: [(usize, u16, u32, u32, &[u8]); SHORT_PACKETS] = [
+            (0, SYN, 0, 0, b""),
+            (1, SYN | ACK, 0, 1, b""),
+            (0, ACK, 1, 1, b""),
+            (0, PSH | ACK, 1, 1, REQUEST),
+            (1, PSH | ACK, 1, 1 + ask, ANSWER),
+            (1, FIN | ACK, 1 + answer, 1 + ask, b""),
+            (0, FIN | ACK, 1 + ask, 2 + answer, b""),
+            (1, ACK, 2 + answer, 2 + ask, b""),
+        ];
+        for (from, flags, sequence, acknowledgment, bytes) in segments {
+            let len = bytes.len();
+            let frame = frames.push(FRAME_MIN.max(HEADERS + len), time_ns);
+            frame[HEADERS..HEADERS + len].copy_from_slice(bytes);
+            write(frame, &ends, &Segment { from, flags, sequence, acknowledgment, len });
+            time_ns += STEP_NS;
+        }
+    }
+    frames
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
