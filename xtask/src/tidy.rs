@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "stream",
             "nat",
             "flowlog",
+            "l7proto",
             "crypto",
             "kernels",
             "device",

@@ -39,6 +39,7 @@ pub mod header;
 pub mod hits;
 mod ids;
 pub mod kernels;
+mod knows;
 pub mod reasons;
 pub mod rows;
 mod rule_list;
