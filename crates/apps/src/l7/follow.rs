@@ -118,6 +118,7 @@ impl<H: Hears> Follower for Labels<H> {
         }
         if has_payload(packet) {
             own.labelling.packet();
+            own.labelling.orient(flow);
             if let Some(bytes) = packet.datagram() {
                 own.labelling.data(packet.side, bytes);
             }
@@ -132,13 +133,14 @@ impl<H: Hears> Follower for Labels<H> {
 
     fn data(
         &mut self,
-        _: &Identity,
+        flow: &Identity,
         kept: &mut Kept,
         side: Side,
         _offset: u64,
         bytes: &[u8],
     ) -> Want {
         let Some(own) = Self::known(kept) else { return Want::EnoughOfFlow };
+        own.labelling.orient(flow);
         own.labelling.data(side, bytes);
         let (label, is_settled) = (own.labelling.label(), own.labelling.is_settled());
         self.hears.labelled(label, is_settled, &mut own.counted);

@@ -100,6 +100,14 @@ impl Labelling {
         })
     }
 
+    /// Who the client is, as far as is known before the first bytes: the tracker learns it from the handshake.
+    pub fn orient(&mut self, flow: &Identity) {
+        if self.seen == [0; 2] && self.opener != flow.client {
+            self.opener = flow.client;
+            std::mem::swap(&mut self.ports.opener, &mut self.ports.responder);
+        }
+    }
+
     /// A packet with payload has come; its bytes follow.
     pub fn packet(&mut self) {
         self.packets = self.packets.saturating_add(1);
