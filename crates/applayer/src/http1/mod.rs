@@ -181,6 +181,10 @@ impl Http1 {
                 self.lose(out, direction, error, in_line);
                 (piece.len(), Next::More)
             }
+            HeadProgress::Done(_) if !is_of(&side.head, direction) => {
+                self.lose(out, direction, HeadError::FirstLine, false);
+                (piece.len(), Next::More)
+            }
             HeadProgress::Done(_) => {
                 let text = std::mem::take(&mut side.text);
                 let head = side.head;
@@ -292,7 +296,7 @@ impl Http1 {
         let (mut text, head) = (std::mem::take(&mut side.text), side.head);
         side.begin(Place::Head);
         text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
-        let has_line = !l7proto::http1::lines(&text).0.is_empty();
+        let has_line = is_of(&head, direction) && !text.is_empty();
         match direction {
             Direction::ToServer if has_line => self.request(out, &head, &text, false),
             Direction::ToClient if has_line => {
@@ -421,8 +425,10 @@ impl Http1 {
             Some(_) if !in_line && is_first_line(&side.text, direction) => {
                 let text = std::mem::take(&mut side.text);
                 side.begin(Place::Head);
-                side.head.feed(&text);
-                side.text = text;
+                match side.head.feed(&text) {
+                    HeadProgress::More => side.text = text,
+                    _ => side.begin(Place::Lost { in_line: false }),
+                }
             }
             Some(_) => {
                 side.text.clear();
@@ -486,6 +492,14 @@ fn framing(
             });
             otherwise
         }
+    }
+}
+
+/// Is it the head of a message of this side, as far as its first line says?
+fn is_of(head: &Head, direction: Direction) -> bool {
+    match direction {
+        Direction::ToServer => head.method().is_some(),
+        Direction::ToClient => head.method().is_none() && head.status().is_some(),
     }
 }
 

@@ -390,7 +390,7 @@ impl Parser for TlsFlow {
         Next::More
     }
 
-    fn gap(&mut self, out: &mut Output<'_>, direction: Direction, bytes: u64) -> Next {
+    fn gap(&mut self, _: &mut Output<'_>, direction: Direction, bytes: u64) -> Next {
         let side = &mut self.sides[direction as usize];
         let is_within = side.header.is_empty() && (side.left as u64) > bytes;
         if is_within && (side.is_encrypted || side.kind != HANDSHAKE) {
@@ -399,7 +399,6 @@ impl Parser for TlsFlow {
         }
         side.is_lost = true;
         side.messages = Vec::new();
-        let _ = out;
         if self.sides.iter().all(|side| side.is_lost) { Next::Bypass } else { Next::More }
     }
 

@@ -215,6 +215,18 @@ fn a_short_line_while_a_side_is_lost() {
     assert_eq!(r.text(1, Buffer::HttpUri).as_deref(), Some("/b"));
 }
 
+/// Found by the fuzz target: a line that is a request came from the server, and the bytes behind it were taken for its body.
+#[test]
+fn a_message_of_the_other_side() {
+    let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    let r = stream(80, &[c(request), s(b"HTTP/1.1x 220 a\r\nHTTP/1.1x 220 a\r\n"), s(request)]);
+    assert!(r.has(AnomalyKind::HttpResponseLine));
+    assert_eq!((r.finished.len(), r.files.len()), (1, 0));
+    let r = stream(80, &[c(request), c(b"HTTP/1.1 200 OK\r\n\r\n"), s(b"HTTP/1.1 204 No\r\n\r\n")]);
+    assert!(r.has(AnomalyKind::HttpRequestLine));
+    assert_eq!(r.finished.len(), 1);
+}
+
 #[test]
 fn anomalies() {
     let cases: &[(&[u8], &[u8], AnomalyKind)] = &[
