@@ -275,6 +275,13 @@ SEEDS = {
         b"threshold gen_id 1, sig_id 3, type both, track by_dst, count 5, \\\n seconds 60\n"
         b"rate_filter gen_id 1, sig_id 4, track by_rule, count 7, seconds 8, new_action drop, timeout 9\n",
     },
+    "detect": {
+        "contents": b'alert tcp any any -> any any (content:"ab"; content:"cd"; distance:0; within:9; sid:1;)\n'
+        b'alert tcp any any -> any any (content:"ab"; content:!"zz"; sid:2;)\n\0xxabyycdzz' + b"." * 300,
+        "numbers": b'alert tcp any any -> any any (content:"a"; byte_extract:1,0,n,relative; byte_jump:1,n,relative; isdataat:1,relative; sid:3;)\n'
+        b"\0a\1\1a\0\0\0\0",
+        "expressions": b'alert tcp any any -> any any (pcre:"/^(a+)[^\\x00-\\x7f]\\1(?!b)$/im"; sid:4;)\n\0aa\xffaac',
+    },
     "l7_label": {
         "http": pieces(0x30, (0, HTTP), (1, b"HTTP/1.1 200 OK\r\n\r\n")),
         "tls": pieces(0x50, (0, CLIENT_HELLO[:100]), (1, SERVER_HELLO[:100])),

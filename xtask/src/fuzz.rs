@@ -42,6 +42,7 @@ const QUICK: &[&str] = &[
     "crypto",
     "automata",
     "signatures",
+    "detect",
     "l7proto",
     "applayer",
 ];

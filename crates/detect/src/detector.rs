@@ -23,7 +23,7 @@ use crate::compile::canonical;
 use crate::conditions::{self, Answer, Scene};
 use crate::flow::{Match, OPEN_MAX, Open, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
-use crate::rule::{Compiled, Kind};
+use crate::rule::{Compiled, Kind, Part, Way};
 use crate::solve::{View, holds};
 use crate::tables::{Outcome, Tables};
 use crate::window::Window;
@@ -261,17 +261,28 @@ impl Detector {
         let rules = self.rules.clone();
         let mut window = std::mem::take(&mut flow.messages[sender.index()]);
         let mut given_up = false;
+        let way = flow.way_of(sender);
+        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
         let set = &rules.streams[sender.index()];
-        window.advance(set, &rules.parts, MESSAGE_HALF, bytes, is_last, &mut given_up, |part| {
-            let number = rules.parts[part as usize].rule;
-            match rules.rules[number as usize].kind {
-                Kind::Transaction => self.payload_found(flow, number),
-                _ => {
-                    let (found, waits) = (Found::Stream, false);
-                    self.step.matches.push(Match { rule: number, found, sender, waits });
+        window.advance(
+            set,
+            &rules.parts,
+            MESSAGE_HALF,
+            bytes,
+            is_last,
+            &mut given_up,
+            wants,
+            |part| {
+                let number = rules.parts[part as usize].rule;
+                match rules.rules[number as usize].kind {
+                    Kind::Transaction => self.payload_found(flow, number),
+                    _ => {
+                        let (found, waits) = (Found::Stream, false);
+                        self.step.matches.push(Match { rule: number, found, sender, waits });
+                    }
                 }
-            }
-        });
+            },
+        );
         self.counts.given_up += u64::from(given_up);
         flow.messages[sender.index()] = window;
     }
@@ -357,6 +368,8 @@ impl Detector {
         }
         let rules = self.rules.clone();
         let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
+        let way = flow.way_of(sender);
+        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
         let transaction = flow.transaction(part.transaction);
         transaction.see(buffer, sender);
         let number = transaction.number;
@@ -391,6 +404,7 @@ impl Detector {
                     part.bytes,
                     is_last,
                     &mut given_up,
+                    wants,
                     found,
                 );
             }
@@ -400,10 +414,10 @@ impl Detector {
             }
             if part.is_complete {
                 let open = transaction.open.remove(place);
-                self.whole(sets, side, &open.raw, false, &mut given_up, &mut found);
+                self.whole(sets, side, &open.raw, (false, way), &mut given_up, &mut found);
             }
         } else {
-            self.whole(sets, side, part.bytes, true, &mut given_up, &mut found);
+            self.whole(sets, side, part.bytes, (true, way), &mut given_up, &mut found);
         }
         self.counts.given_up += u64::from(given_up);
         for part in &found {
@@ -418,7 +432,7 @@ impl Detector {
         sets: &[crate::ruleset::BufferSets],
         side: usize,
         bytes: &[u8],
-        plain: bool,
+        (plain, way): (bool, Option<Way>),
         given_up: &mut bool,
         found: &mut Vec<u32>,
     ) {
@@ -442,6 +456,7 @@ impl Detector {
                 bytes,
                 true,
                 given_up,
+                |part: &Part| may_hold(&rules.rules[part.rule as usize], way),
                 found,
             );
         }
@@ -614,6 +629,14 @@ impl Detector {
         verdict.drops_flow = flow.is_dropped;
         verdict.passes_flow = flow.is_passed;
     }
+}
+
+/// May a rule hold, by the addresses and ports of its flow? Parts of a rule may be of either sender; what of it was found
+/// last says which way its header is compared.
+fn may_hold(rule: &Compiled, way: Option<Way>) -> bool {
+    way.is_none_or(|way| {
+        rule.ends.hold(&way) || rule.kind == Kind::Transaction && rule.ends.hold(&way.back())
+    })
 }
 
 /// Is a buffer one of messages of the application?

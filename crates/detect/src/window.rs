@@ -43,7 +43,7 @@ impl Window {
         self.start == 0 && self.bytes.is_empty()
     }
 
-    /// More bytes; `found` gets numbers of parts that hold.
+    /// More bytes; `found` gets numbers of parts that hold, of those that `wants` is for.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
         &mut self,
@@ -53,8 +53,10 @@ impl Window {
         mut bytes: &[u8],
         is_last: bool,
         given_up: &mut bool,
+        wants: impl Fn(&Part) -> bool,
         mut found: impl FnMut(u32),
     ) {
+        let wants: &dyn Fn(&Part) -> bool = &wants;
         if set.is_empty() {
             self.start += bytes.len() as u64;
             return;
@@ -63,12 +65,12 @@ impl Window {
         if is_last && self.is_empty() && bytes.len() <= 2 * half {
             let hits = &mut self.hits;
             set.scan(None, bytes, 0, |part, end| hit(hits, part, end));
-            self.evaluate(set, parts, bytes, When::Whole, true, given_up, &mut found);
+            self.evaluate(set, parts, bytes, When::Whole, true, given_up, wants, &mut found);
             return;
         }
         loop {
             if self.bytes.len() == 2 * half && !bytes.is_empty() {
-                self.evaluate_own(set, parts, When::Full, true, given_up, &mut found);
+                self.evaluate_own(set, parts, When::Full, true, given_up, wants, &mut found);
                 self.bytes.drain(..half);
                 self.start += half as u64;
                 self.evaluated = half;
@@ -90,7 +92,7 @@ impl Window {
             let is_more = (self.bytes.len() - self.evaluated) * 8 >= self.bytes.len();
             if is_end || is_new || is_more {
                 let when = if is_end { When::Whole } else { When::Always };
-                self.evaluate_own(set, parts, when, is_end || is_more, given_up, &mut found);
+                self.evaluate_own(set, parts, when, is_end || is_more, given_up, wants, &mut found);
                 self.evaluated = self.bytes.len();
             }
             if bytes.is_empty() {
@@ -107,10 +109,11 @@ impl Window {
         when: When,
         with_always: bool,
         given_up: &mut bool,
+        wants: &dyn Fn(&Part) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let own = std::mem::take(&mut self.bytes);
-        self.evaluate(set, parts, &own, when, with_always, given_up, found);
+        self.evaluate(set, parts, &own, when, with_always, given_up, wants, found);
         self.bytes = own;
     }
 
@@ -123,6 +126,7 @@ impl Window {
         when: When,
         with_always: bool,
         given_up: &mut bool,
+        wants: &dyn Fn(&Part) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let view = View { bytes, base: self.start };
@@ -134,6 +138,9 @@ impl Window {
                 continue;
             }
             let Err(at) = self.done.binary_search(&number) else { continue };
+            if !wants(part) {
+                continue;
+            }
             if holds(&part.ops, view, given_up) {
                 self.done.insert(at, number);
                 found(number);
