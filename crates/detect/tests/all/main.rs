@@ -1,5 +1,6 @@
 //! Tests of the crate as it is used.
 
+mod allocations;
 mod bed;
 mod cuts;
 mod etopen;
