@@ -102,6 +102,7 @@ impl Window {
     }
 
     /// Evaluates the bytes that are kept.
+    #[expect(clippy::too_many_arguments, reason = "as above")]
     fn evaluate_own(
         &mut self,
         set: &Set,
