@@ -358,6 +358,54 @@ fn digests_are_those_of_the_cpu() {
     }
 }
 
+/// What modules use: keys of AES-128 that an item has expanded, and bytes of a key stream. `tables`: keys; `state`: 64 bytes
+/// for each item, two blocks encrypted and decrypted again.
+const OWN_KEYS: &str = "
+KERNEL(own_keys)
+{
+    GLOBAL const uint *words = (GLOBAL const uint *)tables + 4u * GLOBAL_ID;
+    GLOBAL uchar *to = state + 64u * GLOBAL_ID;
+    uint key[AES_KEY_WORDS];
+    aes_expand_own(key, words[0], words[1], words[2], words[3]);
+    aes_pair_t pair;
+    pair.a = aes_counter32(ulong2_of(job, 0xffffffffUL), GLOBAL_ID);
+    pair.b = aes_counter32(ulong2_of(job, 0xffffffffUL), GLOBAL_ID + 1u);
+    pair = aes_encrypt_own(key, pair);
+    for (uint i = 0u; i < 32u; i++)
+        to[i] = (uchar)aes_byte(pair, i);
+    pair = aes_decrypt_own(key, pair);
+    for (uint i = 0u; i < 32u; i++)
+        to[32u + i] = (uchar)aes_byte(pair, i);
+}
+";
+
+#[test]
+fn keys_that_items_expand_are_those_of_the_host() {
+    let Some(mut bed) = Bed::open() else { return };
+    let mut random = Random::from_time();
+    let seed = random.0;
+    let keys = bytes(&mut random, 16 * ITEMS as usize);
+    let spec = Spec::of_file(&files::CIPHER).with_group_items(ITEMS);
+    bed.build("own keys", kernels::source(&spec) + OWN_KEYS, vec!["own_keys"]);
+    let (tables, state) = (bed.memory(&keys), bed.memory(&vec![0; 4 * keys.len()]));
+    let nonce = random.next() as u32;
+    let launch = Launch { kernel: "own_keys", groups: 1, items: ITEMS, job: nonce };
+    bed.launch("own keys", Memories { tables, state, ..bed.memories() }, &[launch]);
+    let mut found = vec![0; 4 * keys.len()];
+    bed.read(state, &mut found);
+    for (item, (key, found)) in keys.chunks(16).zip(found.chunks(64)).enumerate() {
+        let counter = |n: u32| {
+            let low = u32::MAX.wrapping_add(item as u32 + n); // goes over without a carry
+            [&u64::from(nonce).to_be_bytes()[..], &[0; 4], &low.to_be_bytes()].concat()
+        };
+        let plain = [counter(0), counter(1)].concat();
+        let mut text = plain.clone();
+        let key = RawKey::new(Mode::Ecb(Padding::None), &Secret::new(key.to_vec())).expect("a key");
+        key.encrypt(&[], &[], &mut text, 32).expect("two blocks");
+        assert_eq!(found, [text, plain].concat(), "seed {seed}, item {item}");
+    }
+}
+
 /// x y modulo n by doubling and adding: the plain form. Lowest words first, x below n.
 fn product(x: &[u32], y: &[u32], n: &[u32]) -> Vec<u32> {
     let mut sum = vec![0; n.len()];
