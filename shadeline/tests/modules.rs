@@ -222,6 +222,47 @@ fn a_source_changes_packets_with_their_checksums() {
     assert_eq!(frames(&folder, "b"), input);
 }
 
+/// Test vectors 1 and 2 of RFC 3686 §6, behind their initialisation vectors; then as before.
+#[test]
+fn a_source_encrypts_payload() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let cases: [(&str, [u8; 8], Vec<u8>, u128); 2] = [
+        (
+            "NONCE = 0x30, KEY_0 = 0xae6852f8, KEY_1 = 0x121067cc, KEY_2 = 0x4bf7a576, KEY_3 = 0x5577f39e",
+            [0; 8],
+            b"Single block msg".to_vec(),
+            0xe409_5d4f_b7a7_b379_2d61_75a3_2613_11b8,
+        ),
+        (
+            "NONCE = 0x6cb6db, KEY_0 = 0x7e240678, KEY_1 = 0x17fae0d7, KEY_2 = 0x43d6ce1f, KEY_3 = 0x32539163",
+            [0xc0, 0x54, 0x3b, 0x59, 0xda, 0x48, 0xd9, 0x0b],
+            (0..32).collect(),
+            0x5104_a106_168a_72d9_790d_41ee_8eda_d388,
+        ),
+    ];
+    for (parameters, iv, text, first_block) in cases {
+        let folder = Scratch::new();
+        let config =
+            format!("{WIRE}{}", of_example("aes_ctr", &format!("parameters = {{ {parameters} }}")));
+        // Whole, cut within a block, no text, and less than an initialisation vector.
+        let whole = [&iv[..], &text].concat();
+        let input: Vec<Vec<u8>> =
+            [whole.len(), 8 + 13, 8, 3].iter().map(|len| udp(64, 1, 2, &whole[..*len])).collect();
+        write(&folder, &input);
+        ok(&run(&folder, &config, ""));
+        let changed = frames(&folder, "b");
+        assert_eq!(changed[0][42..50], iv);
+        assert_eq!(changed[0][50..66], first_block.to_be_bytes());
+        assert_eq!(changed[1][50..63], changed[0][50..63]);
+        assert_eq!(changed[3], input[3]);
+        write(&folder, &changed);
+        ok(&run(&folder, &config, ""));
+        assert_eq!(frames(&folder, "b"), input, "twice is as before, with the checksums");
+    }
+}
+
 /// The sum over a UDP datagram and its pseudo header (RFC 768, RFC 8200 §8.1): all ones if it is right.
 fn checksum_of(datagram: &[u8], d: &packet::Decoded) -> u16 {
     let mut sum = 17 + datagram.len() as u64;

@@ -32,6 +32,8 @@ pub struct Source {
     pub has_table: bool,
     /// Whether it looks for patterns.
     pub uses_patterns: bool,
+    /// Whether it uses functions of AES.
+    pub uses_aes: bool,
     /// Whether it changes packets.
     pub changes_packets: bool,
     /// Whether it looks at the time.
@@ -251,6 +253,7 @@ impl Source {
     fn see(&mut self, word: &str) {
         self.has_table |= word.starts_with("table_");
         self.uses_patterns |= word.starts_with("match_");
+        self.uses_aes |= word.starts_with("aes_");
         self.uses_time |= word == "time_ns";
         self.changes_packets |=
             word.starts_with("packet_set_") || word.starts_with("packet_change_");

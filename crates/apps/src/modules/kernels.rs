@@ -64,6 +64,15 @@ pub const PATTERNS: KernelFile = KernelFile {
     ..KernelFile::NONE
 };
 
+/// The functions of AES, where a module uses some.
+pub const AES: KernelFile = KernelFile {
+    name: "aes",
+    text: "",
+    headers: &[files::headers::AES],
+    kernels: &[],
+    ..KernelFile::NONE
+};
+
 /// Slots by which the state grows, at least.
 const STEP_SLOTS: usize = 1024;
 
@@ -73,7 +82,7 @@ const RECORD_BYTES: usize = 4 * RECORD_WORDS;
 fn reserved() -> HashSet<&'static str> {
     static ALL: OnceLock<String> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let spec = Spec::new("modules", &[&files::EMPTY, &PATTERNS], ModuleColumns::COLUMNS);
+        let spec = Spec::new("modules", &[&files::EMPTY, &PATTERNS, &AES], ModuleColumns::COLUMNS);
         [&kernels::source(&spec), TABLE, HEADER, MATCHES].join("\n")
     });
     let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
@@ -263,7 +272,13 @@ impl Sources {
 
     /// The files of kernels that the text needs.
     pub fn files(&self) -> &'static [&'static KernelFile] {
-        if self.uses_patterns() { &[&PATTERNS] } else { &[] }
+        let uses_aes = self.all.iter().any(|own| own.source.uses_aes);
+        match (self.uses_patterns(), uses_aes) {
+            (false, false) => &[],
+            (true, false) => &[&PATTERNS],
+            (false, true) => &[&AES],
+            (true, true) => &[&PATTERNS, &AES],
+        }
     }
 
     /// Whether one looks at the time.
