@@ -57,8 +57,11 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
     Ok(Box::new(CipherControl::new(name, settings, master)))
 }
 
+/// A stage and its part.
+type Example = (Box<dyn Stage<Tables>>, Box<dyn ControlPart>);
+
 /// What it would be with a key: one of zeros, which encrypts nothing.
-pub(super) fn example() -> Result<(Box<dyn Stage<Tables>>, Box<dyn ControlPart>), String> {
+pub(super) fn example() -> Result<Example, String> {
     let settings = Settings::default();
     let master = Arc::new(Master::new(&settings, &Secret::new(vec![0; 32]))?);
     let part = CipherControl::new(super::STAGE.to_owned(), settings, master);

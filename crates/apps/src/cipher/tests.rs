@@ -154,7 +154,7 @@ fn frame(made: &Made) -> Vec<u8> {
     frame.extend([0x10, made.connection, 0, 80]);
     if made.is_tcp {
         frame.extend([random(), random(), random(), random(), 0, 0, 0, 0]);
-        frame.extend([((20 + options) / 4 << 4) as u8, 0x10, 1, 0, 0, 0, 0, 0]);
+        frame.extend([(16 * (5 + options / 4)) as u8, 0x10, 1, 0, 0, 0, 0, 0]);
         frame.extend(std::iter::repeat_n(1, options));
     } else {
         frame.extend((upper_len as u16).to_be_bytes());
