@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "stream",
             "nat",
             "flowlog",
+            "automata",
             "l7proto",
             "crypto",
             "kernels",
