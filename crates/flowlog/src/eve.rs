@@ -7,7 +7,12 @@
 //! | --- | --- | --- |
 //! | `flow` | a [`FlowRecord`] | 1, both directions together |
 //! | `netflow` | a [`FlowRecord`] | 1 for each direction that sent packets |
-//! | `anomaly` | an [`Anomaly`] of a packet or of a TCP stream | 1 |
+//! | `anomaly` | an [`Anomaly`] of a packet or of a TCP stream, an [`ApplicationAnomaly`] | 1 |
+//! | `alert` | an [`Alert`] of a rule | 1 |
+//! | `drop` | a packet that a rule dropped ([`Drop`]) | 1 |
+//! | `http`, `dns`, `tls`, `ssh`, `smtp`, `ftp` | a transaction of `applayer` | 1 |
+//! | `fileinfo` | a file within a transaction | 1 |
+//! | `stats` | counters ([`Stats`]) | 1 |
 //!
 //! Suricata has no event type for a TCP stream: it reports what is odd in one as `anomaly` of the `type` `stream`, and what is
 //! odd in a packet as one of the `type` `decode`, so this does, too. Names that Suricata has are its own; the others are
@@ -28,8 +33,12 @@
 //!
 //! A function of its arguments, which appends lines to a buffer of the caller.
 
+mod alert;
 mod anomaly;
+mod application;
 mod json;
+mod names;
+mod stats;
 
 use std::net::IpAddr;
 
@@ -37,8 +46,11 @@ use packet::tcp::flags;
 use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 
 use crate::{community_id, protocol, time};
+pub use alert::{Alert, Decision, Drop};
 pub use anomaly::{Anomaly, AnomalyKind, Range};
+pub use application::ApplicationAnomaly;
 use json::Object;
+pub use stats::Stats;
 
 /// Settings of all lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +68,35 @@ pub struct Context<'a> {
     pub at_ns: u64,
     /// Whether a rule raised an alert for the flow (`flow.alerted`).
     pub is_alerted: bool,
+}
+
+/// Which packet or flow a line is of, from the one who sent to the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// [`FlowRecord::id`](stream::FlowRecord::id); `None` of a packet that belongs to no flow.
+    pub flow_id: Option<u64>,
+    /// Address and port of the sender; port 0 is none.
+    pub src: (IpAddr, u16),
+    /// Address and port of the other end.
+    pub dst: (IpAddr, u16),
+    /// Upper-layer protocol (IANA).
+    pub protocol: u8,
+    /// Type and code of ICMP.
+    pub icmp: Option<(u8, u8)>,
+    /// VLAN identifiers, outer first; 0 for none.
+    pub vlans: [u16; 2],
+    /// Name of the interface; empty for none.
+    pub in_iface: &'a str,
+    /// When (`timestamp`), in nanoseconds since 1970.
+    pub at_ns: u64,
+}
+
+impl<'a> Origin<'a> {
+    fn head(&self, event_type: &'static str) -> Head<'a> {
+        let &Self { flow_id, src, dst, protocol, icmp, vlans, in_iface, at_ns } = self;
+        let context = Context { in_iface, at_ns, is_alerted: false };
+        Head { event_type, flow_id, src, dst, protocol, icmp, vlans, context }
+    }
 }
 
 /// What the lines of all event types begin with.
@@ -162,6 +203,22 @@ impl Eve {
         object.end();
         line.end();
         out.push(b'\n');
+    }
+
+    /// The line of an event with what all of them have, open for more.
+    fn begin<'o>(
+        &self,
+        event_type: &'static str,
+        origin: &Origin<'_>,
+        out: &'o mut Vec<u8>,
+    ) -> Object<'o> {
+        let mut line = Object::begin(out);
+        head(&mut line, &origin.head(event_type));
+        if let Some(seed) = self.community_id_seed.filter(|_| origin.flow_id.is_some()) {
+            let Origin { src, dst, protocol, icmp, .. } = *origin;
+            id(&mut line, &community_id::v1(seed, src, dst, protocol, icmp));
+        }
+        line
     }
 
     fn community_id(&self, line: &mut Object<'_>, record: &FlowRecord) {

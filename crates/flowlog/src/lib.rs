@@ -11,6 +11,7 @@
 //! ```
 //!
 //! * [`eve`]: records and events as lines, by Suricata's names.
+//! * [`fast`]: alerts as lines for people; [`stats`]: counters as a table.
 //! * [`sink`]: where lines go.
 //! * [`ipfix`]: records by RFC 7011, for collectors.
 //! * `parquet`: records as a table of columns.
@@ -24,11 +25,13 @@
 
 pub mod community_id;
 pub mod eve;
+pub mod fast;
 pub mod ipfix;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod queue;
 pub mod sink;
+pub mod stats;
 mod time;
 
 /// Protocol numbers (IANA, *Assigned Internet Protocol Numbers*) that are treated specially.

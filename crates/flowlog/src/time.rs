@@ -32,6 +32,15 @@ pub(crate) fn write_timestamp(ns: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&text);
 }
 
+/// Appends a point in time as `fast.log` has it: `03/06/2017-06:21:46.789012`.
+pub(crate) fn write_fast(ns: u64, out: &mut Vec<u8>) {
+    let mut iso = Vec::with_capacity(TIMESTAMP_LEN);
+    write_timestamp(ns, &mut iso);
+    for part in [&iso[5..7], b"/", &iso[8..10], b"/", &iso[..4], b"-", &iso[11..26]] {
+        out.extend_from_slice(part);
+    }
+}
+
 /// Year, month and day of a day since 1970-01-01, by H. Hinnant, *chrono-Compatible Low-Level Date Algorithms*,
 /// `civil_from_days`: years begin in March, so that the leap day is their last one. 2^64 nanoseconds end in 2554, so four
 /// digits hold every year.

@@ -48,6 +48,38 @@ impl<'a> Object<'a> {
         string(value, self.value(name));
     }
 
+    /// A string of bytes: what is no UTF-8 is written `\\xHH`, as in Suricata.
+    pub(super) fn bytes(&mut self, name: &'static str, value: &[u8]) {
+        bytes(value, self.value(name));
+    }
+
+    /// An array of strings of bytes.
+    pub(super) fn list<'b>(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = &'b [u8]>,
+    ) {
+        let out = self.value(name);
+        out.push(b'[');
+        for (number, value) in values.into_iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            bytes(value, out);
+        }
+        out.push(b']');
+    }
+
+    /// A string whose name is not known before.
+    pub(super) fn named(&mut self, name: &str) -> &mut Vec<u8> {
+        if !std::mem::take(&mut self.is_empty) {
+            self.out.push(b',');
+        }
+        string(name, self.out);
+        self.out.push(b':');
+        self.out
+    }
+
     /// A string of what needs no escape: addresses, numbers.
     pub(super) fn plain(&mut self, name: &'static str, value: impl Display) {
         let out = self.value(name);
@@ -75,8 +107,13 @@ pub(super) fn number(value: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a string: quotation marks, backslashes and control characters are escaped, so a line stays a line.
-fn string(value: &str, out: &mut Vec<u8>) {
+pub(super) fn string(value: &str, out: &mut Vec<u8>) {
     out.push(b'"');
+    escaped(value, out);
+    out.push(b'"');
+}
+
+fn escaped(value: &str, out: &mut Vec<u8>) {
     for &byte in value.as_bytes() {
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -90,6 +127,17 @@ fn string(value: &str, out: &mut Vec<u8>) {
                 out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             }
             _ => out.push(byte),
+        }
+    }
+}
+
+/// Appends a string of bytes.
+pub(super) fn bytes(value: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for chunk in value.utf8_chunks() {
+        escaped(chunk.valid(), out);
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\\\x{byte:02X}");
         }
     }
     out.push(b'"');
@@ -120,5 +168,12 @@ mod tests {
         string(&all, &mut out);
         assert!(out.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f));
         assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), all);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text() {
+        let mut out = Vec::new();
+        bytes(b"a\xff\"\xc3\xa9", &mut out);
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), "a\\xFF\"\u{e9}");
     }
 }

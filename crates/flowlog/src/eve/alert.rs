@@ -1,0 +1,140 @@
+//! Alerts of rules, and packets that rules dropped.
+
+use applayer::Transaction;
+
+use super::json::{self, Object};
+use super::{Eve, Origin, application};
+
+/// What became of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It went on.
+    Allowed,
+    /// It was dropped, or would have been where packets are not held back.
+    Blocked,
+}
+
+impl Decision {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// A match of a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Alert<'a> {
+    /// What became of the packet.
+    pub decision: Decision,
+    /// Generator of the rule.
+    pub gid: u32,
+    /// Its number.
+    pub sid: u32,
+    /// Its revision.
+    pub rev: u32,
+    /// Its message.
+    pub msg: &'a str,
+    /// What its class is called; empty where it has none.
+    pub category: &'a str,
+    /// 1 is the most urgent.
+    pub priority: u8,
+    /// `metadata` of the rule: key and value.
+    pub metadata: &'a [(String, String)],
+    /// The client sent the packet; `None` of a packet of no flow.
+    pub to_server: Option<bool>,
+    /// The application of the flow, by Suricata's name.
+    pub application: Option<&'a str>,
+    /// The number of the transaction in which the match is.
+    pub transaction_id: Option<u64>,
+    /// What is known of that transaction.
+    pub transaction: Option<&'a Transaction>,
+}
+
+/// A packet that was dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Drop<'a> {
+    /// Bytes of the packet of IP.
+    pub len: u64,
+    /// The alert that dropped it; `None` if its flow was dropped before.
+    pub alert: Option<Alert<'a>>,
+    /// The client sent it.
+    pub to_server: Option<bool>,
+}
+
+impl Eve {
+    /// Appends the line of event type `alert`.
+    pub fn alert(&self, origin: &Origin<'_>, alert: &Alert<'_>, out: &mut Vec<u8>) {
+        let mut line = self.begin("alert", origin, out);
+        if let Some(id) = alert.transaction_id {
+            line.number("tx_id", id);
+        }
+        of_rule(&mut line, alert);
+        if let Some(transaction) = alert.transaction {
+            application::object(&mut line, transaction);
+        }
+        if let Some(name) = alert.application {
+            line.string("app_proto", name);
+        }
+        direction(&mut line, alert.to_server);
+        line.end();
+        out.push(b'\n');
+    }
+
+    /// Appends the line of event type `drop`.
+    pub fn dropped(&self, origin: &Origin<'_>, drop: &Drop<'_>, out: &mut Vec<u8>) {
+        let mut line = self.begin("drop", origin, out);
+        direction(&mut line, drop.to_server);
+        let mut object = line.object("drop");
+        object.number("len", drop.len);
+        object.string("reason", if drop.alert.is_some() { "rules" } else { "flow drop" });
+        object.end();
+        if let Some(alert) = &drop.alert {
+            of_rule(&mut line, alert);
+        }
+        line.end();
+        out.push(b'\n');
+    }
+}
+
+fn direction(line: &mut Object<'_>, to_server: Option<bool>) {
+    if let Some(to_server) = to_server {
+        line.string("direction", if to_server { "to_server" } else { "to_client" });
+    }
+}
+
+fn of_rule(line: &mut Object<'_>, alert: &Alert<'_>) {
+    let mut object = line.object("alert");
+    object.string("action", alert.decision.name());
+    object.number("gid", alert.gid);
+    object.number("signature_id", alert.sid);
+    object.number("rev", alert.rev);
+    object.string("signature", alert.msg);
+    object.string("category", alert.category);
+    object.number("severity", alert.priority);
+    if !alert.metadata.is_empty() {
+        metadata(object.value("metadata"), alert.metadata);
+    }
+    object.end();
+}
+
+/// An array of values for each key, in the order in which keys first occur.
+fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
+    let mut object = Object::begin(out);
+    for (at, (key, _)) in pairs.iter().enumerate() {
+        if pairs[..at].iter().any(|(before, _)| before == key) {
+            continue;
+        }
+        let out = object.named(key);
+        out.push(b'[');
+        for (number, (_, value)) in pairs.iter().filter(|(own, _)| own == key).enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            json::string(value, out);
+        }
+        out.push(b']');
+    }
+    object.end();
+}
