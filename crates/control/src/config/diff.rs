@@ -197,6 +197,7 @@ impl Diff {
         diff.firewall(Firewall::NAME, "", &old.firewall, &new.firewall);
         diff.section(Flow::NAME, &old.flow, &new.flow);
         diff.section(L7::NAME, &old.l7, &new.l7);
+        diff.section(Ids::NAME, &old.ids, &new.ids);
         diff.modules(old, new);
         diff.section(Translation::NAME, &old.translation, &new.translation);
         let rules = |config: &Config| {

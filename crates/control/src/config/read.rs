@@ -195,6 +195,11 @@ pub(super) fn config(
         l7.read(&mut section, walk);
         section.finish(walk);
     }
+    let mut ids = Ids { is_on: file.has("ids"), ..Ids::default() };
+    if let Some(mut section) = section(&mut file, walk, "ids") {
+        ids.read(&mut section, walk);
+        section.finish(walk);
+    }
     let mut modules = Vec::new();
     for mut section in sections(&mut file, walk, "module") {
         let mut module = ModuleEntry::default();
@@ -299,6 +304,7 @@ pub(super) fn config(
         firewall,
         flow,
         l7,
+        ids,
         modules,
         nat,
         translation,

@@ -4,6 +4,7 @@
 mod engine;
 pub(super) mod firewall;
 mod flow;
+mod ids;
 mod l7;
 mod module;
 mod nat;
@@ -19,6 +20,7 @@ pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
+pub use ids::{Ids, IdsAction, IdsEvent};
 pub use l7::{L7, Sureness};
 pub use module::{
     ModuleEntry, ModulePatterns, ModuleSource, OnFailure, module_groups, modules_use_flows,
@@ -92,6 +94,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ),
         ("[flow]", vec![of::<Flow>()]),
         ("[l7]", vec![of::<L7>()]),
+        ("[ids]", vec![of::<Ids>()]),
         ("[[module]]", vec![of::<ModuleEntry>()]),
         ("[[nat]]", vec![of::<NatRule>()]),
         ("[translation]", vec![of::<Translation>()]),

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 pub use super::schema::{
     Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
-    FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, L7, LogFormat,
-    LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute, NatFilter, NatKind,
-    NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure, Overlap, Physical, Port,
-    PortKind, PortRange, Register, Route, RouteFile, Router, Rpf, Seccomp, SimCost, Station,
-    Sureness, Switch, System, TableV4, TableV6, Translation, VlanTag, XdpMode, ZeroCopy,
-    module_groups, modules_use_flows,
+    FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, Ids, IdsAction,
+    IdsEvent, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute,
+    NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure,
+    Overlap, Physical, Port, PortKind, PortRange, Register, Route, RouteFile, Router, Rpf, Seccomp,
+    SimCost, Station, Sureness, Switch, System, TableV4, TableV6, Translation, VlanTag, XdpMode,
+    ZeroCopy, module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -55,6 +55,8 @@ pub struct Config {
     pub flow: Flow,
     /// `[l7]`.
     pub l7: L7,
+    /// `[ids]`.
+    pub ids: Ids,
     /// `[[module]]`, in the file's order, which is that in which they run.
     pub modules: Vec<ModuleEntry>,
     /// `[[nat]]`, in the file's order.
