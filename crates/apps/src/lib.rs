@@ -3,14 +3,15 @@
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
 //! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
-//! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`modules`] are those of a user;
-//! [`nat`](mod@nat) translates addresses in a router; [`cipher`] encrypts payload in any of them. Their tables are parts of one
-//! version ([`controlplane::tables`]).
+//! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`ids`] looks for what rules describe
+//! in them; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a router; [`cipher`] encrypts payload in any
+//! of them. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod cipher;
 pub mod firewall;
 pub mod flow;
+pub mod ids;
 pub mod l7;
 pub mod modules;
 pub mod nat;
@@ -34,6 +35,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
     &firewall::DESCRIPTOR,
+    &ids::DESCRIPTOR,
     &modules::DESCRIPTOR,
     &l7::DESCRIPTOR,
     &flow::DESCRIPTOR,

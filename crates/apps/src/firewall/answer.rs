@@ -34,15 +34,15 @@ pub(crate) const PROHIBITED_V6: Icmpv6Error =
 const LINK_LEN_MAX: usize = 22;
 
 /// Makes answers for one worker.
-pub(super) struct Answers {
-    pub(super) limits: Limits,
+pub(crate) struct Answers {
+    pub(crate) limits: Limits,
     /// The limit is kept by a gate over all workers.
-    pub(super) defers: bool,
+    pub(crate) defers: bool,
     piece: Box<[u8]>,
 }
 
 /// An answer, or why there is none.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The frame.
     Made(Packet),
     /// The rate limit withheld it.
@@ -54,14 +54,14 @@ pub(super) enum Answer {
 }
 
 impl Answers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let piece = vec![0; LINK_LEN_MAX + ICMPV6_ERROR_LEN_MAX].into_boxed_slice();
         Self { limits: Limits::new(), defers: false, piece }
     }
 
     /// The answer to `packet`, which was rejected and in which `d` was found.
     #[cold]
-    pub(super) fn make(
+    pub(crate) fn make(
         &mut self,
         packet: &Packet,
         d: &Decoded,

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stream::table::Slot;
-use stream::tcp::{Event, Want};
+use stream::tcp::{End, Event, Want};
 use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Reject};
 use stream::{FlowRecord, Side};
 
@@ -63,6 +63,17 @@ pub trait Follower: Send {
         _offset: u64,
         _bytes: u64,
         _time_ns: u64,
+    ) {
+    }
+
+    /// Nothing more of a side follows; `offset` is the end of it.
+    fn end_of_side(
+        &mut self,
+        _flow: &Identity,
+        _kept: &mut Kept,
+        _side: Side,
+        _offset: u64,
+        _end: End,
     ) {
     }
 
@@ -214,6 +225,19 @@ impl Module for Followers {
     ) {
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.gap(flow, state.of(at), side, offset, bytes, time_ns);
+        }
+    }
+
+    fn end_of_side(
+        &mut self,
+        flow: &Identity,
+        state: &mut KeptByAll,
+        side: Side,
+        offset: u64,
+        end: End,
+    ) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.end_of_side(flow, state.of(at), side, offset, end);
         }
     }
 

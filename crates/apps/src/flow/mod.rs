@@ -121,10 +121,12 @@ pub static APPLICATION: Application = Application {
     title: "flow tracking",
     sections: &["flow"],
     joins: Some(STAGE),
-    // Modules see the flows and streams that it follows; labels are those of flows.
-    joins_for: &["module", "l7"],
+    // Modules see the flows and streams that it follows; labels are those of flows, and rules look into streams.
+    joins_for: &["module", "l7", "ids"],
     joins_when: Some(|config, known| {
-        config.l7.is_on || control::config::modules_use_flows(&config.modules, known)
+        config.l7.is_on
+            || config.ids.is_on
+            || control::config::modules_use_flows(&config.modules, known)
     }),
     parts: Some(|config| if config.flow.device { 2 } else { 1 }),
     ..Application::NONE

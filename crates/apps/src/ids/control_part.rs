@@ -1,0 +1,318 @@
+//! The part of the control plane: reads rules, makes stages, writes `stats`, shows counters.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use control::api::ErrorKind;
+use control::api::table::{Row, thousands};
+use control::config::{Config, IdsAction};
+use control::metrics::Metrics;
+use controlplane::{
+    Built, Call, ControlPart, Environment, Prepare, Refusal, Rows, Section, Setup, Tables,
+    WorkerSetup,
+};
+use engine::Stage;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::counters::{Counters, get};
+use super::inspect::{Parts, Places};
+use super::outputs::Outputs;
+use super::rules::{self, Loaded};
+use super::stage::Ids;
+use crate::flow::Attached;
+
+struct IdsControl {
+    places: Arc<Places>,
+    parts: Parts,
+    loaded: Loaded,
+    /// What the rules were before a reload that may be taken back.
+    before: Option<Loaded>,
+    /// How often rules were read.
+    generation: u64,
+    stats: Duration,
+    /// When `stats` is written next, in nanoseconds since 1970.
+    stats_ns: u64,
+}
+
+/// Starts it.
+pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+    let config = setup.config;
+    let loaded = match setup.attached::<Arc<Loaded>>() {
+        // A command has read them.
+        Some(loaded) => (**loaded).clone(),
+        None => rules::load(config, None)?,
+    };
+    say(&loaded);
+    let ports: Vec<String> = setup.interfaces.names().to_vec();
+    let ports: Arc<[String]> = if setup.is_live { ports.into() } else { Arc::default() };
+    let seed = config.flow.community_id_seed;
+    let parts = Parts {
+        current: Arc::new(RwLock::new(loaded.rules.clone())),
+        outputs: Arc::new(Outputs::open(&config.ids, seed, ports, setup.is_live)?),
+        counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
+        is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
+    };
+    Ok(Box::new(IdsControl {
+        places: Arc::new(Places::new(parts.clone())),
+        parts,
+        loaded,
+        before: None,
+        generation: 1,
+        stats: config.ids.stats,
+        stats_ns: 0,
+    }))
+}
+
+/// Logs what of the rules is not evaluated.
+fn say(loaded: &Loaded) {
+    const SAID_MAX: usize = 20;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    for problem in loaded.problems.iter().take(SAID_MAX) {
+        tracing::warn!("{problem}");
+    }
+    let more = (loaded.problems.len().saturating_sub(SAID_MAX)) as u64 + loaded.problems_dropped;
+    if more > 0 {
+        tracing::warn!("{more} more; `shadeline ids -T` lists all");
+    }
+    tracing::info!("intrusion detection: {}", loaded.summary());
+}
+
+impl IdsControl {
+    fn use_rules(&self, loaded: &Loaded) {
+        *self.parts.current.write().unwrap_or_else(PoisonError::into_inner) = loaded.rules.clone();
+    }
+
+    fn named(&self) -> Vec<(String, u64)> {
+        let failed = self.loaded.total - self.loaded.loaded;
+        self.parts.counters.named(self.loaded.loaded, failed)
+    }
+
+    fn write_stats(&self, at_ns: u64) {
+        let first_ns = get(&self.parts.counters.first_ns);
+        let uptime_s = match first_ns {
+            0 => 0,
+            first_ns => at_ns.saturating_sub(first_ns) / 1_000_000_000,
+        };
+        self.parts.outputs.stats(at_ns, uptime_s, &self.named());
+    }
+
+    fn rows(&self) -> Vec<RuleRow> {
+        let all = self.parts.counters.by_rule().into_iter();
+        let mut rows: Vec<RuleRow> = all
+            .map(|((gid, sid), own)| RuleRow {
+                gid,
+                sid,
+                action: own.action,
+                alerts: own.alerts,
+                last_ns: own.last_ns,
+                msg: own.msg,
+            })
+            .collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.alerts), row.gid, row.sid));
+        rows
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let c = &self.parts.counters;
+        let numbers = [
+            ("rules", self.loaded.loaded),
+            ("rules_refused", self.loaded.total - self.loaded.loaded),
+            ("generation", self.generation),
+            ("packets", get(&c.packets)),
+            ("flows_ended", get(&c.flows)),
+            ("alerts", get(&c.alerts)),
+            ("drops", get(&c.drops)),
+            ("files", get(&c.files)),
+            ("anomalies", get(&c.anomalies)),
+        ];
+        let mut fields: Map<String, Value> =
+            numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        let transactions =
+            c.transactions().into_iter().map(|(name, n)| (name.to_owned(), n.into()));
+        fields.insert("transactions".to_owned(), Value::Object(transactions.collect()));
+        fields
+    }
+
+    fn lines(&self) -> Vec<[String; 2]> {
+        let c = &self.parts.counters;
+        let mut lines = vec![[
+            "intrusion detection".to_owned(),
+            format!(
+                "{}; {} alerts, {} packets dropped",
+                self.loaded.summary(),
+                thousands(get(&c.alerts)),
+                thousands(get(&c.drops))
+            ),
+        ]];
+        for (name, written, lost) in self.parts.outputs.counts() {
+            let text = format!("{} written, {} lost", thousands(written), thousands(lost));
+            lines.push([name.to_owned(), text]);
+        }
+        lines
+    }
+}
+
+/// A rule with alerts.
+#[derive(Debug, Clone, Serialize)]
+struct RuleRow {
+    gid: u32,
+    sid: u32,
+    action: &'static str,
+    alerts: u64,
+    /// Nanoseconds since 1970.
+    last_ns: u64,
+    msg: String,
+}
+
+impl Row for RuleRow {
+    const COLUMNS: &'static [&'static str] = &[">gid", ">sid", ">alerts", "action", "msg"];
+    const EMPTY: &'static str = "no alerts";
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.gid.to_string(),
+            self.sid.to_string(),
+            thousands(self.alerts),
+            self.action.to_owned(),
+            self.msg.clone(),
+        ]
+    }
+}
+
+impl ControlPart for IdsControl {
+    fn offer(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        Some(Box::new(Attached(self.places.clone())))
+    }
+
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        if kind != super::STAGE {
+            return None;
+        }
+        let inspector = self.places.of(&worker.pipeline.name, worker.worker);
+        let why = self.loaded.counts_hosts.then_some(
+            "rules of intrusion detection count what hosts do with all others: thresholds, filters, bits of hosts",
+        );
+        let stage = Ids::new(inspector, worker.config.ids.icmp_rate);
+        Some(Box::new(stage.needing_one_worker(why)))
+    }
+
+    fn table(&self, call: Call<'_>, _: &Environment<'_>) -> Result<Rows, Refusal> {
+        match call.name {
+            "ids" => Ok(Rows::of("ids", call.as_text, self.rows())),
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+        }
+    }
+
+    /// Rules are read and compiled aside.
+    fn prepare(&self) -> Option<Prepare> {
+        let before = self.loaded.rules.clone();
+        Some(Box::new(move |config, _| {
+            let loaded = rules::load(config, Some(&before))?;
+            Ok(Box::new(loaded) as Built)
+        }))
+    }
+
+    fn apply(
+        &mut self,
+        _: &Config,
+        prepared: Option<Built>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        let loaded = match prepared.and_then(|own| own.downcast::<Loaded>().ok()) {
+            Some(loaded) => *loaded,
+            None => rules::load(env.config, Some(&self.loaded.rules))?,
+        };
+        self.use_rules(&loaded);
+        self.before = Some(std::mem::replace(&mut self.loaded, loaded));
+        Ok(())
+    }
+
+    fn roll_back(&mut self, _: &mut Environment<'_>) {
+        if let Some(before) = self.before.take() {
+            self.use_rules(&before);
+            self.loaded = before;
+        }
+    }
+
+    /// Whoever rotates logs has moved the files away.
+    fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
+        self.parts.outputs.reopen();
+        let is_inline = env.config.ids.action == IdsAction::Inline;
+        self.parts.is_inline.store(is_inline, Ordering::Relaxed);
+        if self.before.take().is_none() {
+            return String::new();
+        }
+        self.generation += 1;
+        say(&self.loaded);
+        String::new()
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.parts.outputs.has_files().then_some(self.stats_ns)
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        if env.now_ns < self.stats_ns {
+            return;
+        }
+        if self.stats_ns > 0 {
+            self.write_stats(env.now_ns);
+        }
+        self.stats_ns = env.now_ns + self.stats.as_nanos() as u64;
+    }
+
+    fn clear(&mut self) {
+        self.parts.counters.clear();
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        (Map::from_iter([("ids".to_owned(), Value::Object(self.fields()))]), self.lines())
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let c = &self.parts.counters;
+        out.gauge("ids_rules", "Rules of intrusion detection that are evaluated.")
+            .sample(&[], self.loaded.loaded);
+        out.gauge("ids_rules_refused", "Rules of intrusion detection that are not evaluated.")
+            .sample(&[], self.loaded.total - self.loaded.loaded);
+        let families = [
+            ("ids_alerts_total", "Alerts of rules.", get(&c.alerts)),
+            ("ids_drops_total", "Packets that rules dropped.", get(&c.drops)),
+            ("ids_files_total", "Files in transactions.", get(&c.files)),
+            ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),
+        ];
+        for (name, help, value) in families {
+            out.counter(name, help).sample(&[], value);
+        }
+        let mut family = out.counter("ids_transactions_total", "Transactions by application.");
+        for (name, count) in c.transactions() {
+            family.sample(&[("application", name)], count);
+        }
+        let mut family = out.counter("ids_log_lines_total", "Lines written, by file.");
+        for (name, written, _) in self.parts.outputs.counts() {
+            family.sample(&[("file", name)], written);
+        }
+        let mut family = out.counter("ids_log_lines_lost_total", "Lines lost, by file.");
+        for (name, _, lost) in self.parts.outputs.counts() {
+            family.sample(&[("file", name)], lost);
+        }
+    }
+
+    fn report(&self) -> Vec<Section> {
+        self.write_stats(get(&self.parts.counters.latest_ns));
+        let errors = self.parts.outputs.close();
+        let mut text = String::new();
+        for [name, line] in self.lines() {
+            text += &format!("{name}: {line}\n");
+        }
+        for row in self.rows() {
+            text += &format!("  {} [{}:{}] {}\n", thousands(row.alerts), row.gid, row.sid, row.msg);
+        }
+        vec![Section { errors, ..Section::new("ids", &self.fields(), text) }]
+    }
+}

@@ -1,0 +1,126 @@
+//! What is counted: by rule, and for `stats`.
+//!
+//! Threads: shared by workers and control; a lock is taken where a rule matched.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A rule by its numbers: gid and sid.
+pub type RuleId = (u32, u32);
+
+/// What is known of the matches of a rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OfRule {
+    /// Its message.
+    pub msg: String,
+    /// Its action.
+    pub action: &'static str,
+    /// Alerts.
+    pub alerts: u64,
+    /// The time of the last one, in nanoseconds since 1970.
+    pub last_ns: u64,
+}
+
+/// Counters of all workers.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Packets of flows and alone.
+    pub packets: AtomicU64,
+    /// Bytes of their frames.
+    pub bytes: AtomicU64,
+    /// Alerts.
+    pub alerts: AtomicU64,
+    /// Packets that were dropped.
+    pub drops: AtomicU64,
+    /// Flows that ended.
+    pub flows: AtomicU64,
+    /// Files in transactions.
+    pub files: AtomicU64,
+    /// What was wrong in what applications said.
+    pub anomalies: AtomicU64,
+    /// The time of the first packet, in nanoseconds since 1970; 0 before.
+    pub first_ns: AtomicU64,
+    /// The time of the latest packet.
+    pub latest_ns: AtomicU64,
+    by_rule: Mutex<BTreeMap<RuleId, OfRule>>,
+    /// Transactions that ended, by application.
+    transactions: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// The value of a counter.
+pub fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Counters {
+    /// Time has come as far as this.
+    pub fn at(&self, time_ns: u64) {
+        if get(&self.first_ns) == 0 {
+            let _ =
+                self.first_ns.compare_exchange(0, time_ns, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.first_ns.fetch_min(time_ns, Ordering::Relaxed);
+        self.latest_ns.fetch_max(time_ns, Ordering::Relaxed);
+    }
+
+    /// An alert of a rule.
+    pub fn alert(&self, id: RuleId, msg: &str, action: &'static str, time_ns: u64) {
+        add(&self.alerts, 1);
+        let mut all = self.by_rule.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.entry(id).or_insert_with(|| OfRule { msg: msg.to_owned(), ..<_>::default() });
+        own.action = action;
+        own.alerts += 1;
+        own.last_ns = own.last_ns.max(time_ns);
+    }
+
+    /// A transaction of an application ended.
+    pub fn transaction(&self, application: &'static str) {
+        let mut all = self.transactions.lock().unwrap_or_else(PoisonError::into_inner);
+        *all.entry(application).or_default() += 1;
+    }
+
+    /// Rules with alerts.
+    pub fn by_rule(&self) -> BTreeMap<RuleId, OfRule> {
+        self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Transactions by application.
+    pub fn transactions(&self) -> BTreeMap<&'static str, u64> {
+        self.transactions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// All start at zero.
+    pub fn clear(&self) {
+        let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
+        for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.transactions.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// By Suricata's names, in groups; with the numbers of rules.
+    pub fn named(&self, loaded: u64, failed: u64) -> Vec<(String, u64)> {
+        let mut all: Vec<(String, u64)> = vec![
+            ("decoder.pkts".into(), get(&self.packets)),
+            ("decoder.bytes".into(), get(&self.bytes)),
+            ("flow.end".into(), get(&self.flows)),
+            ("ips.blocked".into(), get(&self.drops)),
+            ("detect.alert".into(), get(&self.alerts)),
+            ("detect.rules_loaded".into(), loaded),
+            ("detect.rules_failed".into(), failed),
+        ];
+        for (name, count) in self.transactions() {
+            all.push((format!("app_layer.tx.{name}"), count));
+        }
+        all.push(("app_layer.anomalies".into(), get(&self.anomalies)));
+        all.push(("file_store.files".into(), get(&self.files)));
+        all
+    }
+}

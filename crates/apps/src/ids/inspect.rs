@@ -1,0 +1,728 @@
+//! The follower of a worker: gives flows to sessions and to a detector, and tells the stage what to drop.
+//!
+//! ```text
+//!  flow, in its pre_shade ─▶ Inspector ─ a step per packet ─▶ Detector ─▶ alerts ─▶ lines
+//!                               │ └ applayer::Session of the flow         verdict ─▶ decisions ─▶ stage `ids`, right behind it
+//!                               └─▶ transactions, files, anomalies ─▶ lines
+//! ```
+//!
+//! A packet's bytes come after the packet, so its step ends with the next one, with the next flow that ends, or when the stage
+//! behind `flow` asks for decisions.
+//!
+//! Threads: one worker; the lock is never contended.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use applayer::{
+    Anomaly, Direction, File, Limits, Piece, Progress, Session, Sink, Start, Transaction,
+};
+use control::config::IdsEvent;
+use detect::{Alert, Detector, Feed, FlowState, Found, Packet, Ruleset, Sender, Verdict};
+use flowlog::eve::{self, ApplicationAnomaly, Context, Decision, Eve, Origin};
+use l7proto::{Ports, Protocol, Transport};
+use packet::tcp::flags;
+use signatures::Action;
+use stream::tcp::{End, Want};
+use stream::tracker::{Identity, Input, OfFlow, Reject};
+use stream::{FlowRecord, Side};
+
+use super::counters::{Counters, add};
+use super::outputs::{Lines, Outputs, To};
+use crate::flow::follow::{Follower, Kept, Listener, Place};
+use crate::flow::order::Key;
+
+/// Transactions whose last state is known within a step, for alerts; later ones are shown by their number only.
+const RECENT_MAX: usize = 64;
+
+/// Rules in use: workers look when a chunk begins.
+pub type Current = Arc<RwLock<Arc<Ruleset>>>;
+
+/// What is done with the packet of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// A rule drops it.
+    Drop,
+    /// A rule dropped an earlier one of the flow.
+    DropFlow,
+    /// It is dropped, and the sender gets an answer.
+    Reject,
+}
+
+/// An inspector, which the stage behind `flow` asks.
+pub type Shared = Arc<Mutex<Inspector>>;
+
+/// The lock of it.
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Inspector> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all workers share.
+#[derive(Clone)]
+pub struct Parts {
+    /// Rules in use.
+    pub current: Current,
+    /// Where lines go.
+    pub outputs: Arc<Outputs>,
+    /// What is counted.
+    pub counters: Arc<Counters>,
+    /// Packets are dropped.
+    pub is_inline: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// By pipeline and worker: the inspector there.
+pub struct Places {
+    parts: Parts,
+    all: Mutex<Vec<(String, usize, Shared)>>,
+}
+
+impl Places {
+    /// None yet.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, all: Mutex::default() }
+    }
+
+    /// That of a pipeline and worker, where the stage `flow` has asked for it.
+    pub fn of(&self, pipeline: &str, worker: usize) -> Option<Shared> {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
+        all.iter().find(is_it).map(|(.., shared)| shared.clone())
+    }
+}
+
+impl Listener for Places {
+    /// Nobody asks for a follower without its place.
+    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+        self.follower_in("", worker, (worker, workers))
+    }
+
+    fn follower_in(&self, pipeline: &str, at: usize, number: (usize, usize)) -> Box<dyn Follower> {
+        let inspector = Inspector::new(self.parts.clone(), number);
+        let shared = Arc::new(Mutex::new(inspector));
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push((pipeline.to_owned(), at, shared.clone()));
+        Box::new(Following(shared))
+    }
+}
+
+/// What is kept of a flow.
+struct OfFlowKept {
+    identity: Identity,
+    state: FlowState,
+    session: Option<Box<Session>>,
+    vlans: [u16; 2],
+    icmp: Option<(u8, u8)>,
+    port: u16,
+    /// The time of its latest packet.
+    last_ns: u64,
+    /// Lines that it has had.
+    lines: u32,
+    is_alerted: bool,
+    /// A packet of this end was dropped with the flow, and an event says so.
+    said_dropped: [bool; 2],
+}
+
+/// The step that is open.
+struct Open {
+    flow: u64,
+    /// The row of its packet; none where a flow ends.
+    row: Option<usize>,
+    sender: Sender,
+    time_ns: u64,
+    len: u64,
+    was_dropped: bool,
+}
+
+/// Inspects the flows of a worker.
+pub struct Inspector {
+    parts: Parts,
+    detector: Detector,
+    limits: Limits,
+    flows: HashMap<u64, OfFlowKept>,
+    open: Option<Open>,
+    now_ns: u64,
+    alerts: Vec<Alert>,
+    recent: Vec<Transaction>,
+    decisions: Vec<(usize, Decided)>,
+    lines: Lines,
+    /// Lines of packets that belong to no flow.
+    strays: u32,
+}
+
+impl Inspector {
+    fn new(parts: Parts, (worker, workers): (usize, usize)) -> Self {
+        let current = parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let lines = Lines::new(parts.outputs.clone(), worker, workers);
+        Self {
+            parts,
+            detector: Detector::new(current),
+            limits: Limits::default(),
+            flows: HashMap::new(),
+            open: None,
+            now_ns: 0,
+            alerts: Vec::new(),
+            recent: Vec::new(),
+            decisions: Vec::new(),
+            lines,
+            strays: 0,
+        }
+    }
+
+    /// Ends the step that is open; what is to be done with rows of the chunk at hand, in their order.
+    pub fn decisions(&mut self) -> &[(usize, Decided)] {
+        self.end_step();
+        &self.decisions
+    }
+
+    fn is_inline(&self) -> bool {
+        self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Rules that are new since the last chunk.
+    fn renew(&mut self) {
+        let current = self.parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if !Arc::ptr_eq(&current, self.detector.rules()) {
+            self.detector.replace(current);
+        }
+    }
+
+    fn end_step(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let is_inline = self.is_inline();
+        let Some(flow) = self.flows.get_mut(&open.flow) else { return };
+        let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
+        let drops = verdict.drops || open.was_dropped;
+        if let Some(row) = open.row.filter(|_| is_inline && drops) {
+            self.decisions.push((row, decided(verdict, open.was_dropped)));
+            add(&self.parts.counters.drops, 1);
+        }
+        let mut drop_said = false;
+        for alert in std::mem::take(&mut self.alerts) {
+            flow.is_alerted = true;
+            let rule = self.detector.rules().rule(alert.rule);
+            let id = (rule.gid, rule.sid);
+            self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
+            if !self.lines.outputs.has_files() {
+                continue;
+            }
+            let is_blocked = is_inline && drops && drops_with(alert.action);
+            let transaction_id = match alert.found {
+                Found::Transaction(number) => Some(number),
+                _ => None,
+            };
+            let known = self.recent.iter().rfind(|own| Some(own.id) == transaction_id);
+            let report = eve::Alert {
+                decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },
+                gid: rule.gid,
+                sid: rule.sid,
+                rev: rule.rev,
+                msg: &rule.msg,
+                category: &rule.category,
+                priority: rule.priority,
+                metadata: &rule.metadata,
+                to_server: Some(alert.sender == Sender::Client),
+                application: flow.application(),
+                transaction_id,
+                transaction: known,
+            };
+            let outputs = self.parts.outputs.clone();
+            let origin = flow.origin(&outputs, alert.sender, alert.time_ns);
+            if outputs.has(IdsEvent::Alert) {
+                outputs.eve.alert(&origin, &report, &mut self.lines.line);
+                let key = flow.key(alert.time_ns);
+                self.lines.put(To::Eve, key);
+            }
+            flowlog::fast::alert(&origin, &report, &mut self.lines.line);
+            let key = flow.key(alert.time_ns);
+            self.lines.put(To::Fast, key);
+            if is_blocked && open.row.is_some() && !drop_said && outputs.has(IdsEvent::Drop) {
+                drop_said = true;
+                let to_server = Some(open.sender == Sender::Client);
+                let dropped = eve::Drop { len: open.len, alert: Some(report), to_server };
+                outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
+                let key = flow.key(alert.time_ns);
+                self.lines.put(To::Eve, key);
+            }
+        }
+        let end = open.sender as usize;
+        if is_inline && open.was_dropped && !drop_said && !flow.said_dropped[end] {
+            flow.said_dropped[end] = true;
+            let outputs = self.parts.outputs.clone();
+            if open.row.is_some() && outputs.has(IdsEvent::Drop) {
+                let origin = flow.origin(&outputs, open.sender, open.time_ns);
+                let to_server = Some(open.sender == Sender::Client);
+                let dropped = eve::Drop { len: open.len, alert: None, to_server };
+                outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
+                let key = flow.key(open.time_ns);
+                self.lines.put(To::Eve, key);
+            }
+        }
+        self.recent.clear();
+    }
+
+    /// Calls the session of the flow of the step, whose results go to the detector and into lines.
+    fn session(&mut self, id: u64, call: impl FnOnce(&mut Session, &Limits, u64, &mut dyn Sink)) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let Some(mut session) = flow.session.take() else { return };
+        let was_reversed = session.is_reversed();
+        let mut tee = Tee {
+            detector: &mut self.detector,
+            flow,
+            parts: &self.parts,
+            lines: &mut self.lines,
+            recent: &mut self.recent,
+            now_ns: self.now_ns,
+            is_reversed: was_reversed,
+        };
+        call(&mut session, &self.limits, self.now_ns, &mut tee);
+        if session.is_reversed() != was_reversed {
+            flow.state.reverse();
+        }
+        flow.session = Some(session);
+    }
+
+    fn packet(&mut self, identity: &Identity, at: &Place, of: &OfFlow<'_>) {
+        self.end_step();
+        let input = of.input;
+        let time_ns = input.time_ns;
+        self.now_ns = time_ns;
+        let counters = &self.parts.counters;
+        add(&counters.packets, 1);
+        add(&counters.bytes, input.frame_len.into());
+        counters.at(time_ns);
+        let mut identity = *identity;
+        // Before the first segment was followed, the tracker does not know who opened the connection.
+        if let Some(is_opener) = of.is_first.then(|| opens(input)).flatten() {
+            identity.client = if is_opener { of.side } else { of.side.other() };
+        }
+        let identity = &identity;
+        let flow =
+            { self.flows.entry(identity.id) }.or_insert_with(|| OfFlowKept::new(identity, input));
+        flow.identity = *identity;
+        flow.last_ns = time_ns;
+        let sender = flow.sender(of.side);
+        let was_dropped = flow.state.is_dropped();
+        let (decoded, frame) = (input.decoded, input.frame);
+        self.detector.begin(&Packet { decoded, frame, time_ns }, &mut flow.state, sender);
+        let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
+        self.open =
+            Some(Open { flow: identity.id, row: Some(at.row), sender, time_ns, len, was_dropped });
+        if let Some(bytes) = of.datagram().filter(|_| !was_dropped) {
+            let direction = direction(identity, of.side);
+            self.session(identity.id, |session, limits, now, sink| {
+                session.datagram(limits, direction, bytes, now, sink);
+            });
+        }
+    }
+
+    /// A step without a packet.
+    fn begin_end(&mut self, id: u64, time_ns: u64) {
+        self.end_step();
+        self.now_ns = time_ns;
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        self.detector.begin_end(&mut flow.state, time_ns);
+        let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
+        self.open = Some(Open { flow: id, row, sender, time_ns, len: 0, was_dropped });
+    }
+
+    fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
+        if flow.state.is_dropped() || flow.state.is_passed() {
+            return Want::More;
+        }
+        let sender = flow.sender(side);
+        self.detector.data(&mut flow.state, sender, offset, bytes);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, sink| {
+            session.data(limits, direction, offset, bytes, now, sink);
+        });
+        Want::More
+    }
+
+    fn gap(&mut self, identity: &Identity, side: Side, offset: u64, bytes: u64) {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return };
+        let sender = flow.sender(side);
+        self.detector.gap(&mut flow.state, sender, offset, bytes);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, sink| {
+            session.gap(limits, direction, offset, bytes, now, sink);
+        });
+    }
+
+    fn end_of_side(&mut self, identity: &Identity, side: Side) {
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return };
+        let sender = flow.sender(side);
+        self.detector.end_of_stream(&mut flow.state, sender);
+        let direction = direction(identity, side);
+        self.session(identity.id, |session, limits, now, sink| {
+            session.end_of_side(limits, direction, now, sink);
+        });
+    }
+
+    /// A packet of no flow.
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        if why != Reject::Untracked {
+            return;
+        }
+        self.end_step();
+        let (d, time_ns) = (input.decoded, input.time_ns);
+        let packet = Packet { decoded: d, frame: input.frame, time_ns };
+        // Rows of packets without a flow are not known here: rules drop packets of flows.
+        let _ = self.detector.lone(&packet, &mut self.alerts);
+        let (Some(src), Some(dst)) = (d.src_ip(), d.dst_ip()) else { return self.alerts.clear() };
+        let ports = d.ports().unwrap_or_default();
+        let outputs = self.parts.outputs.clone();
+        for alert in std::mem::take(&mut self.alerts) {
+            let rule = self.detector.rules().rule(alert.rule);
+            let id = (rule.gid, rule.sid);
+            self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
+            let report = eve::Alert {
+                decision: Decision::Allowed,
+                gid: rule.gid,
+                sid: rule.sid,
+                rev: rule.rev,
+                msg: &rule.msg,
+                category: &rule.category,
+                priority: rule.priority,
+                metadata: &rule.metadata,
+                to_server: None,
+                application: None,
+                transaction_id: None,
+                transaction: None,
+            };
+            let origin = Origin {
+                flow_id: None,
+                src: (src, ports.0),
+                dst: (dst, ports.1),
+                protocol: d.protocol.0,
+                icmp: d.icmp_type_code(),
+                vlans: vlans(input),
+                in_iface: outputs.ports.get(usize::from(input.port)).map_or("", String::as_str),
+                at_ns: time_ns,
+            };
+            // Packets between the same ends come to the same worker, in their order.
+            let ends = address_hash(src, dst);
+            self.strays = self.strays.wrapping_add(1);
+            let key = (time_ns, 0, ends, self.strays);
+            if outputs.has(IdsEvent::Alert) {
+                outputs.eve.alert(&origin, &report, &mut self.lines.line);
+                self.lines.put(To::Eve, key);
+            }
+            if outputs.has_files() {
+                flowlog::fast::alert(&origin, &report, &mut self.lines.line);
+                self.lines.put(To::Fast, key);
+            }
+        }
+    }
+
+    fn ended(&mut self, record: &FlowRecord, time_ns: u64) {
+        self.end_step();
+        self.lines.release(time_ns);
+        self.begin_end(record.id, time_ns);
+        self.session(record.id, |session, limits, now, sink| session.finish(limits, now, sink));
+        self.end_step();
+        self.lines.release(time_ns);
+        add(&self.parts.counters.flows, 1);
+        let Some(mut flow) = self.flows.remove(&record.id) else { return };
+        let outputs = &self.parts.outputs;
+        if outputs.has(IdsEvent::Flow) {
+            let in_iface = flow.interface(outputs);
+            let context = Context { in_iface, at_ns: time_ns, is_alerted: flow.is_alerted };
+            match flow.application().filter(|_| record.application.is_none()) {
+                None => outputs.eve.flow(record, context, &mut self.lines.line),
+                own => {
+                    let record = FlowRecord { application: own, ..record.clone() };
+                    outputs.eve.flow(&record, context, &mut self.lines.line);
+                }
+            }
+            let key = flow.key(time_ns);
+            self.lines.put(To::Eve, key);
+        }
+    }
+}
+
+/// Why a row is dropped.
+fn decided(verdict: Verdict, was_dropped: bool) -> Decided {
+    match verdict {
+        Verdict { rejects_source: true, .. } => Decided::Reject,
+        _ if was_dropped => Decided::DropFlow,
+        _ => Decided::Drop,
+    }
+}
+
+/// Whether an action drops.
+const fn drops_with(action: Action) -> bool {
+    !matches!(action, Action::Alert | Action::Log | Action::Pass)
+}
+
+fn direction(flow: &Identity, side: Side) -> Direction {
+    if side == flow.client { Direction::ToServer } else { Direction::ToClient }
+}
+
+fn vlans(input: &Input<'_>) -> [u16; 2] {
+    let d = input.decoded;
+    let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
+    [vlan(0), vlan(1)]
+}
+
+fn address_hash(a: IpAddr, b: IpAddr) -> u64 {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(own) => u128::from(own.to_bits()),
+        IpAddr::V6(own) => own.to_bits(),
+    };
+    let both = [bits(a), bits(b)];
+    both.iter().fold(0, |hash, own| {
+        let low = chunk::hash::key64(hash ^ *own as u64, hash);
+        chunk::hash::key64(low ^ (*own >> 64) as u64, low)
+    })
+}
+
+impl OfFlowKept {
+    fn new(identity: &Identity, input: &Input<'_>) -> Self {
+        let key = &identity.key;
+        let transport = match key.protocol {
+            6 => Some(Transport::Stream),
+            17 => Some(Transport::Datagram),
+            _ => None,
+        };
+        let (client, server) = (identity.client, identity.client.other());
+        let ports = Ports { opener: key.port(client), responder: key.port(server) };
+        let is_midstream = key.protocol == 6 && opens(input).is_none();
+        let session = transport
+            .map(|transport| Box::new(Session::new(Start { transport, ports, is_midstream })));
+        Self {
+            identity: *identity,
+            state: FlowState::new(identity.id),
+            session,
+            vlans: vlans(input),
+            icmp: input.decoded.icmp_type_code(),
+            port: input.port,
+            last_ns: input.time_ns,
+            lines: 0,
+            is_alerted: false,
+            said_dropped: [false; 2],
+        }
+    }
+
+    fn is_reversed(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_reversed())
+    }
+
+    fn sender(&self, side: Side) -> Sender {
+        match (side == self.identity.client) != self.is_reversed() {
+            true => Sender::Client,
+            false => Sender::Server,
+        }
+    }
+
+    fn application(&self) -> Option<&'static str> {
+        self.session.as_ref()?.protocol().map(Protocol::name)
+    }
+
+    fn interface<'a>(&self, outputs: &'a Outputs) -> &'a str {
+        outputs.ports.get(usize::from(self.port)).map_or("", String::as_str)
+    }
+
+    /// The next place among the lines of the flow.
+    fn key(&mut self, time_ns: u64) -> Key {
+        self.lines += 1;
+        (time_ns, self.identity.start_ns, self.identity.id, self.lines)
+    }
+
+    fn origin<'a>(&self, outputs: &'a Outputs, sender: Sender, at_ns: u64) -> Origin<'a> {
+        self.origin_of(outputs, sender, at_ns, self.is_reversed())
+    }
+
+    fn origin_of<'a>(
+        &self,
+        outputs: &'a Outputs,
+        sender: Sender,
+        at_ns: u64,
+        is_reversed: bool,
+    ) -> Origin<'a> {
+        let key = &self.identity.key;
+        let client = self.identity.client;
+        let side = match (sender == Sender::Client) != is_reversed {
+            true => client,
+            false => client.other(),
+        };
+        Origin {
+            flow_id: Some(self.identity.id),
+            src: (key.address(side), key.port(side)),
+            dst: (key.address(side.other()), key.port(side.other())),
+            protocol: key.protocol,
+            icmp: self.icmp,
+            vlans: self.vlans,
+            in_iface: self.interface(outputs),
+            at_ns,
+        }
+    }
+}
+
+/// What a session says, to the detector and into lines.
+struct Tee<'a> {
+    detector: &'a mut Detector,
+    flow: &'a mut OfFlowKept,
+    parts: &'a Parts,
+    lines: &'a mut Lines,
+    recent: &'a mut Vec<Transaction>,
+    now_ns: u64,
+    is_reversed: bool,
+}
+
+impl Tee<'_> {
+    fn feed(&mut self) -> Feed<'_> {
+        Feed { detector: self.detector, flow: &mut self.flow.state }
+    }
+
+    fn write(
+        &mut self,
+        kind: IdsEvent,
+        sender: Sender,
+        write: impl FnOnce(&Eve, &Origin<'_>, &mut Vec<u8>),
+    ) {
+        let outputs = &self.parts.outputs;
+        if !outputs.has(kind) {
+            return;
+        }
+        let origin = self.flow.origin_of(outputs, sender, self.now_ns, self.is_reversed);
+        write(&outputs.eve, &origin, &mut self.lines.line);
+        let key = self.flow.key(self.now_ns);
+        self.lines.put(To::Eve, key);
+    }
+
+    fn remember(&mut self, transaction: &Transaction) {
+        if let Some(own) = self.recent.iter_mut().find(|own| own.id == transaction.id) {
+            own.clone_from(transaction);
+        } else if self.recent.len() < RECENT_MAX {
+            self.recent.push(transaction.clone());
+        }
+    }
+}
+
+impl Sink for Tee<'_> {
+    fn protocol(&mut self, protocol: Option<Protocol>) {
+        self.feed().protocol(protocol);
+    }
+
+    fn piece(&mut self, piece: &Piece<'_>) {
+        self.feed().piece(piece);
+    }
+
+    fn transaction(&mut self, transaction: &Transaction, progress: Progress) {
+        self.feed().transaction(transaction, progress);
+        if progress != Progress::Begun && self.lines.outputs.has_files() {
+            self.remember(transaction);
+        }
+        if progress != Progress::Finished {
+            return;
+        }
+        let name = transaction.protocol().name();
+        self.parts.counters.transaction(name);
+        let kind = match transaction.protocol() {
+            Protocol::Http1 => IdsEvent::Http,
+            Protocol::Dns => IdsEvent::Dns,
+            Protocol::Tls => IdsEvent::Tls,
+            Protocol::Ssh => IdsEvent::Ssh,
+            Protocol::Smtp => IdsEvent::Smtp,
+            Protocol::Ftp => IdsEvent::Ftp,
+            _ => return,
+        };
+        self.write(kind, Sender::Client, |eve, origin, out| {
+            eve.transaction(origin, transaction, out);
+        });
+    }
+
+    fn file(&mut self, file: &File) {
+        self.feed().file(file);
+        add(&self.parts.counters.files, 1);
+        let sender = detect::sender_of(file.direction);
+        let known = self.recent.iter().rfind(|own| own.id == file.transaction).cloned();
+        let application = known.as_ref().map(|own| own.protocol().name());
+        self.write(IdsEvent::Fileinfo, sender, |eve, origin, out| {
+            eve.file(origin, application, known.as_ref(), file, out);
+        });
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly) {
+        self.feed().anomaly(anomaly);
+        add(&self.parts.counters.anomalies, 1);
+        let sender = anomaly.direction.map_or(Sender::Client, detect::sender_of);
+        let report = ApplicationAnomaly {
+            event: anomaly.kind.name(),
+            layer: anomaly.kind.layer(),
+            application: anomaly.kind.protocol().map(Protocol::name),
+            transaction_id: anomaly.transaction,
+        };
+        self.write(IdsEvent::Anomaly, sender, |eve, origin, out| {
+            eve.application_anomaly(origin, &report, out);
+        });
+    }
+}
+
+/// The follower of a worker.
+struct Following(Shared);
+
+impl Follower for Following {
+    fn begin(&mut self) {
+        let mut own = lock(&self.0);
+        own.end_step();
+        own.decisions.clear();
+        own.renew();
+    }
+
+    fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
+        lock(&self.0).packet(flow, at, packet);
+    }
+
+    fn closing(&mut self, flow: &Identity) {
+        let mut own = lock(&self.0);
+        // The time of the latest packet depends on the other flows of the worker; that of its own latest does not.
+        let last_ns = own.flows.get(&flow.id).map_or(0, |flow| flow.last_ns);
+        own.begin_end(flow.id, last_ns);
+        own.lines.hold();
+    }
+
+    fn data(&mut self, flow: &Identity, _: &mut Kept, side: Side, at: u64, bytes: &[u8]) -> Want {
+        lock(&self.0).data(flow, side, at, bytes)
+    }
+
+    fn gap(&mut self, flow: &Identity, _: &mut Kept, side: Side, offset: u64, bytes: u64, _: u64) {
+        lock(&self.0).gap(flow, side, offset, bytes);
+    }
+
+    fn end_of_side(&mut self, flow: &Identity, _: &mut Kept, side: Side, _: u64, _: End) {
+        lock(&self.0).end_of_side(flow, side);
+    }
+
+    fn application(&mut self, record: &FlowRecord, _: &mut Kept) -> Option<&'static str> {
+        lock(&self.0).flows.get(&record.id)?.application()
+    }
+
+    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+        lock(&self.0).rejected(input, why);
+    }
+
+    fn ended(&mut self, record: &FlowRecord, _: Side, _: &mut Kept, time_ns: u64) {
+        lock(&self.0).ended(record, time_ns);
+    }
+
+    fn advanced(&mut self, time_ns: u64) {
+        let mut own = lock(&self.0);
+        own.end_step();
+        own.lines.advance(time_ns);
+    }
+
+    fn finished(&mut self) {
+        self.advanced(u64::MAX);
+    }
+}
+
+/// Of a segment of TCP with SYN: whether it has no ACK.
+fn opens(input: &Input<'_>) -> Option<bool> {
+    let is_tcp = input.decoded.protocol == packet::IpProtocol::TCP;
+    let at = usize::from(input.decoded.l4_offset) + 13;
+    let own = u16::from(*input.frame.get(at).filter(|_| is_tcp)?);
+    (own & flags::SYN != 0).then_some(own & flags::ACK == 0)
+}

@@ -1,0 +1,95 @@
+//! Intrusion detection: rules of Snort and Suricata over the flows of a pipeline.
+//!
+//! ```text
+//!  decode ─▶ flow ─▶ ids ─▶ firewall ─▶ …                  any shipped pipeline with [ids]
+//!             │       └ drops what rules drop (`action = "inline"`)
+//!             └▶ Inspector, per worker: applayer::Session ─ buffers ─▶ detect::Detector ─▶ eve.json, fast.log
+//! ```
+//!
+//! - [`rules`] makes rules of files; [`inspect`] evaluates them; [`stage`] drops packets.
+//! - [`outputs`] is where events go; [`counters`] is what `ctl show ids` and `stats` say.
+//!
+//! # Deliberately absent
+//! - Drops by rules that match packets of no flow (ARP, broken IP): such packets are alerted.
+//! - Answers to the destination (`rejectdst`, `rejectboth`): only the sender gets one.
+//!
+//! Threads: one inspector per worker. Control replaces the rules; a worker takes them over at its next chunk.
+
+mod control_part;
+pub mod counters;
+pub mod explain;
+pub mod inspect;
+pub mod outputs;
+pub mod reasons;
+pub mod rules;
+pub mod stage;
+
+use control::config::{Application, Config, FRAMES, Settings, StageKind};
+use controlplane::request::TableKind;
+use controlplane::{Descriptor, Findings, Interfaces};
+
+use crate::flow;
+
+/// The stage's name.
+pub const STAGE: &str = "ids";
+
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    reasons: &[reasons::BLOCK],
+    tables: &[TableKind::new("ids", "Rules of intrusion detection with alerts")],
+    absent: "this instance has no intrusion detection: add [ids] to the configuration and reload",
+    start: control_part::start,
+    check,
+    ..Descriptor::NONE
+};
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "ids",
+    title: "intrusion detection",
+    sections: &["ids"],
+    joins: Some(STAGE),
+    behind: &[flow::STAGE],
+    ..Application::NONE
+};
+
+/// Its stage.
+pub const STAGES: &[StageKind] = &[StageKind {
+    name: STAGE,
+    about: "Looks for what rules of Snort and Suricata describe in packets, streams and transactions; drops what they drop.",
+    application: &APPLICATION,
+    needs: &[FRAMES],
+    provides: &[],
+    is_first: false,
+    is_last: false,
+    places: &[],
+    settings: Settings::None,
+}];
+
+/// `check`: files that cannot be read, rules that are not evaluated, a stage without flows.
+fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    match rules::load(config, None) {
+        Ok(loaded) => {
+            for warning in &loaded.warnings {
+                findings.warn_of_all(warning.clone());
+            }
+            if !loaded.problems.is_empty() {
+                findings.warn_of_all(format!(
+                    "[ids]: {}; the first that is not: {}",
+                    loaded.summary(),
+                    loaded.problems[0]
+                ));
+            }
+        }
+        Err(error) => findings.error_of_all(error),
+    }
+    let with_ids = config.in_use().filter(|pipeline| pipeline.has(STAGE));
+    for pipeline in with_ids.filter(|pipeline| !pipeline.has(flow::STAGE)) {
+        findings.error_of_all(format!(
+            "pipeline {}: no stage `flow` before `ids`: it sees no packets",
+            pipeline.name
+        ));
+    }
+}

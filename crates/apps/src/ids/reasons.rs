@@ -1,0 +1,13 @@
+//! Drop reasons of intrusion detection.
+
+chunk::drop_reasons! {
+    /// What intrusion detection drops for.
+    pub const BLOCK: 13, "intrusion detection";
+
+    IDS_DROP = 0, "ids_drop", "dropped by a rule of intrusion detection",
+        "Nothing, if the rule is intended. `eve.json` names it in an event of the type `drop`; `ctl show ids` counts matches.";
+    IDS_FLOW = 1, "ids_flow", "a rule of intrusion detection dropped an earlier packet of the flow",
+        "Nothing, if the rule is intended. The event of the type `drop` of the earlier packet names it.";
+    IDS_REJECT = 2, "ids_reject", "rejected by a rule of intrusion detection; the sender gets an answer",
+        "Nothing, if the rule is intended. `eve.json` names it in an event of the type `drop`; `ctl show ids` counts matches.";
+}

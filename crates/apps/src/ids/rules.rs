@@ -1,0 +1,206 @@
+//! Rules from files to what detectors evaluate.
+//!
+//! ```text
+//!  rules, classification.config, threshold.config, variables ─▶ signatures::Loader ─▶ detect::Ruleset
+//!                                                                └ problems ─┬─ refused ┘
+//!                                                                            └▶ `shadeline ids -T`, log
+//! ```
+//!
+//! Threads: any; it is what takes long of a start or a reload.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use control::config::{Config, Ids};
+use detect::{Options, Ruleset};
+use signatures::config::{classifications, thresholds};
+use signatures::{Condition, FileProblem, LoadError, Loader, Rule, RuleSet, Variables};
+
+/// What became of rule files.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// What detectors evaluate.
+    pub rules: Arc<Ruleset>,
+    /// The rules as they were read, for who explains them.
+    pub set: Arc<RuleSet>,
+    /// What is wrong in files of rules, and what of them is not evaluated: file, line, column, reason.
+    pub problems: Vec<Refusal>,
+    /// Problems that were not kept.
+    pub problems_dropped: u64,
+    /// What is wrong in the files beside the rules.
+    pub warnings: Vec<String>,
+    /// Rules that are read.
+    pub total: u64,
+    /// Rules that are evaluated.
+    pub loaded: u64,
+    /// Rules behind `#`.
+    pub disabled: u64,
+    /// What rules find depends on other flows of a host, whoever they are with: thresholds, tags, bits of hosts.
+    pub counts_hosts: bool,
+}
+
+/// A rule that is not evaluated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Name of the file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: u64,
+    /// Byte of the line, from 1.
+    pub column: u64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, line, column, reason } = self;
+        write!(f, "{file}:{line}:{column}: {reason}")
+    }
+}
+
+impl From<&FileProblem> for Refusal {
+    fn from(own: &FileProblem) -> Self {
+        let problem = &own.problem;
+        let (line, column, reason) = (problem.line, problem.column, problem.message());
+        Self { file: own.file.clone(), line, column, reason }
+    }
+}
+
+impl Loaded {
+    /// Evaluated rules among all that are not disabled, 0 to 1; 1 where there are none.
+    pub fn share(&self) -> f64 {
+        if self.total == 0 { 1.0 } else { self.loaded as f64 / self.total as f64 }
+    }
+
+    /// One line: how many rules there are.
+    pub fn summary(&self) -> String {
+        // Never rounded up to all of them.
+        let percent = (self.share() * 1e4).floor() / 100.0;
+        format!(
+            "{} rules: {} loaded ({percent:.2} %), {} not; {} disabled",
+            self.total,
+            self.loaded,
+            self.total - self.loaded,
+            self.disabled
+        )
+    }
+}
+
+/// The name of what [`load_with`] adds, in place of a file's.
+pub const FURTHER: &str = "(made)";
+
+/// The variables of a configuration.
+///
+/// # Errors
+/// One is not a list, or does not resolve; in words.
+pub fn variables(own: &Ids) -> Result<Variables, String> {
+    let is_port = |name: &str| name.ends_with("_PORT") || name.ends_with("_PORTS");
+    let pairs = || own.vars.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let addresses = pairs().filter(|(name, _)| !is_port(name));
+    let ports = pairs().filter(|(name, _)| is_port(name));
+    Variables::with_defaults(addresses, ports).map_err(|error| format!("ids.vars: {error}"))
+}
+
+/// Reads and compiles what a configuration names. `before`: the rules that detectors have, whose names keep their meaning.
+///
+/// # Errors
+/// A file cannot be read, or a variable is wrong; in words. Wrong rules are no error.
+pub fn load(config: &Config, before: Option<&Ruleset>) -> Result<Loaded, String> {
+    load_with(config, before, |_| Vec::new())
+}
+
+/// The same with further rules, made of those of the files; their text is one rule a line.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(
+    config: &Config,
+    before: Option<&Ruleset>,
+    further: impl FnOnce(&RuleSet) -> Vec<u8>,
+) -> Result<Loaded, String> {
+    let own = &config.ids;
+    let variables = variables(own)?;
+    let read = || {
+        let mut loader = Loader::new(variables.clone());
+        for path in &own.rules {
+            read_rules(&mut loader, path).map_err(|error| format!("ids.rules: {error}"))?;
+        }
+        Ok::<_, String>(loader)
+    };
+    let set = read()?.finish();
+    let text = further(&set);
+    let set = if text.is_empty() {
+        set
+    } else {
+        let mut loader = read()?;
+        loader.read(FURTHER, &text[..]).map_err(|error| error.to_string())?;
+        loader.finish()
+    };
+    let mut warnings = Vec::new();
+    let mut options = Options { midstream: config.flow.midstream, ..Options::default() };
+    let say = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    if let Some(path) = &own.classification {
+        let open = File::open(path).and_then(|file| classifications(BufReader::new(file)));
+        let read = open.map_err(|error| say(path, error))?;
+        warnings.extend(read.problems.iter().map(|own| format!("{}: {own}", path.display())));
+        options.classes = read.found;
+    }
+    if let Some(path) = &own.thresholds {
+        let open = File::open(path).and_then(|file| thresholds(BufReader::new(file)));
+        let read = open.map_err(|error| say(path, error))?;
+        warnings.extend(read.problems.iter().map(|own| format!("{}: {own}", path.display())));
+        options.limits = read.found;
+    }
+    let (rules, refused) = match before {
+        Some(before) => Ruleset::compile_after(before, &set, &variables, &options),
+        None => Ruleset::compile(&set, &variables, &options),
+    };
+    let mut problems: Vec<Refusal> = set.problems.iter().map(Refusal::from).collect();
+    for own in &refused {
+        let rule = &set.rules[own.index];
+        problems.push(Refusal {
+            file: set.files[rule.file].clone(),
+            line: rule.line,
+            column: 1,
+            reason: format!("sid {}: {}", own.sid, own.reason),
+        });
+    }
+    // By file and line, as they stand there.
+    let number = |file: &String| set.files.iter().position(|own| own == file);
+    problems.sort_by_cached_key(|own| (number(&own.file), own.line, own.column));
+    let summary = set.summary;
+    let counts_hosts =
+        !options.limits.is_empty() || set.rules.iter().any(|own| counts_hosts(&own.rule));
+    Ok(Loaded {
+        counts_hosts,
+        rules: Arc::new(rules),
+        problems,
+        problems_dropped: set.problems_dropped,
+        warnings,
+        total: summary.total,
+        loaded: summary.loaded - refused.len() as u64,
+        disabled: summary.disabled,
+        set: Arc::new(set),
+    })
+}
+
+/// Whether a rule looks at what a host does in other flows.
+fn counts_hosts(rule: &Rule) -> bool {
+    rule.threshold.is_some()
+        || rule.detection_filter.is_some()
+        || !rule.tags.is_empty()
+        || rule
+            .conditions
+            .iter()
+            .any(|own| matches!(own, Condition::Xbits(_) | Condition::Hostbits(_)))
+}
+
+/// A file of rules, which may be compressed by gzip, xz or zstd.
+fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
+    let name = path.display().to_string();
+    let open = files::input::open(path).map_err(|error| LoadError { file: name.clone(), error })?;
+    loader.read(&name, open)
+}

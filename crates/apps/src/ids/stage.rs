@@ -1,0 +1,98 @@
+//! Stage `ids`: drops what rules drop.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | what the inspector of its worker decided, in the stage `flow` before it |
+//! | drop | `ids_drop`, `ids_flow`, `ids_reject`, where `action` is `inline` |
+//!
+//! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP.
+
+use chunk::{Chunk, ReasonBlock, Verdict};
+use engine::{Context, Phases, Spread, Stage};
+
+use super::inspect::{Decided, Shared, lock};
+use super::reasons;
+use crate::firewall::FirewallOptions;
+use crate::firewall::answer::{Answer, Answers};
+use crate::received;
+
+/// The stage of one worker.
+pub struct Ids {
+    /// Nothing without a stage `flow` before it.
+    inspector: Option<Shared>,
+    answers: Answers,
+    options: FirewallOptions,
+    decided: Vec<(usize, Decided)>,
+    needs_one_worker: Option<&'static str>,
+}
+
+impl Ids {
+    /// With the inspector of its worker. `icmp_rate`: answers in a second, by port.
+    pub fn new(inspector: Option<Shared>, icmp_rate: u32) -> Self {
+        let options = FirewallOptions { icmp_rate, icmp_burst: icmp_rate.min(10) };
+        Self {
+            inspector,
+            answers: Answers::new(),
+            options,
+            decided: Vec::new(),
+            needs_one_worker: None,
+        }
+    }
+
+    /// Why captures must go through one worker.
+    #[must_use]
+    pub fn needing_one_worker(mut self, why: Option<&'static str>) -> Self {
+        self.needs_one_worker = why;
+        self
+    }
+}
+
+impl<T: Send + Sync + 'static> Stage<T> for Ids {
+    fn name(&self) -> &'static str {
+        super::STAGE
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+
+    fn spread(&self) -> Spread {
+        Spread::Hosts
+    }
+
+    fn needs_one_worker(&self, _: &T) -> Option<&'static str> {
+        self.needs_one_worker
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        &[reasons::BLOCK]
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        let Some(inspector) = &self.inspector else { return };
+        self.decided.clear();
+        self.decided.extend_from_slice(lock(inspector).decisions());
+        for (row, decided) in &self.decided {
+            let Some(verdict) = chunk.rows.verdicts().get_mut(*row) else { continue };
+            if !Verdict(*verdict).is_next() {
+                continue;
+            }
+            let reason = match decided {
+                Decided::Drop => reasons::IDS_DROP,
+                Decided::DropFlow => reasons::IDS_FLOW,
+                Decided::Reject => reasons::IDS_REJECT,
+            };
+            *verdict = Verdict::drop(reason).0;
+            if *decided == Decided::Reject {
+                let packet = &chunk.packets[*row];
+                let d = received::decode(packet);
+                let now_ns = cx.arrival_ns(packet);
+                let answer = self.answers.make(packet, &d, &self.options, now_ns, cx.pool);
+                let port = packet.port;
+                if let Answer::Made(frame) = answer {
+                    chunk.emit(*row, Verdict::forward(port), frame);
+                }
+            }
+        }
+    }
+}
