@@ -91,6 +91,11 @@ pub(crate) enum Command {
     /// An application is found in the first bytes of both directions, whatever the ports are. Patterns of l7-filter may be
     /// added. A summary by application follows. The result does not depend on the number of workers. Needs no privileges.
     L7(L7Args),
+    /// Look for what rules of Snort and Suricata describe in captures
+    ///
+    /// Writes eve.json, fast.log and stats.log, as Suricata does. The result does not depend on the number of workers. Needs no
+    /// privileges. For live traffic, `[ids]` of a configuration does the same.
+    Ids(IdsArgs),
     /// Look up addresses in a routes file
     ///
     /// `-` is standard input for one of the inputs, and standard output for the results; the figures then go to
@@ -350,6 +355,73 @@ impl L7Args {
     pub(crate) fn checksums(&self) -> Option<Checksums> {
         self.checksums.map(ChecksumChecks::meaning)
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IdsArgs {
+    /// Read packets from a capture, or from all captures below a folder
+    ///
+    /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
+    #[arg(short = 'r', long = "read", value_name = "IN", required_unless_present = "test")]
+    pub(crate) read: Vec<PathBuf>,
+    /// A file of rules, which may be compressed; may be repeated
+    #[arg(short = 'S', long = "rules", value_name = "RULES", required_unless_present = "config")]
+    pub(crate) rules: Vec<PathBuf>,
+    /// Write eve.json, fast.log and stats.log into this folder; files of an earlier run are replaced
+    #[arg(short = 'l', long = "output", value_name = "OUTDIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// The value of a variable that rules name, such as HOME_NET=192.0.2.0/24; may be repeated
+    ///
+    /// Others have the values of Suricata's suricata.yaml. A name that ends in _PORT or _PORTS is one of ports.
+    #[arg(long = "set", value_name = "VAR=VALUE", value_parser = variable)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Test the rules: print each one that is not evaluated, and how many are; exit code 1 if there is one
+    #[arg(short = 'T', long, conflicts_with = "read")]
+    pub(crate) test: bool,
+    /// Say why a rule matched or did not: how often each of its conditions holds by itself
+    #[arg(long, value_name = "SID", requires = "read")]
+    pub(crate) explain: Option<u32>,
+    /// Treat packets as if rules dropped them: events say `blocked`, and what follows of such flows is not inspected
+    #[arg(long)]
+    pub(crate) inline: bool,
+    /// Follow connections whose beginning is not in the capture
+    #[arg(long)]
+    pub(crate) midstream: bool,
+    /// Classes of rules and their priorities: a classification.config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) classification: Option<PathBuf>,
+    /// Thresholds and suppressed alerts: a threshold.config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) thresholds: Option<PathBuf>,
+    /// Settings from `[ids]` and `[flow]` of this configuration
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Worker threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: Option<u16>,
+    /// Verify checksums, or ignore them, as for a capture taken on the sender
+    #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
+    checksums: Option<ChecksumChecks>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl IdsArgs {
+    /// What `-k` says.
+    pub(crate) fn checksums(&self) -> Option<Checksums> {
+        self.checksums.map(ChecksumChecks::meaning)
+    }
+}
+
+/// `NAME=VALUE`
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let name = name.strip_prefix('$').unwrap_or(name);
+    if name.is_empty() || value.is_empty() {
+        return Err("expected NAME=VALUE".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[derive(Debug, Args)]

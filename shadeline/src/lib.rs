@@ -20,6 +20,7 @@ mod failure;
 mod gen_packets;
 mod gen_rules;
 mod help;
+mod ids;
 mod interrupt;
 mod l7;
 mod live;
@@ -130,6 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Stages(args) => stages::run(&args),
         Command::Streams(args) => streams::run(&args),
         Command::L7(args) => l7::run(&args),
+        Command::Ids(args) => ids::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Lpm(args) => lpm::run(&args),
         Command::Names(args) => names::run(&args),

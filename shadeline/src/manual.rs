@@ -263,6 +263,19 @@ const PAGES: &[More] = &[
         ],
     },
     More {
+        command: "ids",
+        statuses: &[INTERRUPTED],
+        files: &[STREAMS],
+        environment: NONE,
+        examples: &[
+            ("shadeline ids -T -S local.rules", "Test a file of rules."),
+            (
+                "shadeline ids -r capture.pcap -S local.rules -l out --set HOME_NET=192.0.2.0/24",
+                "Write what the rules find in a capture into out/eve.json and out/fast.log.",
+            ),
+        ],
+    },
+    More {
         command: "l7",
         statuses: &[INTERRUPTED],
         files: &[STREAMS],

@@ -36,6 +36,8 @@ const PRINTING: &[&str] = &[
     "streams -r in.pcap",
     "l7 -r in.pcap",
     "l7 -r in.pcap --json",
+    "ids -T -S ids.rules",
+    "ids -r in.pcap -S ids.rules",
     "stages",
     "stages route --json",
     "devices --quick",
@@ -73,6 +75,8 @@ fn folder() -> Scratch {
     folder.write("addresses", &"10.0.0.1\n".repeat(20_000));
     folder.write("prefixes", "/org east\n");
     folder.write("names", &"/org/x\n".repeat(20_000));
+    folder
+        .write("ids.rules", "alert tcp any any -> any any (msg:\"x\"; content:\"GET\"; sid:1;)\n");
     folder.write("rules", "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\n");
     folder.write("trace", &"167772161 1 1024 80 6\n".repeat(20_000));
     testkit::pcap::write_pcap(&folder.join("in.pcap"), &packets(0..20));

@@ -1,0 +1,323 @@
+//! `shadeline ids -r IN -S RULES -l OUTDIR`: what rules of Snort and Suricata find in captures.
+//!
+//! ```text
+//!  captures ─▶ monitor: the pipeline `flow` `ids` `monitor` ─▶ eve.json, fast.log, stats.log; rules with alerts
+//! ```
+//!
+//! It is the pipeline of a monitor with `[ids]` over captures: what a live program does with the same rules, it does.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use apps::ids::counters::{Counters, get};
+use apps::ids::explain::{self, Step};
+use apps::ids::rules::{self, FURTHER, Loaded, Refusal};
+use control::api::table::{Row, table, thousands};
+use control::config::{Config, IdsAction, LogLevel};
+use controlplane::Interfaces;
+use packet::checksum::Checksums;
+use packet::tunnel::Kinds;
+use serde::Serialize;
+
+use crate::cli::IdsArgs;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::offline::{self, Carry, Merged};
+use crate::output::{self, note, print};
+use crate::{check, log, pipelines, wiring};
+
+/// The only port.
+const CONFIG: &str = "mode = \"monitor\"\n[port.capture]\ninterface = \"capture\"\n[flow]\nmidstream = false\n[ids]\n";
+
+pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
+    let config = config(args)?;
+    if args.test {
+        return test(args, &config);
+    }
+    log::start(config.system.log.min(LogLevel::Error), config.system.log_format);
+    let (loaded, steps) = match args.explain {
+        None => (rules::load(&config, None).map_err(Failure::other)?, Vec::new()),
+        Some(sid) => explained(&config, sid)?,
+    };
+    if let Some(folder) = &config.ids.output {
+        output::folder(folder)?;
+        for name in ["eve.json", "fast.log", "stats.log"] {
+            remove_old(&folder.join(name))?;
+        }
+    }
+    let (loaded, counters) = (Arc::new(loaded), Arc::<Counters>::default());
+    let interfaces = Interfaces::of(&config);
+    let interrupt = Interrupt::listen()?;
+    let marks = vec![wiring::mark_of(args.checksums().unwrap_or(Checksums::Verify))];
+    let opened = Merged::open(vec![(0, args.read.clone())], marks, &interrupt, |_, queue| queue);
+    interrupt.check()?;
+    let attachments: [&(dyn Any + Sync); 2] = [&loaded, &counters];
+    let carried = Carry::without_outputs(&config, &interfaces, opened?, &attachments);
+    let (report, elapsed) = offline::carry(carried)?;
+    if let Some(sid) = args.explain {
+        explanation(args, sid, &steps, &loaded, &counters)?;
+    } else {
+        let figures = Figures::of(&loaded, &counters, report.rx_packets);
+        let rows = figures.rules.as_slice();
+        output::figures(None, args.json, &figures, || {
+            format!(
+                "{}{}\n{} alerts in {} packets; {:.3} s\n",
+                table(rows),
+                loaded.summary(),
+                thousands(figures.alerts),
+                thousands(report.rx_packets),
+                elapsed.as_secs_f64()
+            )
+        })?;
+        if !loaded.problems.is_empty() {
+            note!(
+                "warning: {} rules are not evaluated: `shadeline ids -T` lists them",
+                loaded.total - loaded.loaded
+            );
+        }
+    }
+    let wrong = report.wrong_checksums();
+    if wrong > 0 {
+        note!(
+            "warning: {} packets with a wrong checksum were not followed; over a capture taken on the sender, use -k none",
+            thousands(wrong)
+        );
+    }
+    for error in &report.errors {
+        note!("error: {error}");
+    }
+    if !report.errors.is_empty() {
+        return Err(Failure::reported());
+    }
+    interrupt.check()
+}
+
+/// Removes a file of an earlier run, if there is one.
+fn remove_old(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::output(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A monitor of one port, with the settings of a file and of the command line.
+fn config(args: &IdsArgs) -> Result<Config, Failure> {
+    let (mut config, _) = control::config::parse(CONFIG, &pipelines::known())
+        .map_err(|d| Failure::other(control::config::render(&d, "", CONFIG, false)))?;
+    match &args.config {
+        Some(file) => {
+            let own = check::load(file)?;
+            (config.flow, config.ids) = (own.flow, own.ids);
+        }
+        // Suricata looks into tunnels, too.
+        None => config.flow.tunnels = Kinds::all(),
+    }
+    config.flow.midstream |= args.midstream;
+    let ids = &mut config.ids;
+    ids.rules.extend(args.rules.iter().cloned());
+    ids.vars.extend(args.set.iter().cloned());
+    for (own, given) in
+        [(&mut ids.classification, &args.classification), (&mut ids.thresholds, &args.thresholds)]
+    {
+        if given.is_some() {
+            own.clone_from(given);
+        }
+    }
+    if args.output.is_some() || args.explain.is_some() {
+        ids.output.clone_from(&args.output);
+    }
+    if args.inline {
+        ids.action = IdsAction::Inline;
+    }
+    if let Some(workers) = args.workers {
+        (config.system.workers, config.system.has_workers) = (workers.into(), true);
+    }
+    Ok(config)
+}
+
+/// `-T`.
+fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
+    let loaded = rules::load(config, None).map_err(Failure::other)?;
+    let problems = loaded.problems.iter().map(Problem::from).collect();
+    let tested = Tested {
+        rules: loaded.total,
+        loaded: loaded.loaded,
+        disabled: loaded.disabled,
+        share: loaded.share(),
+        problems,
+        problems_left_out: loaded.problems_dropped,
+        warnings: loaded.warnings.clone(),
+    };
+    output::figures(None, args.json, &tested, || {
+        let mut text = String::new();
+        for warning in &loaded.warnings {
+            output::line!(&mut text, "warning: {warning}");
+        }
+        for problem in &loaded.problems {
+            output::line!(&mut text, "{problem}");
+        }
+        if loaded.problems_dropped > 0 {
+            output::line!(&mut text, "{} more", thousands(loaded.problems_dropped));
+        }
+        output::line!(&mut text, "{}", loaded.summary());
+        text
+    })?;
+    let is_right = loaded.loaded == loaded.total && loaded.warnings.is_empty();
+    if is_right { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// A rule that is not evaluated.
+#[derive(Debug, Serialize)]
+struct Problem {
+    file: String,
+    line: u64,
+    column: u64,
+    reason: String,
+}
+
+impl From<&Refusal> for Problem {
+    fn from(own: &Refusal) -> Self {
+        let Refusal { file, line, column, reason } = own.clone();
+        Self { file, line, column, reason }
+    }
+}
+
+/// What `-T --json` prints.
+#[derive(Debug, Serialize)]
+struct Tested {
+    rules: u64,
+    loaded: u64,
+    disabled: u64,
+    /// 0 to 1.
+    share: f64,
+    problems: Vec<Problem>,
+    problems_left_out: u64,
+    warnings: Vec<String>,
+}
+
+/// A rule with alerts.
+#[derive(Debug, Serialize)]
+struct RuleRow {
+    gid: u32,
+    sid: u32,
+    alerts: u64,
+    action: &'static str,
+    msg: String,
+}
+
+impl Row for RuleRow {
+    const COLUMNS: &'static [&'static str] = &[">gid", ">sid", ">alerts", "action", "msg"];
+    const EMPTY: &'static str = "no alerts";
+
+    fn cells(&self) -> Vec<String> {
+        let [gid, sid] = [self.gid, self.sid].map(|number| number.to_string());
+        vec![gid, sid, thousands(self.alerts), self.action.to_owned(), self.msg.clone()]
+    }
+}
+
+/// What a run prints.
+#[derive(Debug, Serialize)]
+struct Figures {
+    packets: u64,
+    flows: u64,
+    alerts: u64,
+    /// Packets that rules dropped, with `--inline`.
+    dropped: u64,
+    files: u64,
+    rules_loaded: u64,
+    rules_refused: u64,
+    rules: Vec<RuleRow>,
+}
+
+impl Figures {
+    fn of(loaded: &Loaded, counters: &Counters, packets: u64) -> Self {
+        let rows = counters.by_rule().into_iter().map(|((gid, sid), own)| RuleRow {
+            gid,
+            sid,
+            alerts: own.alerts,
+            action: own.action,
+            msg: own.msg,
+        });
+        let mut rules: Vec<RuleRow> = rows.collect();
+        rules.sort_by_key(|row| (std::cmp::Reverse(row.alerts), row.gid, row.sid));
+        Self {
+            packets,
+            flows: get(&counters.flows),
+            alerts: get(&counters.alerts),
+            dropped: get(&counters.drops),
+            files: get(&counters.files),
+            rules_loaded: loaded.loaded,
+            rules_refused: loaded.total - loaded.loaded,
+            rules,
+        }
+    }
+}
+
+/// The rules of the files, and beside them those that explain one.
+fn explained(config: &Config, sid: u32) -> Result<(Loaded, Vec<Step>), Failure> {
+    let mut made = Ok(Vec::new());
+    let loaded = rules::load_with(config, None, |set| match explain::steps(set, sid) {
+        Ok((steps, text)) => {
+            made = Ok(steps);
+            text.into_bytes()
+        }
+        Err(error) => {
+            made = Err(error);
+            Vec::new()
+        }
+    });
+    let loaded = loaded.map_err(Failure::other)?;
+    Ok((loaded, made.map_err(Failure::other)?))
+}
+
+/// A condition and how often it held.
+#[derive(Debug, Serialize)]
+struct StepRow {
+    matches: u64,
+    /// Why it could not be tried by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    rule: String,
+}
+
+impl Row for StepRow {
+    const COLUMNS: &'static [&'static str] = &[">matches", "of"];
+    const EMPTY: &'static str = "";
+
+    fn cells(&self) -> Vec<String> {
+        match &self.refused {
+            None => vec![thousands(self.matches), self.rule.clone()],
+            Some(why) => vec!["-".to_owned(), format!("{}: {why}", self.rule)],
+        }
+    }
+}
+
+/// `--explain`.
+fn explanation(
+    args: &IdsArgs,
+    sid: u32,
+    steps: &[Step],
+    loaded: &Loaded,
+    counters: &Counters,
+) -> Result<(), Failure> {
+    let matches = counters.by_rule();
+    let refusal = |number: usize| {
+        let line = number as u64 + 1;
+        loaded.problems.iter().find(|own| own.file == FURTHER && own.line == line)
+    };
+    let rows = steps.iter().enumerate().map(|(number, step)| StepRow {
+        matches: matches.get(&step.id).map_or(0, |own| own.alerts),
+        refused: refusal(number).map(|own| own.reason.clone()),
+        rule: step.text.clone(),
+    });
+    let rows: Vec<StepRow> = rows.collect();
+    let own = matches.iter().find(|((gid, number), _)| *number == sid && *gid != steps[0].id.0);
+    let alerts = own.map_or(0, |(_, own)| own.alerts);
+    if args.json {
+        return output::json(&rows);
+    }
+    print(format_args!("{}rule {sid}: {} alerts\n", table(&rows), thousands(alerts)))
+}
