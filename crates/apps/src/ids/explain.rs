@@ -66,7 +66,7 @@ pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
     }
     let (conditions, inspections) = (rule.conditions.clone(), rule.inspections.clone());
     let whole = Rule { conditions, inspections, ..bare };
-    let (threshold, filter) = (rule.threshold.clone(), rule.detection_filter.clone());
+    let (threshold, filter) = (rule.threshold, rule.detection_filter);
     let limited = threshold.is_some() || filter.is_some();
     rules.push(whole.clone());
     if limited {
