@@ -43,7 +43,8 @@ fn any_number_of_workers_writes_the_same() {
     let folder = Scratch::new("ids-workers");
     let mut all = Vec::new();
     for workers in ["1", "2", "4"] {
-        let args = ["-r", &capture, "-S", &rules, "-l", workers, "--workers", workers, "-k", "none"];
+        let args =
+            ["-r", &capture, "-S", &rules, "-l", workers, "--workers", workers, "-k", "none"];
         let out = ids(&folder, &args);
         assert!(out.status.success(), "{}", text(&out.stderr));
         let read = |name: &str| {
