@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn rules_that_cannot_be_loaded_are_named_with_their_place() {
-    let folder = Scratch::new("ids-test");
+    let folder = Scratch::new();
     let rules = "alert tcp any any -> any any (msg:\"x\"; content:\"x\"; sid:1;)\n\
                  alert tcp any any -> any any (msg:\"y\"; contnet:\"x\"; sid:2;)\n";
     folder.write("local.rules", rules);
@@ -40,7 +40,7 @@ fn any_number_of_workers_writes_the_same() {
     }
     let file = |name: &str| case.join(name).display().to_string();
     let (capture, rules) = (file("input.pcap"), file("test.rules"));
-    let folder = Scratch::new("ids-workers");
+    let folder = Scratch::new();
     let mut all = Vec::new();
     for workers in ["1", "2", "4"] {
         let args =
