@@ -20,7 +20,6 @@ mod name_lookup;
 mod name_tables;
 mod oclgrind;
 #[path = "../../../kernels/tests/pocl/random.rs"]
-#[allow(dead_code)] // not all of it is used here
 mod random;
 mod rewrite;
 mod route;

@@ -5,6 +5,7 @@ pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Other numbers in each run; the test prints them where it fails.
+    #[allow(dead_code)] // tests of other crates share this file
     pub(crate) fn from_time() -> Self {
         let since = std::time::UNIX_EPOCH.elapsed().expect("a clock behind 1970");
         Self(since.as_nanos() as u64)
