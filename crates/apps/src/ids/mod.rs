@@ -24,7 +24,7 @@ pub mod reasons;
 pub mod rules;
 pub mod stage;
 
-use control::config::{Application, Config, FRAMES, Settings, StageKind};
+use control::config::{Application, Config, Settings, StageKind};
 use controlplane::request::TableKind;
 use controlplane::{Descriptor, Findings, Interfaces};
 
@@ -60,7 +60,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
     about: "Looks for what rules of Snort and Suricata describe in packets, streams and transactions; drops what they drop.",
     application: &APPLICATION,
-    needs: &[FRAMES],
+    needs: &["flow_state"],
     provides: &[],
     is_first: false,
     is_last: false,
@@ -68,7 +68,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     settings: Settings::None,
 }];
 
-/// `check`: files that cannot be read, rules that are not evaluated, a stage without flows.
+/// `check`: files that cannot be read, rules that are not evaluated.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     match rules::load(config, None) {
         Ok(loaded) => {
@@ -84,12 +84,5 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             }
         }
         Err(error) => findings.error_of_all(error),
-    }
-    let with_ids = config.in_use().filter(|pipeline| pipeline.has(STAGE));
-    for pipeline in with_ids.filter(|pipeline| !pipeline.has(flow::STAGE)) {
-        findings.error_of_all(format!(
-            "pipeline {}: no stage `flow` before `ids`: it sees no packets",
-            pipeline.name
-        ));
     }
 }
