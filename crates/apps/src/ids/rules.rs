@@ -126,7 +126,7 @@ pub fn load_with(
     let read = || {
         let mut loader = Loader::new(variables.clone());
         for path in &own.rules {
-            read_rules(&mut loader, path).map_err(|error| format!("ids.rules: {error}"))?;
+            read_rules(&mut loader, path).map_err(|error| format!("cannot read rules: {error}"))?;
         }
         Ok::<_, String>(loader)
     };
@@ -165,7 +165,7 @@ pub fn load_with(
             file: set.files[rule.file].clone(),
             line: rule.line,
             column: 1,
-            reason: format!("sid {}: {}", own.sid, own.reason),
+            reason: format!("rule {} is not supported: {}", own.sid, own.reason),
         });
     }
     // By file and line, as they stand there.

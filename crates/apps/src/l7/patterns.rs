@@ -257,8 +257,14 @@ fn translate(bytes: &[u8]) -> Result<String, String> {
                 at += len;
             }
             b'[' => at += class(&bytes[at..], &mut out)?,
-            b'{' if counts(&bytes[at..]).is_none() => out.push_str(r"\{"),
-            b'}' | b'{' if byte == b'{' || is_in_count(&bytes[..at - 1]) => out.push(byte.into()),
+            b'{' => match counts(&bytes[at..]) {
+                Some(end) => {
+                    out.push('{');
+                    out.extend(bytes[at..=at + end].iter().map(|byte| char::from(*byte)));
+                    at += end + 1;
+                }
+                None => out.push_str(r"\{"),
+            },
             // `(?` has a meaning in that syntax and none here.
             b'?' if bytes[..at - 1].last() == Some(&b'(') => {
                 return Err("nothing to repeat before `?`".to_owned());
@@ -289,15 +295,6 @@ fn counts(rest: &[u8]) -> Option<usize> {
     };
     let is_number = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit) && digits.len() <= 3;
     (!low.is_empty() && is_number(low) && is_number(high)).then_some(end)
-}
-
-/// Whether the closing brace that follows is that of a count.
-fn is_in_count(before: &[u8]) -> bool {
-    let begin = before.iter().rposition(|byte| *byte == b'{');
-    begin.is_some_and(|begin| {
-        let escaped = begin > 0 && before[begin - 1] == b'\\';
-        !escaped && counts(&[&before[begin + 1..], b"}"].concat()).is_some()
-    })
 }
 
 /// A byte as itself.
@@ -443,6 +440,8 @@ mod tests {
             (r"[[&&~]x", b"&x", b"ax"),
             (r"[[:digit:]-]x", b"-x", b"ax"),
             (r"a{2}b", b"aab", b"ab"),
+            (r"^a{2,3}b", b"aaab", b"aaaab"),
+            (r"^a{2,}b", b"aaaab", b"ab"),
             (r"a{b}", b"a{b}", b"ab"),
             (r"\{\\rtf", b"{\\rtf", b"rtf"),
             (r"x\x2ay", b"x*y", b"xxy"),
