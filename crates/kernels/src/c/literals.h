@@ -86,31 +86,34 @@ FN uint literals_row(PRIVATE const literals_t *machine, uint state)
 // The state behind a byte of class `class_of`; `row` is the class of the byte before.
 FN uint literals_step(PRIVATE const literals_t *machine, uint state, uint row, uint class_of)
 {
-    uint at = state & LITERALS_RECORD;
-    for (uint links = 0u; links < LITERALS_LINKS_MAX; links++) {
+    uint at = state & LITERALS_RECORD, to = 0u, is_found = 0u;
+    for (uint links = 0u; links < LITERALS_LINKS_MAX && is_found == 0u && (at != 0u || links == 0u); links++) {
         const ulong2_t quad = literals_quad(machine, at);
         const uint head = (uint)quad.x, mask = (uint)(quad.x >> 32), next = (uint)(quad.y >> 32);
-        if (mask >> (class_of & 31u) & 1u) {
-            const uint children = head >> 16 & 0xffu;
-            if (children == 1u) {
-                if (head >> 24 == class_of)
-                    return next;
-            } else if (children == LITERALS_BITMAP) {
-                const uint bits = literals_word(machine, at, 2u * (class_of >> 5));
-                const uint bit = 1u << (class_of & 31u);
-                if (bits & bit)
-                    return literals_word(machine, at, literals_word(machine, at, 2u * (class_of >> 5) + 1u)
-                                                          + POPCOUNT(bits & (bit - 1u)));
-            } else {
-                for (uint child = 0u; child < children && child < 4u; child++)
-                    if ((next >> (8u * child) & 0xffu) == class_of)
-                        return literals_word(machine, at, child);
-            }
+        const uint children = head >> 16 & 0xffu;
+        if ((mask >> (class_of & 31u) & 1u) == 0u) {
+            is_found = 0u;
+        } else if (children == 1u) {
+            is_found = head >> 24 == class_of;
+            to = next;
+        } else if (children == LITERALS_BITMAP) {
+            const uint bits = literals_word(machine, at, 2u * (class_of >> 5)), bit = 1u << (class_of & 31u);
+            is_found = (bits & bit) != 0u;
+            if (is_found != 0u)
+                to = literals_word(machine, at, literals_word(machine, at, 2u * (class_of >> 5) + 1u)
+                                                    + POPCOUNT(bits & (bit - 1u)));
+        } else {
+            // The first byte of `next` that is the class: the lowest one that is zero in the difference.
+            const uint other = next ^ class_of * 0x01010101u, zero = (other - 0x01010101u) & ~other & 0x80808080u;
+            const uint child = POPCOUNT((zero & (0u - zero)) - 1u) >> 3;
+            is_found = zero != 0u && child < children;
+            if (is_found != 0u)
+                to = literals_word(machine, at, child);
         }
         at = (uint)quad.y & LITERALS_RECORD;
-        if (at == 0u)
-            break;
     }
+    if (is_found != 0u)
+        return to;
     const uint place = row * machine->classes + class_of;
     return place < (machine->classes + 1u) * machine->classes ? LOAD(machine->words + machine->defaults + place) : 0u;
 }

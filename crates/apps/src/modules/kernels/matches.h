@@ -6,10 +6,10 @@ typedef struct {
     uint high;
     uint pattern; // the number of the pattern that match_next has found
     uint end;     // the place behind its last byte, from the first byte of the piece
-    uint own_left_a;
+    uint own_left_a; // patterns that end at this place and were not given yet, of either machine,
     uint own_left_b;
-    GLOBAL const uint *own_a;
-    GLOBAL const uint *own_b;
+    uint own_a; // and where they are: words from the automaton's first
+    uint own_b;
 } match_t;
 
 // A search that goes on where another one was: with its `low` and `high`.
@@ -22,23 +22,23 @@ FN match_t match_begin(uint low, uint high)
     match.end = 0u;
     match.own_left_a = 0u;
     match.own_left_b = 0u;
-    match.own_a = (GLOBAL const uint *)0;
-    match.own_b = (GLOBAL const uint *)0;
+    match.own_a = 0u;
+    match.own_b = 0u;
     return match;
 }
 
 // Gives the next pattern that ends at this place; of those of both machines the one with the smaller number.
-FN void own_match(PRIVATE match_t *match)
+FN void own_match(PRIVATE const packet_t *packet, PRIVATE match_t *match)
 {
-    const uint a = match->own_left_a != 0u ? LOAD(match->own_a) : 0xffffffffu;
-    const uint b = match->own_left_b != 0u ? LOAD(match->own_b) : 0xffffffffu;
+    const uint a = match->own_left_a != 0u ? LOAD(packet->own_patterns + match->own_a) : 0xffffffffu;
+    const uint b = match->own_left_b != 0u ? LOAD(packet->own_patterns + match->own_b) : 0xffffffffu;
     if (a < b) {
         match->pattern = a;
-        match->own_a += 1;
+        match->own_a += 1u;
         match->own_left_a -= 1u;
     } else {
         match->pattern = b;
-        match->own_b += 1;
+        match->own_b += 1u;
         match->own_left_b -= 1u;
     }
 }
@@ -47,7 +47,7 @@ FN void own_match(PRIVATE match_t *match)
 FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, PRIVATE match_t *match)
 {
     if ((match->own_left_a | match->own_left_b) != 0u) {
-        own_match(match);
+        own_match(packet, match);
         return 1u;
     }
     region_t table;
@@ -75,8 +75,8 @@ FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
             row_b = class_of;
         }
         if (((state_a | state_b) & LITERALS_ENDS) != 0u) {
-            match->own_a = literals_ends(&exact, state_a, &match->own_left_a);
-            match->own_b = literals_ends(&folded, state_b, &match->own_left_b);
+            match->own_a = (uint)(literals_ends(&exact, state_a, &match->own_left_a) - table.words);
+            match->own_b = (uint)(literals_ends(&folded, state_b, &match->own_left_b) - table.words);
             found = match->own_left_a | match->own_left_b;
         }
     }
@@ -86,6 +86,6 @@ FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
     match->high = (uint)(state >> 32);
     if (found == 0u)
         return 0u;
-    own_match(match);
+    own_match(packet, match);
     return 1u;
 }
