@@ -163,10 +163,11 @@ struct Flows {
 }
 
 impl Listener for Flows {
-    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+    fn follower(&self, _: usize, _: usize) -> Box<dyn Follower> {
         let shared = self.shared.clone();
         let out = move |row| shared.put(row);
-        let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone();
+        let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone();
+        let worker = ordered.join();
         let options = self.shared.options.clone();
         let own = OfWorker { options, worker, ordered, items: Vec::new() };
         Box::new(Labels::new(own))

@@ -218,10 +218,11 @@ struct Streams {
 }
 
 impl Listener for Streams {
-    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+    fn follower(&self, _: usize, _: usize) -> Box<dyn Follower> {
         let shared = self.shared.clone();
         let out = move |row| shared.put(row);
-        let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone();
+        let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone();
+        let worker = ordered.join();
         Box::new(OfWorker { shared: self.shared.clone(), worker, ordered, items: Vec::new() })
     }
 }

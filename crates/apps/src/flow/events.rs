@@ -112,14 +112,15 @@ impl Output for Events {
 }
 
 impl Listener for Events {
-    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+    fn follower(&self, _: usize, _: usize) -> Box<dyn Follower> {
         let ordered = self.is_sorted.then(|| {
             let sink = self.writes.sink.clone();
             let out = move |line: Vec<u8>| {
                 let _ = sink.push_in_time(&line);
             };
-            self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone()
+            self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone()
         });
+        let worker = ordered.as_ref().map_or(0, |ordered| ordered.join());
         Box::new(Lines {
             writes: self.writes.clone(),
             worker,

@@ -169,12 +169,13 @@ struct Records<T> {
 }
 
 impl<T: Taker + 'static> Listener for Records<T> {
-    fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
+    fn follower(&self, _: usize, _: usize) -> Box<dyn Follower> {
         let ordered = self.is_sorted.then(|| {
             let taker = self.taker.clone();
             let out = move |record: FlowRecord| taker.take(&record, true);
-            self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone()
+            self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone()
         });
+        let worker = ordered.as_ref().map_or(0, |ordered| ordered.join());
         Box::new(OfWorker { taker: self.taker.clone(), worker, ordered, items: Vec::new() })
     }
 }

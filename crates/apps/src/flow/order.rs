@@ -26,7 +26,7 @@ pub struct Ordered<I> {
 
 struct Inner<I> {
     heap: BinaryHeap<Entry<I>>,
-    /// By worker: how far it has come.
+    /// By who has joined: how far it has come.
     advanced: Vec<u64>,
     out: Box<dyn FnMut(I) + Send>,
 }
@@ -58,18 +58,26 @@ impl<I> Ord for Entry<I> {
 }
 
 impl<I> Ordered<I> {
-    /// For so many workers; items go to `out`.
-    pub fn new(workers: usize, out: impl FnMut(I) + Send + 'static) -> Self {
-        let advanced = vec![0; workers.max(1)];
-        Self { inner: Mutex::new(Inner { heap: BinaryHeap::new(), advanced, out: Box::new(out) }) }
+    /// Items go to `out`.
+    pub fn new(out: impl FnMut(I) + Send + 'static) -> Self {
+        let inner = Inner { heap: BinaryHeap::new(), advanced: Vec::new(), out: Box::new(out) };
+        Self { inner: Mutex::new(inner) }
     }
 
-    /// Takes the items of a worker, which are then no more in `items`. Nothing before `time_ns` follows from it.
-    pub fn advance(&self, worker: usize, items: &mut Vec<(Key, I)>, time_ns: u64) {
+    /// One more says something: its number. All join before packets come; how many there are does not follow from the
+    /// configuration, since captures may need a single worker.
+    pub fn join(&self) -> usize {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.advanced.push(0);
+        inner.advanced.len() - 1
+    }
+
+    /// Takes the items of one that has joined, which are then no more in `items`. Nothing before `time_ns` follows from it.
+    pub fn advance(&self, number: usize, items: &mut Vec<(Key, I)>, time_ns: u64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &mut *inner;
         inner.heap.extend(items.drain(..).map(|(key, item)| Entry { key, item }));
-        let own = &mut inner.advanced[worker];
+        let own = &mut inner.advanced[number];
         *own = time_ns.max(*own);
         let least = inner.advanced.iter().copied().min().unwrap_or(0);
         while inner.heap.peek().is_some_and(|first| first.key.0 < least) {
@@ -98,7 +106,8 @@ mod tests {
             times.sort_by_key(|(time, ..)| *time); // each worker's own are in order
             let seen = Arc::new(Mutex::new(Vec::new()));
             let sink = seen.clone();
-            let ordered = Ordered::new(workers, move |item: u64| sink.lock().unwrap().push(item));
+            let ordered = Ordered::new(move |item: u64| sink.lock().unwrap().push(item));
+            (0..workers).for_each(|number| assert_eq!(ordered.join(), number));
             let mut queues = vec![Vec::new(); workers];
             for (number, (time, worker, _)) in times.iter().enumerate() {
                 queues[worker % workers].push(((*time, 0, number as u64, 0), number as u64));

@@ -97,8 +97,8 @@ impl Listener for Places {
         self.follower_in("", worker, (worker, workers))
     }
 
-    fn follower_in(&self, pipeline: &str, at: usize, number: (usize, usize)) -> Box<dyn Follower> {
-        let inspector = Inspector::new(self.parts.clone(), number);
+    fn follower_in(&self, pipeline: &str, at: usize, _: (usize, usize)) -> Box<dyn Follower> {
+        let inspector = Inspector::new(self.parts.clone());
         let shared = Arc::new(Mutex::new(inspector));
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((pipeline.to_owned(), at, shared.clone()));
@@ -151,9 +151,9 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    fn new(parts: Parts, (worker, workers): (usize, usize)) -> Self {
+    fn new(parts: Parts) -> Self {
         let current = parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let lines = Lines::new(parts.outputs.clone(), worker, workers);
+        let lines = Lines::new(parts.outputs.clone());
         Self {
             parts,
             detector: Detector::new(current),
@@ -206,7 +206,8 @@ impl Inspector {
             if !self.lines.outputs.has_files() {
                 continue;
             }
-            let is_blocked = is_inline && drops && drops_with(alert.action);
+            // What rules decide at the end of a flow comes too late for any packet.
+            let is_blocked = is_inline && drops && open.row.is_some() && drops_with(alert.action);
             let transaction_id = match alert.found {
                 Found::Transaction(number) => Some(number),
                 _ => None,
@@ -236,7 +237,7 @@ impl Inspector {
             flowlog::fast::alert(&origin, &report, &mut self.lines.line);
             let key = flow.key(alert.time_ns);
             self.lines.put(To::Fast, key);
-            if is_blocked && open.row.is_some() && !drop_said && outputs.has(IdsEvent::Drop) {
+            if is_blocked && !drop_said && outputs.has(IdsEvent::Drop) {
                 drop_said = true;
                 let to_server = Some(open.sender == Sender::Client);
                 let dropped = eve::Drop { len: open.len, alert: Some(report), to_server };

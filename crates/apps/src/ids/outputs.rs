@@ -70,12 +70,12 @@ impl Outputs {
     }
 
     /// What puts the lines of workers into order, if they are.
-    pub(super) fn ordered(&self, workers: usize) -> Option<Arc<Ordered<Line>>> {
+    pub(super) fn ordered(&self) -> Option<Arc<Ordered<Line>>> {
         let files = self.files.as_ref().filter(|_| self.is_sorted)?.clone();
         let out = move |(to, line): Line| {
             let _ = files.of(to).push_in_time(&line);
         };
-        Some(self.ordered.get_or_init(|| Arc::new(Ordered::new(workers, out))).clone())
+        Some(self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone())
     }
 
     /// A line, at once.
@@ -171,8 +171,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(outputs: Arc<Outputs>, worker: usize, workers: usize) -> Self {
-        let ordered = outputs.ordered(workers);
+    pub(super) fn new(outputs: Arc<Outputs>) -> Self {
+        let ordered = outputs.ordered();
+        let worker = ordered.as_ref().map_or(0, |ordered| ordered.join());
         Self { outputs, worker, ordered, items: Vec::new(), held: None, line: Vec::new() }
     }
 
