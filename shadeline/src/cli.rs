@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// An application is found in the first bytes of both directions, whatever the ports are. Patterns of l7-filter may be
     /// added. A summary by application follows. The result does not depend on the number of workers. Needs no privileges.
     L7(L7Args),
-    /// Look for what rules of Snort and Suricata describe in captures
+    /// Search captures with rules of Snort and Suricata
     ///
     /// Writes eve.json, fast.log and stats.log, as Suricata does. The result does not depend on the number of workers. Needs no
     /// privileges. For live traffic, `[ids]` of a configuration does the same.
@@ -381,7 +381,7 @@ pub(crate) struct IdsArgs {
     /// Say why a rule matched or did not: how often each of its conditions holds by itself
     #[arg(long, value_name = "SID", requires = "read")]
     pub(crate) explain: Option<u32>,
-    /// Treat packets as if rules dropped them: events say `blocked`, and what follows of such flows is not inspected
+    /// Act on drop and reject rules: events say `blocked`, and the rest of the flow is not inspected
     #[arg(long)]
     pub(crate) inline: bool,
     /// Follow connections whose beginning is not in the capture
@@ -416,10 +416,10 @@ impl IdsArgs {
 
 /// `NAME=VALUE`
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected VAR=VALUE")?;
     let name = name.strip_prefix('$').unwrap_or(name);
     if name.is_empty() || value.is_empty() {
-        return Err("expected NAME=VALUE".to_owned());
+        return Err("expected VAR=VALUE".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
 }

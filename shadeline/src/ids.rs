@@ -35,7 +35,7 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     if args.test {
         return test(args, &config);
     }
-    log::start(config.system.log.min(LogLevel::Error), config.system.log_format);
+    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     let (loaded, steps) = match args.explain {
         None => (rules::load(&config, None).map_err(Failure::other)?, Vec::new()),
         Some(sid) => explained(&config, sid)?,

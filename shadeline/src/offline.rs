@@ -198,6 +198,12 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     report
         .errors
         .splice(0..0, std::mem::take(&mut *errors.lock().unwrap_or_else(PoisonError::into_inner)));
+    if report.panics > 0 {
+        report.errors.push(format!(
+            "{} panics of stages: their packets are counted under `stage_panic`",
+            report.panics
+        ));
+    }
     Ok((report, begin.elapsed()))
 }
 

@@ -61,3 +61,23 @@ fn any_number_of_workers_writes_the_same() {
     }
     assert!(all.iter().all(|own| own == &all[0]));
 }
+
+/// Rules that count per host need one worker over captures, whatever was asked for; their lines come out all the same.
+#[test]
+fn rules_that_count_per_host_write_with_one_worker() {
+    let folder = Scratch::new();
+    let capture = testkit::repository().join("tests/data/vxlan-pings.pcap").display().to_string();
+    let rule = "alert icmp any any -> any any (msg:\"echo\"; itype:8; threshold:type limit, track by_src, count 1, \
+                seconds 600; sid:1;)\n";
+    folder.write("local.rules", rule);
+    for workers in ["1", "3"] {
+        let args = ["-r", &capture, "-S", "local.rules", "-l", workers, "--workers", workers];
+        let out = ids(&folder, &args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let is_said = text(&out.stderr).contains("captures are processed by one worker");
+        assert_eq!(is_said, workers != "1", "{}", text(&out.stderr));
+        let path = folder.path().join(workers).join("fast.log");
+        let lines = std::fs::read_to_string(path).expect("it is written").lines().count();
+        assert_eq!(lines, 1, "{workers} workers");
+    }
+}

@@ -195,7 +195,7 @@ impl ControlPart for IdsControl {
         }
         let inspector = self.places.of(&worker.pipeline.name, worker.worker);
         let why = self.loaded.counts_hosts.then_some(
-            "rules of intrusion detection count what hosts do with all others: thresholds, filters, bits of hosts",
+            "rules of intrusion detection count per host: thresholds, filters, bits of hosts",
         );
         let stage = Ids::new(inspector, worker.config.ids.icmp_rate);
         Some(Box::new(stage.needing_one_worker(why)))
@@ -249,7 +249,7 @@ impl ControlPart for IdsControl {
         }
         self.generation += 1;
         say(&self.loaded);
-        String::new()
+        self.loaded.summary()
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {

@@ -11,7 +11,8 @@
 //!
 //! # Deliberately absent
 //! - Drops by rules that match packets of no flow (ARP, broken IP): such packets are alerted.
-//! - Answers to the destination (`rejectdst`, `rejectboth`): only the sender gets one.
+//! - Answers to the destination: `rejectdst` drops, `rejectboth` answers the sender only.
+//! - Fragments put together where a firewall or a wire forwards them one by one: what they carry is not inspected there.
 //!
 //! Threads: one inspector per worker. Control replaces the rules; a worker takes them over at its next chunk.
 
@@ -58,7 +59,7 @@ pub static APPLICATION: Application = Application {
 /// Its stage.
 pub const STAGES: &[StageKind] = &[StageKind {
     name: STAGE,
-    about: "Looks for what rules of Snort and Suricata describe in packets, streams and transactions; drops what they drop.",
+    about: "Searches packets, streams and transactions with rules of Snort and Suricata; drops what they drop.",
     application: &APPLICATION,
     needs: &["flow_state"],
     provides: &[],
