@@ -76,7 +76,7 @@ impl Solver<'_> {
                     false => self.absolute(0),
                 };
                 if literal.is_relative() {
-                    from = base + literal.distance.map_or(0, |n| self.number(n));
+                    from = base.saturating_add(literal.distance.map_or(0, |n| self.number(n)));
                     if let Some(within) = literal.within {
                         to = to.min(from.saturating_add(self.number(within)));
                     }
@@ -85,7 +85,7 @@ impl Solver<'_> {
                     from = from.max(base.saturating_add(self.number(offset)));
                 }
                 if let Some(depth) = literal.depth {
-                    let start = base + literal.offset.map_or(0, |n| self.number(n));
+                    let start = base.saturating_add(literal.offset.map_or(0, |n| self.number(n)));
                     to = to.min(start.saturating_add(self.number(depth)));
                 }
                 if literal.starts {
@@ -101,7 +101,7 @@ impl Solver<'_> {
                 }
                 let mut from = if literal.ends { from_at.max(len - size) } else { from_at };
                 loop {
-                    self.spend((to - from).max(0) as usize)?;
+                    self.spend(to.saturating_sub(from).max(0) as usize)?;
                     let found = literal.find(bytes, from.max(0) as usize, to.max(0) as usize);
                     let Some(found) = found else {
                         return self.absent(literal.negated, at, last, fail());
@@ -144,7 +144,7 @@ impl Solver<'_> {
             Op::IsDataAt { negated, at: place, relative } => {
                 let place = self.number(*place);
                 let is_there = match relative {
-                    true => last as i64 + place <= len,
+                    true => (last as i64).saturating_add(place) <= len,
                     false => self.absolute(place) < len,
                 };
                 if is_there == *negated { Err(fail()) } else { self.solve(at + 1, last) }

@@ -114,6 +114,46 @@ fn headers_and_payloads() {
     }
 }
 
+/// Numbers that are read from the packet may be as large as numbers get: places that follow from them are out of reach.
+#[test]
+fn numbers_that_are_read_have_no_bounds() {
+    let reads = [
+        "byte_extract:8,0,v;",
+        "byte_extract:8,0,v,multiplier 65535;",
+        "byte_extract:8,1,v,relative,multiplier 100,align 4;",
+        "byte_math:bytes 8, offset 0, oper +, rvalue 4294967295, result v;",
+    ];
+    let uses = [
+        ("content:\"T\"; distance:v;", false),
+        ("content:\"T\"; distance:v; within:v;", false),
+        ("content:\"T\"; within:v;", true),
+        ("content:\"T\"; offset:v;", false),
+        ("content:\"T\"; depth:v;", true),
+        ("content:\"T\"; offset:v; depth:v;", false),
+        ("content:\"T\"; distance:v; endswith;", false),
+        ("content:!\"T\"; distance:v;", true),
+        ("isdataat:v;", false),
+        ("isdataat:v,relative;", false),
+        ("isdataat:!v,relative;", true),
+        ("byte_test:1,>,0,v;", false),
+        ("byte_test:1,>,0,v,relative;", false),
+        ("byte_jump:1,v;", false),
+        ("byte_jump:1,v,relative;", false),
+        ("byte_jump:1,0,post_offset v;", false),
+        ("byte_jump:1,0,relative,multiplier 65535,post_offset v;", false),
+        ("byte_jump:1,0,from_end,post_offset v;", false),
+    ];
+    let payload = [&[0xff; 12][..], b"G", &[0xff; 16], b"T"].concat();
+    for read in reads {
+        for (using, expected) in uses {
+            let rule =
+                format!("alert udp any any -> any any (content:\"G\"; {read} {using} sid:1;)");
+            let found = !Bench::new(&rule, "").ask(&payload, 1).is_empty();
+            assert_eq!(found, expected, "{rule}");
+        }
+    }
+}
+
 #[test]
 fn flows_remember() {
     let rules = r#"
