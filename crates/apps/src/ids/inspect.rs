@@ -179,8 +179,9 @@ impl Inspector {
         self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Rules that are new since the last chunk.
+    /// Rules and the mode that are new since the last chunk.
     fn renew(&mut self) {
+        self.detector.set_inline(self.is_inline());
         let current = self.parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         if !Arc::ptr_eq(&current, self.detector.rules()) {
             self.detector.replace(current);
