@@ -348,20 +348,18 @@ fn draft<'a>(
         matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. })
             || matches!(post, Post::HostBit { .. })
     };
+    let is_addresses = (buffers | payload) == 0
+        && !matches!(carried, Carried::Application(_))
+        && parts.is_empty()
+        && conditions.iter().all(is_plain)
+        && posts.iter().all(writes);
     let kind = if buffers != 0 {
         Kind::Transaction
     } else if payload != 0 {
         if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
     } else if matches!(carried, Carried::Application(_)) && conditions.is_empty() && !has_ports {
         Kind::Application
-    } else if !has_ports
-        && !matches!(carried, Carried::Application(_))
-        && parts.is_empty()
-        && conditions.iter().all(is_plain)
-        && posts.iter().all(writes)
-        && !has_negation(&rule.source)
-        && !has_negation(&rule.destination)
-    {
+    } else if is_addresses && !has_negation(&rule.source) && !has_negation(&rule.destination) {
         Kind::Addresses
     } else {
         Kind::Packet
@@ -386,6 +384,7 @@ fn draft<'a>(
     );
     let compiled = Compiled {
         kind,
+        is_of_flow: is_addresses || kind == Kind::Application,
         carried,
         ends,
         conditions: conditions.into(),

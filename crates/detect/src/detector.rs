@@ -609,8 +609,8 @@ impl Detector {
             if outcome == Outcome::Nothing {
                 continue;
             }
-            let is_of_flow = matches!(rule.kind, Kind::Addresses | Kind::Application)
-                || matches!(own.found, Found::Stream | Found::Transaction(_));
+            let is_of_flow =
+                rule.is_of_flow || matches!(own.found, Found::Stream | Found::Transaction(_));
             let (rejects_source, rejects_destination) = match action {
                 Action::RejectSource => (true, false),
                 Action::RejectDestination => (false, true),

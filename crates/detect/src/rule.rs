@@ -51,7 +51,7 @@ impl When {
 /// What a rule is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Addresses: once for each direction of a flow.
+    /// Addresses and ports: once for each direction of a flow.
     Addresses,
     /// Packets.
     Packet,
@@ -217,6 +217,8 @@ impl Ends {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) kind: Kind,
+    /// Of addresses, ports, or an application alone: its action applies to the flow, whatever it is matched against.
+    pub(crate) is_of_flow: bool,
     pub(crate) carried: Carried,
     pub(crate) ends: Ends,
     pub(crate) conditions: Box<[Cond]>,

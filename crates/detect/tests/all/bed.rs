@@ -28,6 +28,16 @@ pub(crate) struct Reported {
     pub(crate) is_at_end: bool,
 }
 
+/// What came out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) reported: Vec<Reported>,
+    /// Packets.
+    pub(crate) dropped: usize,
+    /// Flows.
+    pub(crate) passed: usize,
+}
+
 /// How packets are looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -62,7 +72,7 @@ struct Bench {
     now_ns: u64,
     setup: Setup,
     alerts: Vec<Alert>,
-    reported: Vec<Reported>,
+    seen: Seen,
 }
 
 fn sender(flow: &Identity, side: Side, is_reversed: bool) -> Sender {
@@ -105,7 +115,7 @@ impl Bench {
                 true => client,
                 false => client.other(),
             };
-            self.reported.push(Reported {
+            self.seen.reported.push(Reported {
                 alert,
                 sid: self.detector.rules().rule(alert.rule).sid,
                 source: (key.address(side), key.port(side)),
@@ -127,6 +137,7 @@ impl Bench {
         let Some(id) = self.open.take() else { return };
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
+        self.seen.dropped += usize::from(verdict.drops && !self.is_end);
         self.report(id, verdict.drops);
     }
 
@@ -262,7 +273,7 @@ impl Module for Bench {
         for alert in self.alerts.drain(..) {
             let d = input.decoded;
             let ports = d.ports().unwrap_or((0, 0));
-            self.reported.push(Reported {
+            self.seen.reported.push(Reported {
                 alert,
                 sid: self.detector.rules().rule(alert.rule).sid,
                 source: (d.src_ip().expect("IP"), ports.0),
@@ -285,7 +296,8 @@ impl Module for Bench {
         self.open = Some(record.id);
         self.session(record.id, |session, limits, now, feed| session.finish(limits, now, feed));
         self.finish();
-        self.flows.remove(&record.id);
+        let flow = self.flows.remove(&record.id);
+        self.seen.passed += usize::from(flow.is_some_and(|flow| flow.state.is_passed()));
     }
 }
 
@@ -316,7 +328,7 @@ pub(crate) fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
 }
 
 /// Frames of Ethernet and their times, through all of it.
-pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Vec<Reported> {
+pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Seen {
     let mut detector = Detector::new(rules);
     detector.set_inline(setup.inline);
     let bench = Bench {
@@ -328,7 +340,7 @@ pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup)
         now_ns: 0,
         setup: setup.clone(),
         alerts: Vec::new(),
-        reported: Vec::new(),
+        seen: Seen::default(),
     };
     let mut options = Options {
         flows: 4096,
@@ -382,5 +394,5 @@ pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup)
     }
     tracker.finish(last_ns);
     tracker.module().finish();
-    std::mem::take(&mut tracker.module().reported)
+    std::mem::take(&mut tracker.module().seen)
 }

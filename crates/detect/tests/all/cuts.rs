@@ -50,7 +50,7 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
         setup.checksums = false;
         let rules = Arc::new(rules);
         let alerts = |frames: &[(u64, Vec<u8>)]| {
-            let reported = run(rules.clone(), frames, &setup);
+            let reported = run(rules.clone(), frames, &setup).reported;
             let streams = reported
                 .into_iter()
                 .filter(|own| matches!(own.alert.found, Found::Stream | Found::Transaction(_)));

@@ -255,6 +255,34 @@ alert udp any any -> any any (content:"f"; priority:1; sid:8;)
     assert_eq!(give(b"a"), (vec![], true, true));
 }
 
+/// A rule of ports alone is of the flow, negated addresses or not: what it passes is passed both ways.
+#[test]
+fn rules_of_ports_pass_and_drop_flows() {
+    for pass in ["any any -> any 22", "any any -> !10.9.0.0/16 22", "any any <> any 22"] {
+        let rules =
+            format!("pass tcp {pass} (sid:1;)\ndrop tcp any any -> any any (noalert; sid:2;)\n");
+        for (port, is_passed) in [(22, true), (23, false)] {
+            let mut bench = Bench::new(&rules, "");
+            for (sender, flags) in [(Sender::Client, 2), (Sender::Server, 18), (Sender::Client, 16)]
+            {
+                let mut frame = segment(sender, flags, &[]);
+                let at = if sender == Sender::Client { 36 } else { 34 };
+                frame[at..at + 2].copy_from_slice(&u16::to_be_bytes(port));
+                let (sids, verdict) = bench.give(&frame, sender, 1);
+                assert_eq!(sids, []);
+                let found = (verdict.drops, verdict.drops_flow, verdict.passes_flow);
+                assert_eq!(found, (!is_passed, !is_passed, is_passed), "{pass}, {port}");
+            }
+        }
+    }
+    // Such a rule is reported once for each direction.
+    let mut bench = Bench::new("alert udp any any -> any 53 (sid:1;)\n", "");
+    assert_eq!(
+        [bench.ask(b"a", 1), bench.answer(b"b", 1), bench.ask(b"c", 1)],
+        [vec![1], vec![], vec![]]
+    );
+}
+
 /// Nothing is dropped beside the wire: what follows of a flow arrives, and is inspected.
 #[test]
 fn a_flow_goes_on_where_nothing_is_dropped() {

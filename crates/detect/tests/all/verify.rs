@@ -1,4 +1,5 @@
-//! The cases of suricata-verify: the counts of alerts that each `test.yaml` asks for. What does not agree is in
+//! The cases of suricata-verify: the counts of alerts that each `test.yaml` asks for, that nothing is dropped, and how many flows
+//! are passed. What does not agree is in
 //! `verify.txt`, with its reason; a case there that agrees after all fails the test as well.
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use detect::{ActionKind, Found, Options, Ruleset};
 use io::capture::read_all;
 use signatures::{Loader, Variables};
 
-use crate::bed::{Reported, Setup, has_wrong_checksums, run};
+use crate::bed::{Reported, Seen, Setup, has_wrong_checksums, run};
 use crate::yaml::{Yaml, parse};
 
 /// The version of Suricata whose expectations apply.
@@ -67,6 +68,8 @@ pub(crate) struct Case {
     pub(crate) frames: Vec<(u64, Vec<u8>)>,
     pub(crate) setup: Setup,
     checks: Vec<(usize, Vec<(String, String)>)>,
+    drops_nothing: bool,
+    passed: Option<usize>,
     refused: Vec<String>,
 }
 
@@ -135,7 +138,7 @@ pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
     reasons
         .extend(refused.iter().map(|refused| format!("sid {}: {}", refused.sid, refused.reason)));
     let pcap = with("pcap").into_iter().next().or_else(|| with("pcapng").into_iter().next());
-    let mut checks = Vec::new();
+    let (mut checks, mut drops_nothing, mut passed) = (Vec::new(), false, None);
     for check in test.get("checks").map(Yaml::list).unwrap_or_default() {
         let Some(filter) = check.get("filter") else { continue };
         if !applies(filter.get("requires")) {
@@ -149,13 +152,18 @@ pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
             |(_, kind)| kind == "alert",
         );
         let count = filter.get("count").and_then(Yaml::text).and_then(|text| text.parse().ok());
+        let is = |pairs: &[(&str, &str)]| borrowed(&wanted) == pairs;
+        drops_nothing |= count == Some(0) && is(&[("event_type", "drop")]);
+        if is(&[("event_type", "flow"), ("flow.action", "pass")]) {
+            passed = count;
+        }
         if is_alert {
             checks.push((count.expect("a count"), wanted));
         }
     }
     let frames = pcap.map(|path| frames(&path)).unwrap_or_default();
     setup.checksums &= !has_wrong_checksums(&frames);
-    Case { rules, frames, setup, checks, refused: reasons }
+    Case { rules, frames, setup, checks, drops_nothing, passed, refused: reasons }
 }
 
 /// Does an alert have the value that is asked for? What an alert here does not have is not asked.
@@ -198,18 +206,24 @@ fn agrees(own: &Reported, rules: &Ruleset, key: &str, value: &str) -> bool {
     }
 }
 
-fn differences(case: &Case, reported: &[Reported]) -> Vec<String> {
+fn differences(case: &Case, seen: &Seen) -> Vec<String> {
     let mut differences = Vec::new();
     for (count, wanted) in &case.checks {
         let is_all = |own: &&Reported| {
             wanted.iter().all(|(key, value)| agrees(own, &case.rules, key, value))
         };
-        let found = reported.iter().filter(is_all).count();
+        let found = seen.reported.iter().filter(is_all).count();
         if found != *count {
             let wanted: Vec<String> =
                 wanted.iter().map(|(key, value)| format!("{key}={value}")).collect();
             differences.push(format!("{found} instead of {count}: {}", wanted.join(" ")));
         }
+    }
+    if case.drops_nothing && seen.dropped > 0 {
+        differences.push(format!("{} packets are dropped", seen.dropped));
+    }
+    if let Some(passed) = case.passed.filter(|passed| *passed != seen.passed) {
+        differences.push(format!("{} flows instead of {passed} are passed", seen.passed));
     }
     differences
 }
@@ -238,8 +252,8 @@ fn alerts_are_those_of_suricata() {
         }
         let case = load(folder, true);
         let rules = Arc::new(load(folder, true).rules);
-        let reported = run(rules, &case.frames, &case.setup);
-        let differences = differences(&case, &reported);
+        let seen = run(rules, &case.frames, &case.setup);
+        let differences = differences(&case, &seen);
         let expected = known.remove(&name);
         match (differences.is_empty(), expected) {
             (true, None) | (false, Some(_)) => {}
@@ -250,7 +264,7 @@ fn alerts_are_those_of_suricata() {
                     .iter()
                     .for_each(|reason| wrong.push(format!("  not loaded: {reason}")));
                 if only.is_some() {
-                    for own in &reported {
+                    for own in &seen.reported {
                         wrong.push(format!(
                             "  {} {:?} {:?} {:?} {:?}",
                             own.sid, own.alert.found, own.source, own.destination, own.alert.sender
