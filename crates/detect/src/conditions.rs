@@ -223,7 +223,7 @@ pub(crate) fn apply(
                     BitOperation::Toggle => !tables.has_bit(*id, *of, way, now_ns),
                     _ => false,
                 };
-                let until = now_ns + u64::from(*expire_s) * 1_000_000_000;
+                let until = now_ns.saturating_add(u64::from(*expire_s) * 1_000_000_000);
                 tables.set_bit(*id, *of, way, set.then_some(until), now_ns);
             }
         }

@@ -1,7 +1,8 @@
 //! What rules remember beside flows: matches that are counted, and bits of hosts.
 //!
 //! Both tables are bounded. When one is full, entries whose time is over go; if none is, the new one is not kept, and
-//! [`Tables::refused`] counts it.
+//! [`Tables::refused`] counts it. All entries are looked at for that once a second at most: were it done for each new one,
+//! many hosts at once would cost as much time as there are entries, each.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -63,13 +64,16 @@ pub(crate) struct Tables {
     windows: HashMap<Key, (Window, u64)>,
     bits: HashMap<(u32, IpAddr, IpAddr), u64>,
     capacity: usize,
+    /// When entries that are over may go again, of each.
+    sweep_ns: [u64; 2],
     pub(crate) refused: u64,
 }
 
 impl Tables {
     /// So many entries in each.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { windows: HashMap::new(), bits: HashMap::new(), capacity, refused: 0 }
+        let (windows, bits) = (HashMap::new(), HashMap::new());
+        Self { windows, bits, capacity, sweep_ns: [0; 2], refused: 0 }
     }
 
     /// Counts a match; `flow` is the number of its flow.
@@ -104,14 +108,16 @@ impl Tables {
         };
         let key = (counted.id, a, b, flow);
         if !self.windows.contains_key(&key) && self.windows.len() >= self.capacity {
-            self.windows.retain(|_, (_, end)| *end >= now_ns);
+            if is_due(&mut self.sweep_ns[0], now_ns) {
+                self.windows.retain(|_, (_, end)| *end >= now_ns);
+            }
             if self.windows.len() >= self.capacity {
                 self.refused += 1;
                 return Outcome::Alert;
             }
         }
         let (window, end) = self.windows.entry(key).or_default();
-        *end = (*end).max(now_ns + u64::from(seconds) * SECOND);
+        *end = (*end).max(now_ns.saturating_add(u64::from(seconds) * SECOND));
         window.count(&counted.how, way, now_ns)
     }
 
@@ -147,7 +153,9 @@ impl Tables {
                 continue;
             };
             if self.bits.len() >= self.capacity && !self.bits.contains_key(&(id, a, b)) {
-                self.bits.retain(|_, until| *until >= now_ns);
+                if is_due(&mut self.sweep_ns[1], now_ns) {
+                    self.bits.retain(|_, until| *until >= now_ns);
+                }
                 if self.bits.len() >= self.capacity {
                     self.refused += 1;
                     continue;
@@ -156,6 +164,15 @@ impl Tables {
             self.bits.insert((id, a, b), until_ns);
         }
     }
+}
+
+/// Is it time again? If so, the next time is a second later.
+fn is_due(next_ns: &mut u64, now_ns: u64) -> bool {
+    let is_due = now_ns >= *next_ns;
+    if is_due {
+        *next_ns = now_ns.saturating_add(SECOND);
+    }
+    is_due
 }
 
 impl Window {
@@ -224,7 +241,7 @@ impl Window {
                     return Outcome::Alert;
                 }
                 (self.begin_ns, self.count) = (now_ns, 0);
-                self.until_ns = now_ns + u64::from(*timeout) * SECOND;
+                self.until_ns = now_ns.saturating_add(u64::from(*timeout) * SECOND);
                 changed(*action)
             }
         }
@@ -239,4 +256,46 @@ fn changed(action: RateAction) -> Outcome {
         RateAction::Reject => Action::RejectSource,
         RateAction::SilentDrop => Action::SilentDrop,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn way(host: u32) -> Way {
+        let (source, destination) = (Ipv4Addr::from(host).into(), Ipv4Addr::LOCALHOST.into());
+        Way { source, destination, source_port: 1, destination_port: 2, protocol: 17 }
+    }
+
+    fn counted() -> Counted {
+        let (kind, track) = (ThresholdKind::Limit, Track::Source);
+        Counted { id: 1, how: How::Threshold { kind, track, count: 1, seconds: 2 } }
+    }
+
+    /// Entries are looked at once a second, however many new ones come; those whose time is over make room then.
+    #[test]
+    fn full_tables_are_swept_once_a_second() {
+        let mut tables = Tables::new(4);
+        let counted = counted();
+        let ms = |number: u64| number * 1_000_000;
+        let give = |tables: &mut Tables, host, at_ns| {
+            tables.set_bit(1, BitOf::Source, &way(host), Some(at_ns + 2 * SECOND), at_ns);
+            assert_eq!(tables.count(&counted, &way(host), 0, at_ns), Outcome::Alert);
+        };
+        (0..4).for_each(|host| give(&mut tables, host, ms(0)));
+        // This one sweeps, and nothing goes; none of those behind it does within the second.
+        give(&mut tables, 100, ms(1_500));
+        (0..1_000).for_each(|host| give(&mut tables, 200 + host, ms(1_501)));
+        assert_eq!((tables.refused, tables.sweep_ns), (2_002, [ms(2_500); 2]));
+        // Entries are over at 2 s; they go when it is time again.
+        give(&mut tables, 101, ms(2_400));
+        assert_eq!((tables.refused, tables.bits.len(), tables.windows.len()), (2_004, 4, 4));
+        give(&mut tables, 102, ms(2_500));
+        assert_eq!((tables.refused, tables.bits.len(), tables.windows.len()), (2_004, 1, 1));
+        // Hosts that are known need no room.
+        (0..3).for_each(|host| give(&mut tables, host, ms(2_600)));
+        assert!(tables.has_bit(1, BitOf::Source, &way(102), ms(2_600)));
+        assert_eq!(tables.count(&counted, &way(102), 0, ms(2_600)), Outcome::Silent);
+        assert_eq!(tables.refused, 2_004);
+    }
 }
