@@ -89,13 +89,32 @@ impl Http1 {
         self.open.iter_mut().find(|transaction| transaction.id == id)
     }
 
-    /// A side's message has ended; the transaction too, if the other one's has.
+    /// Before another transaction begins: the oldest is given up where there are as many as may be. One whose body is being
+    /// read is not.
+    fn make_room(&mut self, out: &mut Output<'_>) {
+        while self.open.len() >= out.limits.open_transactions {
+            let is_read = |transaction: &Transaction| {
+                let mut places = self.sides.iter().map(|side| &side.place);
+                places.any(|place| {
+                    matches!(place, Place::Body(body) if body.content.transaction == transaction.id)
+                })
+            };
+            let oldest = self.open.iter().position(|transaction| !is_read(transaction));
+            let Some(mut oldest) = oldest.and_then(|at| self.open.remove(at)) else { return };
+            out.anomaly(AnomalyKind::HttpTooManyOpen, Some(oldest.id), None);
+            out.progress(&mut oldest, Progress::Finished);
+        }
+    }
+
+    /// A side's message has ended; the transaction too, if the other one's has or there is none.
     fn done(&mut self, out: &mut Output<'_>, id: u64, direction: Direction) {
         let Some(at) = self.open.iter().position(|transaction| transaction.id == id) else {
             return;
         };
         out.progress(&mut self.open[at], Progress::Done(direction));
-        if self.open[at].done == [true; 2]
+        let is_whole = self.open[at].done == [true; 2];
+        let is_response = direction == Direction::ToClient && !has_request(&self.open[at]);
+        if (is_whole || is_response)
             && let Some(mut transaction) = self.open.remove(at)
         {
             out.progress(&mut transaction, Progress::Finished);
@@ -238,12 +257,7 @@ impl Http1 {
             request_headers: headers.all.clone(),
             ..Http::default()
         };
-        if self.open.len() >= out.limits.open_transactions
-            && let Some(mut oldest) = self.open.pop_front()
-        {
-            out.anomaly(AnomalyKind::HttpTooManyOpen, Some(oldest.id), None);
-            out.progress(&mut oldest, Progress::Finished);
-        }
+        self.make_room(out);
         let (host, uri) = (http.host.clone(), http.uri.clone());
         let transaction = out.begin(Data::Http(Box::new(http)));
         let id = transaction.id;
@@ -324,6 +338,7 @@ impl Http1 {
         let mut waiting = self.open.iter().filter(|t| !t.is_done(direction)).map(|t| t.id);
         let id = if missed { waiting.next_back() } else { waiting.next() };
         let id = id.unwrap_or_else(|| {
+            self.make_room(out);
             let transaction = out.begin(Data::Http(Box::default()));
             let id = transaction.id;
             self.open.push_back(transaction);
@@ -438,6 +453,11 @@ impl Http1 {
         }
         piece.len()
     }
+}
+
+/// Was a request seen?
+fn has_request(transaction: &Transaction) -> bool {
+    matches!(&transaction.data, Data::Http(http) if !http.method.is_empty())
 }
 
 /// The content of a body, with the name of the file that it is.

@@ -12,6 +12,8 @@ struct Counter {
     bytes: u64,
     largest: usize,
     transactions: u64,
+    open: u64,
+    most_open: u64,
     anomalies: u64,
 }
 
@@ -22,7 +24,14 @@ impl Sink for Counter {
     }
 
     fn transaction(&mut self, _: &Transaction, progress: applayer::Progress) {
-        self.transactions += u64::from(progress == applayer::Progress::Begun);
+        match progress {
+            applayer::Progress::Begun => {
+                (self.transactions, self.open) = (self.transactions + 1, self.open + 1)
+            }
+            applayer::Progress::Finished => self.open -= 1,
+            _ => {}
+        }
+        self.most_open = self.most_open.max(self.open);
     }
 
     fn anomaly(&mut self, _: &applayer::Anomaly) {
@@ -85,6 +94,14 @@ fn endless_parts_of_http() {
     assert!(found.largest <= 64 << 10);
     let found = endless(80, &[], Direction::ToServer, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", 10_000);
     assert_eq!((found.transactions, found.anomalies), (10_000, u64::from(limits.anomalies)));
+    // Responses that nobody asked for end when they are whole; while a request goes on too.
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    let post = [c(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")];
+    for begin in [&request, &post] {
+        let found = endless(80, begin, S, response, 10_000);
+        assert_eq!((found.transactions, found.anomalies), (10_000, u64::from(limits.anomalies)));
+        assert!(found.most_open <= 2 && found.open == 0, "{} at a time", found.most_open);
+    }
     let field = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'a'; 100]].concat();
     let found = endless(80, &[c(&field)], Direction::ToServer, &[b'a'; 1000], 1000);
     assert!(found.anomalies >= 1 && found.transactions == 0);
