@@ -238,7 +238,13 @@ impl Translator {
         };
         let to = self.tuple(Slot(hot.other))?;
         if let Some(state) = self.table.get_mut(original) {
-            state.flags |= follow(state.flags, way, tcp);
+            let before = state.flags;
+            state.flags = follow(before, way, tcp);
+            // Lines of the cache are of sessions whose plain packets change nothing.
+            let is_other = (before ^ state.flags) & (flags::RESET | flags::ESTABLISHED) != 0;
+            if is_other && before & flags::ESTABLISHED != 0 {
+                self.uncache(original);
+            }
         }
         self.counts.packets += 1;
         Some(match way {
@@ -314,7 +320,8 @@ impl Translator {
         let hot = *self.table.get(slot)?;
         let original = if hot.kind == Kind::Original { slot } else { Slot(hot.other) };
         let bits = self.table.get(original)?.flags;
-        let is_settled = to.protocol != IpProtocol::TCP.0 || bits & flags::ESTABLISHED != 0;
+        let is_settled = to.protocol != IpProtocol::TCP.0
+            || bits & (flags::ESTABLISHED | flags::RESET) == flags::ESTABLISHED;
         // Whoever translates a packet of a control connection must see its session.
         if !is_settled || bits & flags::CONTROL != 0 {
             return Some((to, way));
@@ -488,14 +495,20 @@ impl Translator {
         }
     }
 
-    /// Ends a session by its original entry, and its binding if no other session has it.
-    fn end(&mut self, slot: Slot) {
+    /// The caches forget a session, by its original entry.
+    #[cold]
+    fn uncache(&mut self, slot: Slot) {
         for plain in self.plain(slot).into_iter().flatten() {
             match plain {
                 Cached::Change(plain) => self.cache.remove(plain),
                 Cached::Turn(plain) => self.turns.remove(&plain),
             }
         }
+    }
+
+    /// Ends a session by its original entry, and its binding if no other session has it.
+    fn end(&mut self, slot: Slot) {
+        self.uncache(slot);
         let Some((_, hot)) = self.table.remove(slot) else { return };
         let other = self.table.remove(Slot(hot.other));
         self.sessions -= 1;
@@ -704,18 +717,28 @@ fn host_end(key: &FlowKey) -> End {
     (key.addresses[1], key.ports[1])
 }
 
-/// Bits that a packet adds to the state of its session.
+/// The state of a session behind a packet. Ports may be used again at once, so a SYN of the opener begins anew where the
+/// connection before was closed or reset; a reset that a host ignores has no effect, as traffic after it shows (RFC 7857 §2.2).
 fn follow(bits: u8, way: Way, tcp: u8) -> u8 {
-    let mut new = match way {
+    const CLOSED: u8 = flags::FIN | flags::FIN_BACK;
+    const ALL: u8 = flags::ANSWERED | flags::ESTABLISHED | CLOSED | flags::RESET;
+    let mut bits = bits;
+    if tcp & tcp::RST == 0 {
+        let is_over = bits & flags::RESET != 0 || bits & CLOSED == CLOSED;
+        if is_over && way == Way::Forward && tcp & tcp::SYN != 0 {
+            bits &= !ALL;
+        }
+        bits &= !flags::RESET;
+    } else {
+        bits |= flags::RESET;
+    }
+    bits |= match way {
         Way::Back => flags::ANSWERED,
         Way::Forward if bits & flags::ANSWERED != 0 => flags::ESTABLISHED,
         Way::Forward => 0,
     };
     if tcp & tcp::FIN != 0 {
-        new |= if way == Way::Forward { flags::FIN } else { flags::FIN_BACK };
+        bits |= if way == Way::Forward { flags::FIN } else { flags::FIN_BACK };
     }
-    if tcp & tcp::RST != 0 {
-        new |= flags::RESET;
-    }
-    new
+    bits
 }

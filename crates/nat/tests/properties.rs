@@ -506,6 +506,45 @@ fn table_step(
     translator.step(found[0].slot()?, side, tcp)
 }
 
+/// Ports that are used again, and a reset that is ignored: the session lasts as long as an open one.
+#[test]
+fn closed_sessions_open_again() {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    for end in [&[(true, FIN | ACK), (false, FIN | ACK), (true, ACK)][..], &[(false, RST)]] {
+        let mut own =
+            Translator::new(options(), rules(Action::Source(vec![OUTSIDE]), 5000..=5009, 1))
+                .unwrap();
+        let original = Tuple {
+            src: ([0, 0xc0a8_0101], 5001),
+            dst: ([0, 0x0808_0808], 80),
+            protocol: IpProtocol::TCP.0,
+            family: 4,
+        };
+        assert_eq!(cached_step(&mut own, &original, SYN, 100), None);
+        let made = own.begin(&original, original.dst, 4, Source::Rule(3, 1), 100).unwrap();
+        let mut send = |is_forward: bool, tcp: u8, now_s: u32| {
+            let of = if is_forward { original } else { made.reversed() };
+            cached_step(&mut own, &of, tcp, now_s).is_some()
+        };
+        let open = [(false, SYN | ACK), (true, ACK), (true, ACK), (false, ACK)];
+        for (is_forward, tcp) in open.iter().chain(end) {
+            assert!(send(*is_forward, *tcp, 101));
+        }
+        // A reset may be ignored; a closed connection is followed by a new one.
+        let again: &[(bool, u8)] = if end.len() == 1 { &[] } else { &[(true, SYN)] };
+        for (is_forward, tcp) in again.iter().chain(&open[usize::from(end.len() == 1)..]) {
+            assert!(send(*is_forward, *tcp, 102));
+        }
+        while !own.sweep(1000, 102 + 7000) {}
+        assert_eq!(all_sessions(&own, 7102).len(), 1, "{end:?}");
+        while !own.sweep(1000, 102 + 7500) {}
+        assert_eq!(all_sessions(&own, 7602).len(), 0, "{end:?}");
+    }
+}
+
 /// All sessions as they are shown.
 fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
     let mut all = Vec::new();
