@@ -11,12 +11,15 @@ use crate::line::Line;
 use crate::output::Output;
 use crate::parser::{Next, Parser};
 use crate::sink::{Direction, Progress};
-use crate::transaction::{Data, Ftp, Transaction};
+use crate::transaction::{self, Data, Ftp, Transaction};
 
 /// A flow of FTP's control connection.
 #[derive(Debug, Default)]
 pub(crate) struct FtpFlow {
     open: VecDeque<Transaction>,
+    /// What the commands of these cost to keep, in bytes; and the replies of the first one.
+    cost: usize,
+    replies_cost: usize,
     lines: [Line; 2],
     /// The code of a reply of several lines.
     within: Option<u16>,
@@ -26,15 +29,29 @@ pub(crate) struct FtpFlow {
 
 impl FtpFlow {
     fn begin(&mut self, out: &mut Output<'_>, ftp: Ftp) -> u64 {
-        if self.open.len() >= out.limits.open_transactions
-            && let Some(mut oldest) = self.open.pop_front()
+        let cost = cost_of(&ftp);
+        // Half is for commands, half for replies.
+        while self.open.len() >= out.limits.open_transactions
+            || self.cost + cost > out.limits.session_bytes / 2
         {
+            let Some(mut oldest) = self.first() else { break };
             out.progress(&mut oldest, Progress::Finished);
         }
+        self.cost += cost;
         let transaction = out.begin(Data::Ftp(Box::new(ftp)));
         let id = transaction.id;
         self.open.push_back(transaction);
         id
+    }
+
+    /// Takes the first of the open ones.
+    fn first(&mut self) -> Option<Transaction> {
+        let transaction = self.open.pop_front()?;
+        if let Data::Ftp(ftp) = &transaction.data {
+            self.cost -= cost_of(ftp);
+        }
+        self.replies_cost = 0;
+        Some(transaction)
     }
 
     fn command(&mut self, out: &mut Output<'_>, text: &[u8], is_cut: bool) {
@@ -86,12 +103,14 @@ impl FtpFlow {
                 transaction.done[Direction::ToServer as usize] = true;
             }
         }
-        let limit = out.limits.entries;
+        let (limit, room) = (out.limits.entries, out.limits.session_bytes / 2);
+        let cost = self.replies_cost + transaction::cost_of(text);
         let Some(transaction) = self.open.front_mut() else { return false };
         let id = transaction.id;
         let Data::Ftp(ftp) = &mut transaction.data else { return false };
         let number = ftp.replies.len();
-        if number < limit {
+        if number < limit && cost <= room {
+            self.replies_cost = cost;
             out.buffer(id, direction, Buffer::FtpReply, number, text);
             if code != 0 && ftp.replies.last().is_none_or(|(last, _)| *last != code) {
                 let digits = format!("{code:03}");
@@ -112,7 +131,7 @@ impl FtpFlow {
         let is_preliminary = (100..200).contains(&code);
         if is_last
             && !is_preliminary
-            && let Some(mut transaction) = self.open.pop_front()
+            && let Some(mut transaction) = self.first()
         {
             out.progress(&mut transaction, Progress::Done(direction));
             out.progress(&mut transaction, Progress::Finished);
@@ -120,6 +139,10 @@ impl FtpFlow {
         }
         false
     }
+}
+
+fn cost_of(ftp: &Ftp) -> usize {
+    size_of::<Ftp>() + transaction::cost_of(&ftp.command) + transaction::cost_of(&ftp.argument)
 }
 
 /// The port of `h1,h2,h3,h4,p1,p2`, wherever it is in the text.

@@ -7,6 +7,10 @@ pub struct Limits {
     pub held_bytes: usize,
     /// Transactions that wait for their other side at a time; the oldest is given up for a new one.
     pub open_transactions: usize,
+    /// Bytes of what open transactions of a session say (heads, commands, replies, recipients, names, URLs), with what it costs
+    /// to keep them; at most one head more. Beyond them, the oldest transaction that waits is given up for a new one; of
+    /// replies, recipients, names and URLs, more are left out.
+    pub session_bytes: usize,
     /// Bytes of the head of an HTTP message, or of the header of a mail or of one of its parts.
     pub head_bytes: usize,
     /// Fields of a head.
@@ -43,6 +47,7 @@ impl Default for Limits {
         Self {
             held_bytes: 16 << 10,
             open_transactions: 64,
+            session_bytes: 256 << 10,
             head_bytes: 64 << 10,
             fields: 256,
             line_bytes: 4096,

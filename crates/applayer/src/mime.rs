@@ -13,7 +13,7 @@ use crate::buffer::Buffer;
 use crate::file::{FileState, OpenFile};
 use crate::output::Output;
 use crate::sink::Direction;
-use crate::transaction::Email;
+use crate::transaction::{Email, cost_of};
 
 /// Bytes of a line that are looked at together; more than any boundary (RFC 2046 §5.1.1: 70) has.
 const FRAGMENT: usize = 1024;
@@ -71,6 +71,8 @@ pub(crate) struct Mime {
     is_header_cut: bool,
     part: Part,
     files: u32,
+    /// What names of attachments and URLs cost to keep, in bytes.
+    cost: usize,
     pub(crate) email: Email,
 }
 
@@ -90,6 +92,7 @@ impl Mime {
             is_header_cut: false,
             part: Part::default(),
             files: 0,
+            cost: 0,
             email: Email::default(),
         }
     }
@@ -216,7 +219,8 @@ impl Mime {
             let is_message = self.is_mail && is_type(kind, b"message/rfc822");
             if name.is_some() || is_attached {
                 let name = name.unwrap_or_default();
-                if self.is_mail && self.email.attachments.len() < out.limits.entries {
+                let is_room = self.email.attachments.len() < out.limits.entries;
+                if self.is_mail && is_room && self.pays(out, &name) {
                     self.email.attachments.push(name.clone());
                 }
                 let number = self.files;
@@ -308,12 +312,22 @@ impl Mime {
             if self.email.urls.len() >= out.limits.entries {
                 return;
             }
-            if !self.email.urls.iter().any(|known| known == url) {
+            if !self.email.urls.iter().any(|known| known == url) && self.pays(out, url) {
                 let number = self.email.urls.len();
                 out.buffer(self.transaction, self.direction, Buffer::EmailUrl, number, url);
                 self.email.urls.push(url.to_vec());
             }
         }
+    }
+
+    /// Is there room for another text of the mail? If so, it is taken.
+    fn pays(&mut self, out: &Output<'_>, text: &[u8]) -> bool {
+        let cost = self.cost + cost_of(text);
+        let pays = cost <= out.limits.session_bytes / 2;
+        if pays {
+            self.cost = cost;
+        }
+        pays
     }
 
     fn end_of_part(&mut self, out: &mut Output<'_>, state: FileState) {

@@ -21,7 +21,7 @@ use crate::mime::Mime;
 use crate::output::Output;
 use crate::parser::{Next, Parser};
 use crate::sink::{Direction, Progress};
-use crate::transaction::{Data, Smtp, Transaction};
+use crate::transaction::{Data, Smtp, Transaction, cost_of};
 
 /// What a reply is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,10 +191,12 @@ impl SmtpFlow {
             }
             b"RCPT" => {
                 let to = path(argument, b"TO:");
-                let limit = out.limits.entries;
+                // Half is for recipients, half for what is in the mail.
+                let (limit, room) = (out.limits.entries, out.limits.session_bytes / 2);
                 let (id, smtp) = self.smtp(out);
                 let number = smtp.rcpt_to.len();
-                if number < limit {
+                let cost = smtp.rcpt_to.iter().chain([&to]).map(|to| cost_of(to)).sum::<usize>();
+                if number < limit && cost <= room {
                     smtp.rcpt_to.push(to.clone());
                     out.buffer(id, direction, Buffer::SmtpRcptTo, number, &to);
                 }

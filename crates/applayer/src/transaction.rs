@@ -40,6 +40,14 @@ impl Transaction {
     }
 }
 
+/// What it costs to keep a text, beside its bytes: a vector in another one, and the allocator's share.
+const TEXT_COST: usize = 40;
+
+/// What a text costs.
+pub(crate) const fn cost_of(text: &[u8]) -> usize {
+    text.len() + TEXT_COST
+}
+
 /// By protocol.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -90,6 +98,23 @@ pub struct Http {
 }
 
 impl Http {
+    /// What it costs to keep it, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        let fields = self.request_headers.iter().chain(&self.response_headers);
+        let fields = fields.map(|(name, value)| cost_of(name) + cost_of(value));
+        let texts = [
+            &self.method,
+            &self.uri_raw,
+            &self.uri,
+            &self.request_protocol,
+            self.host.as_ref().unwrap_or(&self.method),
+            &self.response_protocol,
+            &self.reason,
+        ];
+        let texts = texts.into_iter().map(|text| cost_of(text));
+        size_of::<Self>() + fields.sum::<usize>() + texts.sum::<usize>()
+    }
+
     /// The first field of this name, in any case.
     pub fn header(&self, direction: Direction, name: &str) -> Option<&[u8]> {
         let headers = match direction {

@@ -73,12 +73,14 @@ impl Side {
 #[derive(Debug)]
 pub(crate) struct Http1 {
     open: VecDeque<Transaction>,
+    /// What the open ones cost to keep, in bytes.
+    cost: usize,
     sides: [Side; 2],
 }
 
 impl Http1 {
     pub(crate) fn new() -> Self {
-        Self { open: VecDeque::new(), sides: [Side::default(), Side::default()] }
+        Self { open: VecDeque::new(), cost: 0, sides: [Side::default(), Side::default()] }
     }
 
     fn side(&mut self, direction: Direction) -> &mut Side {
@@ -89,10 +91,13 @@ impl Http1 {
         self.open.iter_mut().find(|transaction| transaction.id == id)
     }
 
-    /// Before another transaction begins: the oldest is given up where there are as many as may be. One whose body is being
-    /// read is not.
-    fn make_room(&mut self, out: &mut Output<'_>) {
-        while self.open.len() >= out.limits.open_transactions {
+    /// Begins a transaction. The oldest ones are given up where there are as many as may be, or as large ones. One whose
+    /// body is being read is not.
+    fn begin(&mut self, out: &mut Output<'_>, http: Http) -> u64 {
+        let cost = http.cost();
+        while self.open.len() >= out.limits.open_transactions
+            || self.cost + cost > out.limits.session_bytes
+        {
             let is_read = |transaction: &Transaction| {
                 let mut places = self.sides.iter().map(|side| &side.place);
                 places.any(|place| {
@@ -100,10 +105,21 @@ impl Http1 {
                 })
             };
             let oldest = self.open.iter().position(|transaction| !is_read(transaction));
-            let Some(mut oldest) = oldest.and_then(|at| self.open.remove(at)) else { return };
+            let Some(mut oldest) = oldest.and_then(|at| self.remove(at)) else { break };
             out.anomaly(AnomalyKind::HttpTooManyOpen, Some(oldest.id), None);
             out.progress(&mut oldest, Progress::Finished);
         }
+        let transaction = out.begin(Data::Http(Box::new(http)));
+        let id = transaction.id;
+        self.cost += cost;
+        self.open.push_back(transaction);
+        id
+    }
+
+    fn remove(&mut self, at: usize) -> Option<Transaction> {
+        let transaction = self.open.remove(at)?;
+        self.cost -= cost_of(&transaction);
+        Some(transaction)
     }
 
     /// A side's message has ended; the transaction too, if the other one's has or there is none.
@@ -115,7 +131,7 @@ impl Http1 {
         let is_whole = self.open[at].done == [true; 2];
         let is_response = direction == Direction::ToClient && !has_request(&self.open[at]);
         if (is_whole || is_response)
-            && let Some(mut transaction) = self.open.remove(at)
+            && let Some(mut transaction) = self.remove(at)
         {
             out.progress(&mut transaction, Progress::Finished);
         }
@@ -257,11 +273,8 @@ impl Http1 {
             request_headers: headers.all.clone(),
             ..Http::default()
         };
-        self.make_room(out);
         let (host, uri) = (http.host.clone(), http.uri.clone());
-        let transaction = out.begin(Data::Http(Box::new(http)));
-        let id = transaction.id;
-        self.open.push_back(transaction);
+        let id = self.begin(out, http);
 
         let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
         give(Buffer::HttpMethod, method);
@@ -338,10 +351,7 @@ impl Http1 {
         let mut waiting = self.open.iter().filter(|t| !t.is_done(direction)).map(|t| t.id);
         let id = if missed { waiting.next_back() } else { waiting.next() };
         let id = id.unwrap_or_else(|| {
-            self.make_room(out);
-            let transaction = out.begin(Data::Http(Box::default()));
-            let id = transaction.id;
-            self.open.push_back(transaction);
+            let id = self.begin(out, Http::default());
             out.anomaly(AnomalyKind::HttpUnmatchedResponse, Some(id), Some(direction));
             id
         });
@@ -351,14 +361,16 @@ impl Http1 {
         let code = words.next().unwrap_or_default();
         let reason = words.next().unwrap_or_default().trim_ascii();
         let mut method = Vec::new();
-        if let Some(transaction) = self.transaction(id)
+        if let Some(transaction) = self.open.iter_mut().find(|transaction| transaction.id == id)
             && let Data::Http(http) = &mut transaction.data
         {
+            self.cost -= http.cost();
             method.clone_from(&http.method);
             http.response_protocol = protocol.to_vec();
             http.status = Some(status);
             http.reason = reason.to_vec();
             http.response_headers = headers.all.clone();
+            self.cost += http.cost();
         }
         let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
         give(Buffer::HttpProtocol, protocol);
@@ -453,6 +465,11 @@ impl Http1 {
         }
         piece.len()
     }
+}
+
+fn cost_of(transaction: &Transaction) -> usize {
+    let Data::Http(http) = &transaction.data else { return 0 };
+    http.cost()
 }
 
 /// Was a request seen?

@@ -107,6 +107,115 @@ fn endless_parts_of_http() {
     assert!(found.anomalies >= 1 && found.transactions == 0);
 }
 
+/// Bytes that open transactions say: of each its number, and how many.
+#[derive(Default)]
+struct Holder {
+    open: Vec<(u64, usize)>,
+    most: usize,
+    anomalies: Vec<AnomalyKind>,
+}
+
+fn said(transaction: &Transaction) -> usize {
+    let sum = |texts: &[Vec<u8>]| texts.iter().map(Vec::len).sum::<usize>();
+    let pairs = |pairs: &[(Vec<u8>, Vec<u8>)]| {
+        pairs.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    };
+    match &transaction.data {
+        applayer::Data::Http(http) => {
+            let heads = pairs(&http.request_headers) + pairs(&http.response_headers);
+            heads + http.uri.len() + http.uri_raw.len()
+        }
+        applayer::Data::Ftp(ftp) => {
+            let replies = ftp.replies.iter().map(|(_, text)| text.len()).sum::<usize>();
+            ftp.command.len() + ftp.argument.len() + replies
+        }
+        applayer::Data::Smtp(smtp) => {
+            let mail = sum(&smtp.email.attachments) + sum(&smtp.email.urls);
+            sum(&smtp.rcpt_to) + mail + pairs(&smtp.email.fields)
+        }
+        _ => 0,
+    }
+}
+
+impl Sink for Holder {
+    fn transaction(&mut self, transaction: &Transaction, progress: applayer::Progress) {
+        self.open.retain(|(id, _)| *id != transaction.id);
+        self.open.push((transaction.id, said(transaction)));
+        self.most = self.most.max(self.open.iter().map(|(_, bytes)| bytes).sum());
+        if progress == applayer::Progress::Finished {
+            self.open.pop();
+        }
+    }
+
+    fn anomaly(&mut self, anomaly: &applayer::Anomaly) {
+        self.anomalies.push(anomaly.kind);
+    }
+}
+
+/// What a session says at most at a time, of steps that are repeated.
+fn held(port: u16, begin: &[Step], again: &[Step], times: usize) -> Holder {
+    let limits = Limits::default();
+    let mut holder = Holder::default();
+    let mut session = Session::new(start(Transport::Stream, port));
+    let mut offsets = [0; 2];
+    for step in begin.iter().chain((0..times).flat_map(|_| again)) {
+        let Step::Data(direction, bytes) = step else { continue };
+        let offset = &mut offsets[*direction as usize];
+        session.data(&limits, *direction, *offset, bytes, 1, &mut holder);
+        *offset += bytes.len() as u64;
+    }
+    session.finish(&limits, 1, &mut holder);
+    assert_eq!(holder.open, []);
+    holder
+}
+
+/// Many large transactions that wait, or large ones that go on: a session has a bound for all of them together.
+#[test]
+fn sessions_hold_no_more_than_their_bytes() {
+    let bound = Limits::default().session_bytes;
+    // 63 heads of 45 kB, and nobody answers.
+    let field = |n| format!("X{n}: {}\r\n", "z".repeat(220));
+    let fields = (0..200).map(field).collect::<String>();
+    let request = c(format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes());
+    let found = held(80, &[], std::slice::from_ref(&request), 63);
+    assert!(found.most <= bound, "{} bytes", found.most);
+    assert!(found.most > bound / 2, "{} bytes", found.most);
+    let many = AnomalyKind::HttpTooManyOpen;
+    assert_eq!(found.anomalies.iter().filter(|kind| **kind == many).count(), 63 - 4);
+    // Tiny fields cost more to keep than they say.
+    let tiny = (0..250).map(|_| "a:\n").collect::<String>();
+    let tiny = c(format!("GET / HTTP/1.1\nHost: h\n{tiny}\n").as_bytes());
+    let found = held(80, &[], &[tiny], 63);
+    assert!(found.anomalies.contains(&many));
+    // The answers are large too: one more head at most.
+    let response = s(format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n{fields}\r\nx").as_bytes());
+    let found = held(80, &[], &[request.clone(), request.clone(), response.clone()], 50);
+    assert!(found.most <= bound + (64 << 10), "{} bytes", found.most);
+    // Requests that are answered leave nothing behind.
+    let found = held(80, &[], &[request, response], 50);
+    assert!(!found.anomalies.contains(&many), "{:?}", found.anomalies);
+    // Commands, replies.
+    let long = "a".repeat(4000);
+    let begin = [s(b"220 ftp\r\n")];
+    let command = c(format!("STOR {long}\r\n").as_bytes());
+    let reply = s(format!("200-{long}\r\n").as_bytes());
+    let found = held(21, &begin, std::slice::from_ref(&command), 200);
+    assert!(found.most <= bound / 2, "{} bytes", found.most);
+    let found = held(21, &begin, &[command, reply], 200);
+    assert!(found.most <= bound, "{} bytes", found.most);
+    // Recipients, names of attachments, URLs.
+    let begin = [s(b"220 a ESMTP\r\n"), c(b"EHLO a\r\nMAIL FROM:<a>\r\n")];
+    let found = held(25, &begin, &[c(format!("RCPT TO:<{long}>\r\n").as_bytes())], 200);
+    assert!(found.most <= bound / 2, "{} bytes", found.most);
+    let data = c(b"DATA\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n");
+    let begin = [begin[0].clone(), begin[1].clone(), data];
+    let part = format!(
+        "--b\r\nContent-Disposition: attachment; filename={long}\r\n\r\nx\r\n--b\r\n\r\nhttp://a/{long}\r\n"
+    );
+    let found = held(25, &begin, &[c(part.as_bytes())], 200);
+    assert!(found.most <= bound / 2 + 1000, "{} bytes", found.most);
+}
+
 #[test]
 fn endless_parts_of_mail() {
     let begin = [s(b"220 a ESMTP\r\n"), c(b"EHLO a\r\nMAIL FROM:<a>\r\nDATA\r\n")];
