@@ -381,7 +381,7 @@ pub(crate) struct IdsArgs {
     /// Say why a rule matched or did not: how often each of its conditions holds by itself
     #[arg(long, value_name = "SID", requires = "read")]
     pub(crate) explain: Option<u32>,
-    /// Act on drop and reject rules: events say `blocked`, and the rest of the flow is not inspected
+    /// Act on drop and reject rules: events say `blocked`, and packets count as dropped
     #[arg(long)]
     pub(crate) inline: bool,
     /// Follow connections whose beginning is not in the capture

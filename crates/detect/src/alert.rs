@@ -35,7 +35,7 @@ pub enum Found {
 /// What is to be done with a packet and its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The packet is dropped, or would be if the detector were inline ([`Detector::set_inline`](crate::Detector::set_inline)).
+    /// The packet is dropped.
     pub drops: bool,
     /// All that follows of the flow is dropped.
     pub drops_flow: bool,

@@ -60,7 +60,6 @@ pub struct Detector {
     pub(crate) rules: Arc<Ruleset>,
     pub(crate) tables: Tables,
     counts: Counts,
-    is_inline: bool,
     step: Step,
     /// The flow of packets that have none.
     lone: FlowState,
@@ -94,7 +93,6 @@ impl Detector {
             rules,
             tables: Tables::new(ENTRIES),
             counts: Counts::default(),
-            is_inline: true,
             step: Step::default(),
             lone: FlowState::default(),
             window: Window::default(),
@@ -116,12 +114,6 @@ impl Detector {
     /// those before ([`Ruleset::compile_after`]); what of a stream or transaction was found before is forgotten.
     pub fn replace(&mut self, rules: Arc<Ruleset>) {
         self.rules = rules;
-    }
-
-    /// Whether what verdicts drop is dropped, as at first. Where it is not, a flow that a rule drops goes on, and so does
-    /// its inspection, from the next step on.
-    pub fn set_inline(&mut self, is_inline: bool) {
-        self.is_inline = is_inline;
     }
 
     /// Begins a step with a packet of a flow.
@@ -175,11 +167,6 @@ impl Detector {
         self.step.matches.clear();
         self.step.header = None;
         (self.step.sender, self.step.now_ns) = (sender, now_ns);
-        if flow.is_dropped && !self.is_inline {
-            flow.is_dropped = false;
-            // What came in between was not looked at.
-            flow.messages.iter_mut().for_each(Window::reset);
-        }
         self.step.is_over = flow.is_dropped || flow.is_passed;
         self.step.is_in_stream = false;
     }
@@ -624,7 +611,7 @@ impl Detector {
                 || matches!(action, Action::Drop | Action::SilentDrop);
             verdict.drops |= drops;
             // The first that is of the flow applies to it.
-            if drops && is_of_flow && !flow.is_passed && self.is_inline {
+            if drops && is_of_flow && !flow.is_passed {
                 flow.is_dropped = true;
             }
             if action == Action::Pass {

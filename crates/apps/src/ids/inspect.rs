@@ -179,9 +179,8 @@ impl Inspector {
         self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Rules and the mode that are new since the last chunk.
+    /// Rules that are new since the last chunk.
     fn renew(&mut self) {
-        self.detector.set_inline(self.is_inline());
         let current = self.parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         if !Arc::ptr_eq(&current, self.detector.rules()) {
             self.detector.replace(current);
@@ -330,7 +329,8 @@ impl Inspector {
 
     fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
         let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
-        if flow.state.is_dropped() || flow.state.is_passed() {
+        // Transactions of a flow that a rule passes are reported; the detector passes over them.
+        if flow.state.is_dropped() {
             return Want::More;
         }
         let sender = flow.sender(side);

@@ -45,13 +45,12 @@ pub(crate) struct Setup {
     pub(crate) checksums: bool,
     pub(crate) tunnels: tunnel::Kinds,
     pub(crate) by_vlan: bool,
-    pub(crate) inline: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let tunnels = tunnel::Kinds::all();
-        Self { midstream: false, checksums: true, tunnels, by_vlan: true, inline: false }
+        Self { midstream: false, checksums: true, tunnels, by_vlan: true }
     }
 }
 
@@ -329,10 +328,8 @@ pub(crate) fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
 
 /// Frames of Ethernet and their times, through all of it.
 pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Seen {
-    let mut detector = Detector::new(rules);
-    detector.set_inline(setup.inline);
     let bench = Bench {
-        detector,
+        detector: Detector::new(rules),
         limits: Limits::default(),
         flows: HashMap::new(),
         open: None,

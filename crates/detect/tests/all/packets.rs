@@ -283,46 +283,6 @@ fn rules_of_ports_pass_and_drop_flows() {
     );
 }
 
-/// Nothing is dropped beside the wire: what follows of a flow arrives, and is inspected.
-#[test]
-fn a_flow_goes_on_where_nothing_is_dropped() {
-    let rules = r#"
-drop tcp any any -> any any (content:"FIRST"; sid:1;)
-alert tcp any any -> any any (content:"SECOND"; sid:2;)
-"#;
-    let messages = [b"FIRST".as_slice(), b"SECOND", b"FIRST"];
-    let alerts = |inline: [bool; 3]| {
-        let mut bench = Bench::new(rules, "");
-        let mut offset = 0;
-        for (sender, flags) in [(Sender::Client, 2), (Sender::Server, 18), (Sender::Client, 16)] {
-            bench.give(&segment(sender, flags, &[]), sender, 1);
-        }
-        let mut give = |payload: &[u8], is_inline| {
-            bench.detector.set_inline(is_inline);
-            let frame = segment(Sender::Client, 24, payload);
-            let decoded = packet::decode(&frame, frame.len());
-            let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
-            let (detector, flow) = (&mut bench.detector, &mut bench.flow);
-            bench.alerts.clear();
-            detector.begin(&packet, flow, Sender::Client);
-            detector.data(flow, Sender::Client, offset, payload);
-            offset += payload.len() as u64;
-            let verdict = detector.finish(flow, &mut bench.alerts);
-            let rules = detector.rules();
-            let sids: Vec<u32> = bench.alerts.iter().map(|own| rules.rule(own.rule).sid).collect();
-            (sids, verdict.drops, verdict.drops_flow)
-        };
-        [0, 1, 2].map(|at| give(messages[at], inline[at]))
-    };
-    let (over, second) = ((vec![], true, true), (vec![2], false, false));
-    let first = |drops_flow| (vec![1], true, drops_flow);
-    assert_eq!(alerts([true; 3]), [first(true), over.clone(), over]);
-    let done = (vec![], false, false);
-    assert_eq!(alerts([false; 3]), [first(false), second.clone(), done]);
-    // The mode may change; what follows is another message then.
-    assert_eq!(alerts([true, false, false]), [first(true), second, first(false)]);
-}
-
 #[test]
 fn what_is_not_evaluated_is_said() {
     let rules = r#"

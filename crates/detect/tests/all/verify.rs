@@ -82,7 +82,6 @@ pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
     let has = |text: &str| args.contains(text);
     let mut setup = Setup { checksums: !has("-k none"), ..Setup::default() };
     setup.midstream = has("stream.midstream=true") || has("async-oneside=true");
-    setup.inline = has("--simulate-ips");
     setup.by_vlan = !has("vlan.use-for-tracking=false");
     let mut options = Options { midstream: setup.midstream, prefilter, ..Options::default() };
     let mut variables = (Vec::new(), Vec::new());
