@@ -10,7 +10,6 @@
 //!
 //! Threads: the master is shared, a table belongs to one worker.
 
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -61,12 +60,8 @@ pub struct Master {
 fn read(path: &Path) -> Result<Secret, String> {
     let shown = path.display();
     let wrong = |error: std::io::Error| format!("{shown}: {error}");
-    let mut file = File::open(path).map_err(wrong)?;
-    let about = file.metadata().map_err(wrong)?;
-    if !about.is_file() {
-        return Err(format!("{shown}: not a regular file"));
-    }
-    let mode = about.permissions().mode() & 0o777;
+    let mut file = files::open_regular(path).map_err(wrong)?;
+    let mode = file.metadata().map_err(wrong)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(format!(
             "{shown}: mode {mode:03o} gives others access to the key: expected 600 or 400 (chmod 600)"

@@ -410,6 +410,8 @@ fn nothing_is_allocated_for_packets() {
 #[test]
 fn key_files() {
     let folder = Scratch::new();
+    let pipe = folder.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let file = |text: &str, mode: u32| {
         let path = folder.join("key");
         // Another mode than the one before.
@@ -436,6 +438,8 @@ fn key_files() {
             "the key has 18 bytes: AES-128-GCM with `keys = \"static\"` needs 16",
         ),
         (Settings { key_file: folder.join(""), ..Settings::default() }, "not a regular file"),
+        (Settings { key_file: pipe, ..Settings::default() }, "not a regular file"),
+        (Settings { key_file: "/dev/zero".into(), ..Settings::default() }, "not a regular file"),
         (Settings { key_file: folder.join("none"), ..Settings::default() }, "No such file"),
         (Settings::default(), "`key_file` is missing"),
         (Settings { iv: Vector::Derived, ..Settings::default() }, "not possible with GCM"),

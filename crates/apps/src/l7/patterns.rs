@@ -160,11 +160,7 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Str
 
 fn read_file(file: &Path) -> Result<Option<Pattern>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let meta = fs::metadata(file).map_err(|error| failed(&error))?;
-    if meta.len() > FILE_BYTES_MAX {
-        return Err(failed(&format!("more than {FILE_BYTES_MAX} bytes")));
-    }
-    let bytes = fs::read(file).map_err(|error| failed(&error))?;
+    let bytes = files::read_regular(file, FILE_BYTES_MAX).map_err(|error| failed(&error))?;
     parse(&bytes, file)
 }
 
@@ -451,6 +447,19 @@ mod tests {
             assert!(matches(expression, yes), "{expression}");
             assert!(!matches(expression, no), "{expression}");
         }
+    }
+
+    /// A pipe without a writer, and a device without an end.
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = testkit::Scratch::new();
+        let pipe = folder.join("pipe.pat");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", folder.join("zero.pat")).unwrap();
+        let said = Patterns::read(folder.path()).unwrap_err();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].ends_with("pipe.pat: not a regular file"), "{said}");
+        assert!(lines[1].ends_with("zero.pat: not a regular file"), "{said}");
     }
 
     #[test]

@@ -163,10 +163,7 @@ fn read_patterns(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModulePattern
         return Some(ModulePatterns { file: file.to_owned(), path: file.into(), ..<_>::default() });
     };
     let path = folder.join(file);
-    let text = std::fs::metadata(&path).and_then(|data| match data.len() {
-        0..=PATTERNS_MAX => std::fs::read(&path),
-        _ => Err(std::io::Error::other("more than 16 MiB")),
-    });
+    let text = files::read_regular(&path, PATTERNS_MAX);
     let all = match text.map(|text| crate::module_patterns::read(&text)) {
         Ok(Ok(all)) => all,
         Ok(Err(problem)) => {
@@ -188,10 +185,8 @@ fn read_source(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModuleSource> {
         return Some(ModuleSource { file: file.to_owned(), path: file.into(), ..<_>::default() });
     };
     let path = folder.join(file);
-    let text = std::fs::metadata(&path).and_then(|data| match data.len() {
-        0..=SOURCE_MAX => std::fs::read_to_string(&path),
-        _ => Err(std::io::Error::other("more than 1 MiB")),
-    });
+    let text = files::read_regular(&path, SOURCE_MAX)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8")));
     match text {
         Ok(text) => match crate::module_source::read(&text) {
             Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),

@@ -105,6 +105,23 @@ fn a_reload_tells_what_becomes_of_rules() {
     assert!(gone.contains("changed pipeline.router.stages: decode firewall"), "{gone}");
 }
 
+/// What has no end, or no writer, is refused at once.
+#[test]
+fn files_of_modules_are_regular_ones() {
+    let scratch = testkit::Scratch::new();
+    let pipe = scratch.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for file in ["pipe", "/dev/zero", "."] {
+        for key in ["source", "patterns"] {
+            let module = format!("[[module]]\nname = \"own\"\n{key} = \"{file}\"\n");
+            let path = scratch.write("own.toml", &(PORTS.to_owned() + &module));
+            let error = load(&path, &known()).unwrap_err().to_string();
+            assert!(error.contains("cannot read "), "{error}");
+            assert!(error.contains(": not a regular file"), "{error}");
+        }
+    }
+}
+
 #[test]
 fn rules_of_a_file_stand_in_its_place() {
     let scratch = testkit::Scratch::new();
