@@ -11,7 +11,7 @@
 use chunk::{Packet, Pool};
 use controlplane::module::is_right;
 use packet::checksum::update_u16;
-use packet::{Anomaly, Decoded, IpProtocol, Kind};
+use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind};
 
 /// Bytes behind the payload that can be moved.
 pub(super) const TRAILER_MAX: usize = 1 << 16;
@@ -32,8 +32,10 @@ pub(super) enum Found {
     Nothing,
     /// It has this payload.
     Payload(Payload),
-    /// A fragment of TCP or UDP.
+    /// A fragment of TCP or UDP, or one that does not say of what.
     Fragment,
+    /// TCP or UDP may be behind headers that are not read.
+    Encapsulated,
     /// A header or a length is wrong.
     Malformed,
 }
@@ -41,12 +43,18 @@ pub(super) enum Found {
 /// The payload of a packet with the record `d`.
 pub(super) fn find(packet: &Packet, d: &Decoded) -> Found {
     let is_tcp = d.protocol == IpProtocol::TCP;
+    let (is_fragment, is_final) = (d.has(Decoded::FRAGMENT), !leads_on(d));
     match () {
+        () if !d.is_ip() && hides_ip(packet) => return Found::Encapsulated,
         () if !d.is_ip() => return Found::Nothing,
         // A wrong header checksum stays wrong: whoever looks at it decides.
         () if !is_right(d) && d.anomaly != Anomaly::BadChecksum => return Found::Malformed,
+        // The fragment header names what the first fragment begins with. If that is a header that names another protocol, later
+        // fragments are the middle of that one, which may be TCP or UDP.
+        () if !is_final && is_fragment => return Found::Fragment,
+        () if !is_final => return Found::Encapsulated,
         () if !is_tcp && d.protocol != IpProtocol::UDP => return Found::Nothing,
-        () if d.has(Decoded::FRAGMENT) => return Found::Fragment,
+        () if is_fragment => return Found::Fragment,
         () => {}
     }
     let (l4, l3_end) = (usize::from(d.l4_offset), d.l3_end());
@@ -65,6 +73,38 @@ pub(super) fn find(packet: &Packet, d: &Decoded) -> Found {
         0 => Found::Nothing,
         len => Found::Payload(Payload { at, len }),
     }
+}
+
+/// Whether the protocol is a header that names another one behind it, at which decoding ended.
+fn leads_on(d: &Decoded) -> bool {
+    const SHIM6: IpProtocol = IpProtocol(140); // RFC 5533
+    match d.kind {
+        Kind::Ipv4 => d.protocol == IpProtocol::AH,
+        _ => d.protocol.is_extension_header() || d.protocol == SHIM6,
+    }
+}
+
+/// Whether a frame that decoding does not take for IP has an IP packet all the same: behind more tags than two, tags with numbers
+/// from before the standard, or LLC and SNAP (RFC 1042).
+fn hides_ip(packet: &Packet) -> bool {
+    let frame = packet.data();
+    let is_ip = |number: u16| [EtherType::IPV4, EtherType::IPV6].contains(&EtherType(number));
+    let mut at = 12;
+    while let Some(number) = be16(frame, at) {
+        if EtherType(number).is_vlan() || matches!(number, 0x9200 | 0x9300) {
+            at += 4;
+            continue;
+        }
+        let snap = frame.get(at + 2..).and_then(|rest| rest.first_chunk::<8>());
+        return match (number, snap) {
+            (..=1500, Some([0xaa, 0xaa, 3, 0, 0, 0x00 | 0xf8, high, low])) => {
+                is_ip(u16::from_be_bytes([*high, *low]))
+            }
+            _ => is_ip(number),
+        };
+    }
+    // Tags up to the end of the first cell.
+    frame.len() < packet.frame_len()
 }
 
 /// Makes room: `front` bytes before the payload and `tail` bytes behind it, whatever is in them. `false`: no cells are free, or

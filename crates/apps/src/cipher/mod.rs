@@ -14,7 +14,8 @@
 //! - `headers` is about bytes around the payload.
 //!
 //! # Deliberately absent
-//! - Fragments: they are dropped. A stage before a router that fragments encrypts whole packets.
+//! - Fragments, and what may be TCP or UDP behind headers that are not read: they are dropped. A stage before a router that
+//!   fragments encrypts whole packets.
 //! - Agreement on keys, replay windows: that is IPsec's.
 //! - A device form; see [`shade`] for what it would do.
 //!

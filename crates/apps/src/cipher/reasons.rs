@@ -6,7 +6,7 @@ chunk::drop_reasons! {
 
     CIPHER_MTU = 0, "cipher_mtu", "the encrypted packet would be longer than `mtu` of the stage",
         "Lower the MTU of the hosts or of the interface before the stage by the bytes that the cipher adds (docs/cipher.md).";
-    CIPHER_FRAGMENT = 1, "cipher_fragment", "a fragment of a TCP or UDP packet, which cannot be encrypted or decrypted by itself",
+    CIPHER_FRAGMENT = 1, "cipher_fragment", "a fragment of a TCP or UDP packet, or one that does not say of what, which cannot be encrypted or decrypted by itself",
         "Encrypt before a router that fragments, or lower the MTU of the sender.";
     CIPHER_NOT_WHOLE = 2, "cipher_not_whole", "the payload is not a multiple of 16 bytes, which ECB and CBC need without padding",
         "Set `padding = \"pkcs7\"`, or use a mode that takes any length.";
@@ -16,4 +16,6 @@ chunk::drop_reasons! {
         "Check that both ends have the same key and settings, and that nothing between them translates addresses or ports.";
     CIPHER_MALFORMED = 5, "cipher_malformed", "a header or a length of the IP, TCP or UDP packet is wrong",
         "Find the sender (`ctl capture drops -w drops.pcapng`).";
+    CIPHER_ENCAPSULATED = 6, "cipher_encapsulated", "TCP or UDP may be behind headers that the stage does not read: an authentication header of IPv4, more than two VLAN tags, or LLC and SNAP",
+        "Encrypt where packets do not have these headers yet, or remove them before.";
 }

@@ -5,7 +5,7 @@
 //! | reads | the packets |
 //! | writes | the packets: payload, lengths, checksums; columns of its own |
 //! | next | all others |
-//! | drop | too long when encrypted; fragments; lengths that do not fit the mode; wrong tags and padding; wrong headers |
+//! | drop | too long when encrypted; fragments; TCP and UDP out of reach; lengths that do not fit the mode; wrong tags and padding; wrong headers |
 //!
 //! ```text
 //!  pre_shade    finds the payload, makes room for what the cipher adds
@@ -77,6 +77,7 @@ impl Cipher {
             Found::Nothing => return Ok(None),
             Found::Payload(payload) => payload,
             Found::Fragment => return Err(reasons::CIPHER_FRAGMENT),
+            Found::Encapsulated => return Err(reasons::CIPHER_ENCAPSULATED),
             Found::Malformed => return Err(reasons::CIPHER_MALFORMED),
         };
         let is_whole = |len: usize| {

@@ -385,6 +385,92 @@ fn fragments_and_what_has_no_payload() {
     end(chunk, &mut pool);
 }
 
+/// An IPv6 packet: next headers with their bytes, then what is behind them.
+fn ipv6(first: u8, behind: &[u8]) -> Vec<u8> {
+    let mut frame = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+    frame.extend((behind.len() as u16).to_be_bytes());
+    frame.extend([first, 64]);
+    for end in [1, 2] {
+        frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end]);
+    }
+    frame.extend(behind);
+    frame
+}
+
+/// A later fragment may begin in the middle of anything: what it says about what follows need not be TCP or UDP itself.
+#[test]
+fn fragments_whose_protocol_is_not_known() {
+    const FRAGMENT: u8 = 44;
+    const ICMP: u8 = 58;
+    let later =
+        |next: u8| ipv6(FRAGMENT, &[&[next, 0, 0, 8, 0, 0, 0, 7][..], &[0x5e; 64]].concat());
+    let first = ipv6(
+        FRAGMENT,
+        &[&[60, 0, 0, 1, 0, 0, 0, 7][..], &[17, 0, 1, 4, 0, 0, 0, 0], &[0x5e; 64]].concat(),
+    );
+    let mut authenticated = plain(64, 1);
+    authenticated[20..22].copy_from_slice(&[0, 9]);
+    authenticated[23] = IpProtocol::AH.0;
+    let mut frames: Vec<_> = [60, 43, 51, 0, 6, 17, 140].map(later).into();
+    frames.extend([first, authenticated]);
+    let dropped = frames.len();
+    frames.push(later(ICMP));
+    let mut pool = pool();
+    for direction in [Direction::Encrypt, Direction::Decrypt] {
+        let settings = Settings { direction, ..Settings::default() };
+        let mut chunk = chunk_of(&frames, &mut pool);
+        run(&mut stage(&settings, 1), &mut chunk, &mut pool);
+        let found = results(&mut chunk);
+        for (at, found) in found[..dropped].iter().enumerate() {
+            assert_eq!(found, &Err(reasons::CIPHER_FRAGMENT), "{direction:?}, frame {at}");
+        }
+        assert_eq!(found[dropped].as_ref(), Ok(&frames[dropped]));
+        end(chunk, &mut pool);
+    }
+}
+
+/// Headers behind which TCP or UDP may be, but out of reach: nothing of it leaves as it came.
+#[test]
+fn what_cannot_be_reached_is_dropped() {
+    let whole = plain(64, 1);
+    let tags = |count: usize| [&whole[..12], &[0x81, 0, 0, 5].repeat(count), &whole[12..]].concat();
+    let mut authenticated = whole.clone();
+    authenticated[23] = IpProtocol::AH.0;
+    let mut shim = ipv6(140, &[0x5e; 64]);
+    shim[54..58].copy_from_slice(&[17, 0, 0x80, 0]);
+    let behind_snap = |protocol: [u8; 2], packet: &[u8]| {
+        let llc = [&[0xaa, 0xaa, 3, 0, 0, 0][..], &protocol, packet].concat();
+        [&whole[..12], &(llc.len() as u16).to_be_bytes(), &llc].concat()
+    };
+    let dropped = [
+        tags(3),
+        tags(7),
+        [&whole[..12], &[0x92, 0, 0, 5], &whole[12..]].concat(),
+        authenticated,
+        shim,
+        behind_snap([8, 0], &whole[14..]),
+        behind_snap([0x86, 0xdd], &ipv6(17, &[0x5e; 64])[14..]),
+        // An 802.1Q tag before the length.
+        [&tags(1)[..16], &behind_snap([8, 0], &whole[14..])[12..]].concat(),
+    ];
+    // A bridge's BPDU, one of Cisco's, and what has no IP at all.
+    let bpdu = [&whole[..12], &[0, 38, 0x42, 0x42, 3], &[0; 43]].concat();
+    let passed =
+        [bpdu, behind_snap([1, 0x0b], &[0; 40]), [&[0xff; 12][..], &[8, 6], &[0; 46]].concat()];
+    let frames = [&dropped[..], &passed].concat();
+    let mut pool = pool();
+    let mut chunk = chunk_of(&frames, &mut pool);
+    run(&mut stage(&Settings::default(), 1), &mut chunk, &mut pool);
+    let found = results(&mut chunk);
+    for (at, (found, frame)) in found.iter().zip(&frames).enumerate() {
+        match at < dropped.len() {
+            true => assert_eq!(found, &Err(reasons::CIPHER_ENCAPSULATED), "frame {at}"),
+            false => assert_eq!(found.as_ref(), Ok(frame), "frame {at}"),
+        }
+    }
+    end(chunk, &mut pool);
+}
+
 #[test]
 fn nothing_is_allocated_for_packets() {
     let mut pool = pool();
