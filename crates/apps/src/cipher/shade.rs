@@ -292,6 +292,7 @@ impl Shade<Tables> for CipherShade {
             state.keys.clear();
         }
         let State { master, keys, scratch, .. } = state;
+        let derived_before = keys.derived();
         let mut row = 0;
         while row < packets.len() {
             keys.begin();
@@ -322,6 +323,7 @@ impl Shade<Tables> for CipherShade {
             }
             self.group(&members[..count], packets, &mut view, (keys, master, scratch));
         }
-        self.counters.derived.set(keys.derived());
+        // Not its own number: stages of other pipelines with this name count here, too.
+        self.counters.derived.add(keys.derived() - derived_before);
     }
 }

@@ -358,6 +358,28 @@ fn keys_come_and_go() {
     assert_eq!(encrypt(&mut own), second);
 }
 
+/// Two pipelines with one `[stage.x]`: each worker has two stages that count together.
+#[test]
+fn stages_of_a_name_count_together() {
+    let settings = Settings::default();
+    let master = Arc::new(Master::new(&settings, &Secret::new(vec![1; 32])).unwrap());
+    let current = Arc::new(Current::new(master));
+    let counters = Arc::new(Counters::default());
+    let make = || Cipher::new("own", &settings, current.clone(), counters.clone());
+    let (mut one, mut other) = (make(), make());
+    let mut pool = pool();
+    let mut send = |own: &mut Cipher, connections: std::ops::Range<u8>| {
+        let frames: Vec<_> = connections.map(|connection| plain(40, connection)).collect();
+        let mut chunk = chunk_of(&frames, &mut pool);
+        run(own, &mut chunk, &mut pool);
+        end(chunk, &mut pool);
+    };
+    send(&mut one, 0..5);
+    send(&mut other, 5..8);
+    send(&mut one, 0..5);
+    assert_eq!((counters.packets.get(), counters.derived.get()), (13, 8));
+}
+
 #[test]
 fn fragments_and_what_has_no_payload() {
     let settings = Settings::default();
