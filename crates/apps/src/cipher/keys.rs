@@ -6,7 +6,8 @@
 //!
 //! A connection has a key for each direction: what is derived depends on who sends to whom. A table that is full forgets
 //! the key that was used longest ago; it is derived again when its connection goes on, so nothing depends on the size but
-//! time. Keys are wiped when they are replaced and when the program ends.
+//! time. A worker wipes its keys before the first packet behind a change
+//! of the key, and when the program ends.
 //!
 //! Threads: the master is shared, a table belongs to one worker.
 

@@ -10,7 +10,7 @@ chunk::drop_reasons! {
         "Encrypt before a router that fragments, or lower the MTU of the sender.";
     CIPHER_NOT_WHOLE = 2, "cipher_not_whole", "the payload is not a multiple of 16 bytes, which ECB and CBC need without padding",
         "Set `padding = \"pkcs7\"`, or use a mode that takes any length.";
-    CIPHER_SHORT = 3, "cipher_short", "the payload is shorter than what the cipher adds, or no multiple of its block",
+    CIPHER_SHORT = 3, "cipher_short", "the payload is shorter than what the cipher adds, or not a multiple of the block size",
         "Check that the sender encrypts with the same cipher, `iv` and `padding`.";
     CIPHER_NOT_GENUINE = 4, "cipher_not_genuine", "tag or padding of the payload is wrong",
         "Check that both ends have the same key and settings, and that nothing between them translates addresses or ports.";

@@ -170,14 +170,18 @@ impl Settings {
         }
     }
 
-    /// What makes encryption weaker than it looks.
+    /// What makes encryption weaker than it looks, or does nothing.
     pub fn weakness(&self) -> Option<&'static str> {
         match (self.mode(), self.iv) {
             (Mode::Ecb(_), _) => Some("ECB shows which blocks of 16 bytes are equal"),
             (Mode::Ctr | Mode::Ofb, Vector::Derived) => Some(
                 "`iv = \"derived\"` may use a key stream twice, which reveals what two packets have in common: \
-                 UDP packets with the same IPv4 identification, all UDP packets over IPv6, and TCP after 4 GiB",
+                 UDP packets with the same IPv4 identification (at the latest after 65,536 of them), all UDP packets over IPv6, \
+                 TCP after 4 GiB, and TCP segments that are sent again with other bytes",
             ),
+            (mode, _) if self.padding == Fill::None && !matches!(mode, Mode::Cbc(_)) => {
+                Some("`padding` has no effect: only CBC and ECB have padding")
+            }
             _ => None,
         }
     }

@@ -580,6 +580,10 @@ fn settings_are_read() {
     assert_eq!(section::read(&text, "stage.x", &mut own), []);
     assert_eq!((own.direction, own.name().as_str()), (Direction::Decrypt, "AES-192-CBC"));
     assert_eq!((own.iv_len(), own.weakness()), (16, None));
+    let unpadded = Settings { padding: Fill::None, ..Settings::default() };
+    assert!(
+        unpadded.weakness().is_some_and(|weakness| weakness.contains("`padding` has no effect"))
+    );
     let mut values = Vec::new();
     own.settings("stage.x", &mut values);
     assert!(values.iter().any(|value| value.text == "aes-192-cbc"));
