@@ -115,7 +115,12 @@ impl Conditions {
         }
         if let Some(name) = self.application.as_deref().filter(|name| !is_application(name)) {
             let name: String = name.chars().take(48).collect();
-            let message = format!("`{name}` cannot be the name of an application");
+            let lower = name.to_ascii_lowercase();
+            let hint = match is_application(&lower) {
+                true => format!(", did you mean `{lower}`?"),
+                false => String::new(),
+            };
+            let message = format!("`{name}` cannot be the name of an application{hint}");
             return wrong("application", message, APPLICATION);
         }
         Ok(())

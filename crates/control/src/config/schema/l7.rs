@@ -15,7 +15,7 @@ crate::section! {
         /// are read again at each reload.
         live patterns: Option<PathBuf> = None, path().optional();
         /// How sure a label must be for rules, contexts, events and counters: `low`, also a port alone; `medium`, one direction
-        /// that fits; `high`, both directions, or one that is like nothing else.
+        /// that fits; `high`, both directions, or one that fits no other protocol.
         live confidence: Sureness = Sureness::Medium, words();
         /// Contexts of applications: packets of their flows get them, for stages behind this one with `context` in
         /// `[stage.NAME]`. Such as `{ bittorrent = "bulk" }`.
@@ -34,7 +34,7 @@ crate::words! {
         Low = "low",
         /// One direction fits.
         Medium = "medium",
-        /// Both fit, or one is like nothing else.
+        /// Both fit, or one fits no other protocol.
         High = "high",
     }
 }

@@ -55,6 +55,19 @@ fn the_example_of_a_firewall_is_good() {
 }
 
 #[test]
+fn the_name_of_an_application_is_a_lower_case_one() {
+    let scratch = testkit::Scratch::new();
+    for (name, said) in [
+        ("HTTP", "`HTTP` cannot be the name of an application, did you mean `http`?"),
+        ("a b", "`a b` cannot be the name of an application\n"),
+    ] {
+        let rule = format!("[[rule]]\napplication = \"{name}\"\naction = \"drop\"\n");
+        let error = load_rules(&scratch.write("own.toml", &rule), None).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
 fn the_stage_is_there_where_there_are_rules() {
     assert_eq!(read("").pipeline.stages, ["decode", "route"]);
     assert!(!read("").firewall.is_on);
