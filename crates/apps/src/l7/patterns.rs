@@ -38,6 +38,9 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 const ALL_BYTES_MAX: usize = 64 << 20;
 
+/// Quantifiers that follow each other.
+const QUANTIFIERS_MAX: usize = 16;
+
 /// POSIX's classes of characters.
 const CLASSES: [&str; 12] = [
     "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
@@ -241,11 +244,37 @@ fn rank_of(words: &[u8]) -> Rank {
 }
 
 /// The expression in the syntax of the crate `regex`.
+///
+/// There, a `?` or `+` behind a quantifier changes how much it prefers to match; here it applies to what is quantified, as in
+/// `(?:x+)?` for `x+?`.
 fn translate(bytes: &[u8]) -> Result<String, String> {
     let mut out = String::with_capacity(bytes.len() + 8);
+    // Where open groups begin; where that begins to which a quantifier would apply, and how many quantifiers that has.
+    let (mut groups, mut begin, mut quantifiers) = (Vec::new(), 0, 0);
     let mut at = 0;
     while let Some(byte) = bytes.get(at).copied() {
         at += 1;
+        let count = if byte == b'{' { counts(&bytes[at..]) } else { None };
+        if matches!(byte, b'*' | b'+' | b'?') || count.is_some() {
+            // `(?` has a meaning in that syntax and none here.
+            if byte == b'?' && bytes[..at - 1].last() == Some(&b'(') {
+                return Err("nothing to repeat before `?`".to_owned());
+            }
+            if quantifiers > 0 {
+                out.insert_str(begin, "(?:");
+                out.push(')');
+            }
+            quantifiers += 1;
+            if quantifiers > QUANTIFIERS_MAX {
+                return Err(format!("more than {QUANTIFIERS_MAX} quantifiers in a row"));
+            }
+            let end = at + count.map_or(0, |end| end + 1);
+            out.extend(bytes[at - 1..end].iter().map(|byte| char::from(*byte)));
+            at = end;
+            continue;
+        }
+        quantifiers = 0;
+        begin = out.len();
         match byte {
             b'\\' => {
                 let (own, len) = escaped(&bytes[at..])?;
@@ -253,19 +282,15 @@ fn translate(bytes: &[u8]) -> Result<String, String> {
                 at += len;
             }
             b'[' => at += class(&bytes[at..], &mut out)?,
-            b'{' => match counts(&bytes[at..]) {
-                Some(end) => {
-                    out.push('{');
-                    out.extend(bytes[at..=at + end].iter().map(|byte| char::from(*byte)));
-                    at += end + 1;
-                }
-                None => out.push_str(r"\{"),
-            },
-            // `(?` has a meaning in that syntax and none here.
-            b'?' if bytes[..at - 1].last() == Some(&b'(') => {
-                return Err("nothing to repeat before `?`".to_owned());
+            b'(' => {
+                groups.push(begin);
+                out.push('(');
             }
-            b'^' | b'$' | b'.' | b'(' | b')' | b'|' | b'*' | b'+' | b'?' => out.push(byte.into()),
+            b')' => {
+                begin = groups.pop().unwrap_or(begin);
+                out.push(')');
+            }
+            b'^' | b'$' | b'.' | b'|' => out.push(byte.into()),
             _ => literal(byte, &mut out),
         }
     }
@@ -278,7 +303,7 @@ fn escaped(rest: &[u8]) -> Result<(u8, usize), String> {
     match (rest.first(), hex(1), hex(2)) {
         (Some(b'x'), Some(high), Some(low)) => Ok(((high << 4 | low) as u8, 3)),
         (Some(byte), ..) => Ok((*byte, 1)),
-        (None, ..) => Err("a backslash at the end".to_owned()),
+        (None, ..) => Err("the expression ends with a backslash".to_owned()),
     }
 }
 
@@ -323,7 +348,7 @@ fn class(rest: &[u8], out: &mut String) -> Result<usize, String> {
                 let end = rest[at..].windows(2).position(|two| two == b":]").ok_or_else(open)?;
                 let name = &rest[at + 1..at + end.max(1)];
                 if !CLASSES.iter().any(|own| own.as_bytes() == name) {
-                    return Err("a class of characters that there is not".to_owned());
+                    return Err("unknown character class".to_owned());
                 }
                 out.push_str("[:");
                 out.extend(name.iter().map(|byte| *byte as char));
@@ -413,9 +438,11 @@ mod tests {
             ("a\nb\n\nc\n", "p.pat:4: expected a comment: the file has its name and pattern"),
             ("a\n(b\n", "p.pat:2: not a regular expression: unclosed group"),
             ("a\n[b\n", "p.pat:2: a bracket `[` without its `]`"),
-            ("a\nb\\\n", "p.pat:2: a backslash at the end"),
+            ("a\nb\\\n", "p.pat:2: the expression ends with a backslash"),
             ("a\n(?i)b\n", "p.pat:2: nothing to repeat before `?`"),
-            ("a\n[[:nope:]]\n", "p.pat:2: a class of characters that there is not"),
+            ("a\n[[:nope:]]\n", "p.pat:2: unknown character class"),
+            ("a\nb?????????????????\n", "p.pat:2: more than 16 quantifiers in a row"),
+            ("a\n(*+b)\n", "p.pat:2: not a regular expression"),
             ("a\n(.{0,999}x){0,999}\n", "p.pat:2: the pattern needs more than"),
         ] {
             let said = read(text).unwrap_err();
@@ -439,6 +466,15 @@ mod tests {
             (r"^a{2,3}b", b"aaab", b"aaaab"),
             (r"^a{2,}b", b"aaaab", b"ab"),
             (r"a{b}", b"a{b}", b"ab"),
+            // A second quantifier is one of what the first one made.
+            (r"^GEx+?T ", b"GET ", b"GEyT "),
+            (r"^GEx+?T ", b"GExxT ", b"GE T "),
+            (r"^a{2}?b", b"b", b"ab"),
+            (r"^a|b*+c", b"c", b"b"),
+            (r"^(a|(b)+?c)+{2}d", b"aacd", b"ad"),
+            (r"^(ab|c){2}*d$", b"abcccd", b"abccd"),
+            (r"^[ab]+?{2}*c", b"abac", b"dc"),
+            (r"^x\++?y", b"xy", b"x-y"),
             (r"\{\\rtf", b"{\\rtf", b"rtf"),
             (r"x\x2ay", b"x*y", b"xxy"),
             ("\u{e9}#", &[0xc3, 0xa9, b'#'], b"e#"),
