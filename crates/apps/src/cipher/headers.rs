@@ -32,7 +32,7 @@ pub(super) enum Found {
     Nothing,
     /// It has this payload.
     Payload(Payload),
-    /// A fragment of TCP or UDP, or one that does not say of what.
+    /// A fragment of TCP or UDP, or of a protocol that is not known.
     Fragment,
     /// TCP or UDP may be behind headers that are not read.
     Encapsulated,

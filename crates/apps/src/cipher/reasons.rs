@@ -6,7 +6,7 @@ chunk::drop_reasons! {
 
     CIPHER_MTU = 0, "cipher_mtu", "the encrypted packet would be longer than `mtu` of the stage",
         "Lower the MTU of the hosts or of the interface before the stage by the bytes that the cipher adds (docs/cipher.md).";
-    CIPHER_FRAGMENT = 1, "cipher_fragment", "a fragment of a TCP or UDP packet, or one that does not say of what, which cannot be encrypted or decrypted by itself",
+    CIPHER_FRAGMENT = 1, "cipher_fragment", "a fragment of a TCP or UDP packet, or of one whose protocol is not known, which cannot be encrypted or decrypted by itself",
         "Encrypt before a router that fragments, or lower the MTU of the sender.";
     CIPHER_NOT_WHOLE = 2, "cipher_not_whole", "the payload is not a multiple of 16 bytes, which ECB and CBC need without padding",
         "Set `padding = \"pkcs7\"`, or use a mode that takes any length.";

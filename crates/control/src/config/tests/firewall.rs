@@ -133,6 +133,10 @@ fn files_of_modules_are_regular_ones() {
             assert!(error.contains(": not a regular file"), "{error}");
         }
     }
+    // A path that is only looked at is not opened: its writer would be waited for.
+    let routes = "[[routes]]\nfile = \"pipe\"\n";
+    let path = scratch.write("own.toml", &(PORTS.to_owned() + routes));
+    assert!(load(&path, &known()).is_ok());
 }
 
 #[test]
