@@ -207,16 +207,17 @@ fn proofs(root: &Path, report: &mut Report) -> Option<Vec<(&'static str, PathBuf
 
 fn fill_proofs(proofs: &[(&str, PathBuf)], folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    for (name, program) in proofs {
-        let stripped = folder.join(name);
-        dist::strip(program, &stripped)?;
-        // A third of the size: what may be carried is little.
-        let status = Command::new("gzip").arg("-f").arg(&stripped).status()?;
-        if !status.success() {
-            return Err(io::Error::other(format!("gzip {}: {status}", stripped.display())));
-        }
+    proofs.iter().try_for_each(|(name, program)| fill_program(program, &folder.join(name)))
+}
+
+/// A program as `NAME.gz`: a third of the size, for what may be carried is little.
+fn fill_program(program: &Path, to: &Path) -> io::Result<()> {
+    dist::strip(program, to)?;
+    let status = Command::new("gzip").arg("-f").arg(to).status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("gzip {}: {status}", to.display()))),
     }
-    Ok(())
 }
 
 fn fill(root: &Path, kit: &Path) -> io::Result<()> {
@@ -224,7 +225,7 @@ fn fill(root: &Path, kit: &Path) -> io::Result<()> {
         fs::remove_dir_all(kit)?;
     }
     fs::create_dir_all(kit)?;
-    fs::copy(dist::program(root), kit.join("shadeline"))?;
+    fill_program(&dist::program(root), &kit.join("shadeline"))?;
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
         fs::copy(root.join(licence), kit.join(licence))?;
     }

@@ -22,6 +22,10 @@ mkdir -p "$out/parts" "$out/captures"
 # Nothing is left in the user's home.
 export SHADELINE_CACHE="$out/kernels" POCL_CACHE_DIR="$out/pocl" CUDA_CACHE_PATH="$out/cuda"
 program=$kit/shadeline
+if [ -f "$program.gz" ]; then
+    program=$out/shadeline
+    gzip -dc "$kit/shadeline.gz" >"$program" && chmod +x "$program" || exit 1
+fi
 full=$kit/routes/full.txt.gz
 [ -f "$full" ] || full=$kit/routes/share.txt.gz
 loads=ipv4,ipv6,l2
