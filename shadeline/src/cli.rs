@@ -393,6 +393,12 @@ pub(crate) struct IdsArgs {
     /// Thresholds and suppressed alerts: a threshold.config
     #[arg(long, value_name = "FILE")]
     pub(crate) thresholds: Option<PathBuf>,
+    /// Categories of reputations, `NUMBER,NAME,DESCRIPTION` a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) reputation_categories: Option<PathBuf>,
+    /// Reputations of addresses for `iprep`, `ADDRESS,CATEGORY,SCORE` a line; can be repeated
+    #[arg(long, value_name = "FILE", requires = "reputation_categories")]
+    pub(crate) reputation: Vec<PathBuf>,
     /// Settings from `[ids]` and `[flow]` of this configuration
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -119,9 +119,12 @@ fn config(args: &IdsArgs) -> Result<Config, Failure> {
     let ids = &mut config.ids;
     ids.rules.extend(args.rules.iter().cloned());
     ids.vars.extend(args.set.iter().cloned());
-    for (own, given) in
-        [(&mut ids.classification, &args.classification), (&mut ids.thresholds, &args.thresholds)]
-    {
+    ids.reputation.extend(args.reputation.iter().cloned());
+    for (own, given) in [
+        (&mut ids.classification, &args.classification),
+        (&mut ids.thresholds, &args.thresholds),
+        (&mut ids.reputation_categories, &args.reputation_categories),
+    ] {
         if given.is_some() {
             own.clone_from(given);
         }

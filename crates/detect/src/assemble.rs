@@ -3,6 +3,7 @@
 use signatures::{Buffer, FlowSide, Transform};
 
 use crate::Sender;
+use crate::checks::Op;
 use crate::compile::{Draft, is_header_buffer, priority};
 use crate::index::SetBuilder;
 use crate::rule::{Carried, Cond, Ends, Kind, Part, When};
@@ -81,6 +82,7 @@ impl Builder {
                 buffer: part.buffer,
                 transforms: part.transforms.into(),
                 when: When::of(&part.ops),
+                writes: part.ops.iter().any(Op::writes),
                 ops: part.ops.into(),
                 texts: part.texts.into(),
             });

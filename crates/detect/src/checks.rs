@@ -5,12 +5,15 @@
 //!                       └ solve: the first places that fulfil all of them
 //! ```
 
+use std::sync::Arc;
+
 use memchr::memmem::Finder;
 use signatures::{
     Base, Check, Compare, Content, Endian, Field, JumpFrom, Operation, Relation, Value,
 };
 
 use crate::pattern::{Pattern, PatternLimits};
+use crate::sets::{Ask, Dataset, Datasets};
 
 /// A rule has at most so many numbers with names.
 pub(crate) const NAMES_MAX: usize = 32;
@@ -119,6 +122,18 @@ pub(crate) enum Op {
         read: Reading,
     },
     Bsize(Compare),
+    /// What follows from Base64 in the buffer, and the checks of it.
+    Base64 {
+        bytes: u32,
+        offset: Number,
+        relative: bool,
+        ops: Box<[Op]>,
+    },
+    /// All of the buffer is looked up.
+    Dataset {
+        set: Arc<Dataset>,
+        ask: Ask,
+    },
 }
 
 impl Op {
@@ -141,7 +156,8 @@ impl Op {
             Self::ByteMath { bytes, value, read, .. } => {
                 read.relative || named(bytes) || named(value)
             }
-            Self::Bsize(_) => false,
+            Self::Base64 { relative, offset, .. } => *relative || named(offset),
+            Self::Bsize(_) | Self::Dataset { .. } => false,
         }
     }
 
@@ -152,9 +168,15 @@ impl Op {
             Self::Pattern { pattern, negated, .. } => !negated && !pattern.looks_at_end,
             Self::IsDataAt { negated, .. } => !negated,
             Self::ByteJump { from, .. } => *from != JumpFrom::End,
-            Self::Bsize(_) => false,
+            Self::Base64 { ops, .. } => ops.iter().all(Self::is_monotone),
+            Self::Bsize(_) | Self::Dataset { .. } => false,
             _ => true,
         }
+    }
+
+    /// Does it write a set once all checks of the buffer hold?
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Dataset { ask, .. } if ask.writes())
     }
 
     /// Does it say that something is not there, so that it holds of a buffer that is missing?
@@ -243,7 +265,12 @@ pub(crate) fn compile(
     checks: &[Check],
     names: &mut Names,
     limits: &PatternLimits,
+    sets: &Datasets,
 ) -> Result<Vec<Op>, String> {
+    let dataset = |name: &str, ask| {
+        let set = sets.get(name).ok_or_else(|| format!("there is no dataset {name}"))?;
+        Ok::<_, String>(Op::Dataset { set: set.clone(), ask })
+    };
     let mut ops = Vec::with_capacity(checks.len());
     for check in checks {
         ops.push(match check {
@@ -295,9 +322,14 @@ pub(crate) fn compile(
             },
             Check::Bsize(size) => Op::Bsize(*size),
             Check::Absent { .. } => continue,
-            Check::Base64Decode(_) => return Err("base64_decode".to_owned()),
-            Check::Dataset(_) => return Err("dataset".to_owned()),
-            Check::Datarep(_) => return Err("datarep".to_owned()),
+            Check::Base64Decode(decode) => Op::Base64 {
+                bytes: decode.bytes.unwrap_or(u32::MAX),
+                offset: names.option(&decode.offset)?.unwrap_or(Number::Fixed(0)),
+                relative: decode.relative,
+                ops: Box::default(),
+            },
+            Check::Dataset(own) => dataset(&own.name, Ask::Operation(own.operation))?,
+            Check::Datarep(own) => dataset(&own.name, Ask::Reputation(own.value))?,
         });
     }
     Ok(ops)

@@ -11,6 +11,7 @@ use signatures::{
 
 use crate::assemble::Builder;
 use crate::checks::{self, Names, Op};
+use crate::reputation::Asked;
 use crate::rule::{
     BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, Post, Registry,
 };
@@ -192,7 +193,10 @@ fn draft<'a>(
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
     for inspection in &rule.inspections {
-        parts.push(part(inspection, options)?);
+        match inspection.buffer {
+            Buffer::Base64Data => decoded(inspection, &mut parts, options)?,
+            _ => parts.push(part(inspection, options)?),
+        }
     }
     // Which kinds of memory are read and written: rules that write come first.
     let mut bits = (false, false);
@@ -278,6 +282,13 @@ fn draft<'a>(
                 name: name.clone(),
                 mode: *mode,
             }),
+            Condition::Iprep { side, category, value } => {
+                let table = options.reputation.clone();
+                let number = table.category(category);
+                let category = number.ok_or_else(|| format!("iprep: no category {category}"))?;
+                let asked = Asked { side: *side, category, value: *value, table };
+                conditions.push(Cond::Reputation(Box::new(asked)));
+            }
             Condition::Urilen { size, raw } => {
                 let buffer = if *raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
                 size_of(buffer, *size, condition.to_string().into(), &mut parts);
@@ -487,14 +498,15 @@ fn text_of(of: TextOf, negated: bool, text: &str) -> Result<Inspection, String> 
 fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String> {
     let buffer = canonical(inspection.buffer);
     match buffer {
-        Buffer::Base64Data => return Err("base64_data".to_owned()),
         Buffer::FileMagic => return Err("file.magic".to_owned()),
         Buffer::DnsResponseRrname => return Err("dns.response.rrname".to_owned()),
         _ => {}
     }
     inspection.transforms.iter().try_for_each(transform::check)?;
     // A number that is read in another buffer is none of this one.
-    let ops = checks::compile(&inspection.checks, &mut Names::default(), &options.patterns)?;
+    let mut names = Names::default();
+    let mut ops =
+        checks::compile(&inspection.checks, &mut names, &options.patterns, &options.datasets)?;
     let absent = inspection.checks.iter().find_map(|check| match check {
         Check::Absent { or_else } => Some(*or_else),
         _ => None,
@@ -506,9 +518,16 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
     let literal = if absent == Some(false) { None } else { literal_of(inspection) };
     let is_check = |check: &&Check| !matches!(check, Check::Absent { .. }) || absent == Some(false);
     let texts = inspection.checks.iter().filter(is_check).map(|check| check.to_string().into());
+    let mut texts: Vec<Box<str>> = texts.collect();
+    // A set is looked up last, and written only if all other checks hold.
+    if absent != Some(false) && ops.iter().any(|op| matches!(op, Op::Dataset { .. })) {
+        let mut both: Vec<(Op, Box<str>)> = ops.into_iter().zip(texts).collect();
+        both.sort_by_key(|(op, _)| (matches!(op, Op::Dataset { .. }), op.writes()));
+        (ops, texts) = both.into_iter().unzip();
+    }
     Ok(DraftPart {
         buffer,
-        texts: texts.collect(),
+        texts,
         transforms: inspection.transforms.clone(),
         // A buffer that must not be there holds of none: a check that nothing fulfils.
         ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
@@ -516,6 +535,33 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
         absent: absent.is_some() || holds_of_nothing,
         senders: [true; 2],
     })
+}
+
+/// Checks of `base64_data` are part of the last `base64_decode` before them.
+fn decoded(
+    inspection: &Inspection,
+    parts: &mut [DraftPart],
+    options: &Options,
+) -> Result<(), String> {
+    if !inspection.transforms.is_empty() {
+        return Err("transforms of base64_data".to_owned());
+    }
+    let limits = (&options.patterns, &options.datasets);
+    let own = checks::compile(&inspection.checks, &mut Names::default(), limits.0, limits.1)?;
+    if own.iter().any(|op| matches!(op, Op::Dataset { .. })) {
+        return Err("dataset of base64_data".to_owned());
+    }
+    let is_decode = |op: &Op| matches!(op, Op::Base64 { .. });
+    for part in parts.iter_mut().rev() {
+        let Some(at) = part.ops.iter().rposition(is_decode) else { continue };
+        if let Op::Base64 { ops, .. } = &mut part.ops[at] {
+            *ops = std::mem::take(ops).into_iter().chain(own).collect();
+        }
+        let texts: String = inspection.checks.iter().map(|check| format!("; {check}")).collect();
+        part.texts[at] = format!("{}; base64_data{texts}", part.texts[at]).into();
+        return Ok(());
+    }
+    Err("base64_data without base64_decode".to_owned())
 }
 
 /// What is looked for first: what the rule says, or else the content that is most seldom found by chance.

@@ -93,6 +93,7 @@ impl Scene<'_> {
                 header.and_then(|header| header.holds(condition)).unwrap_or(false).into()
             }
             Cond::Flow(flow) => self.flow_holds(flow, of).into(),
+            Cond::Reputation(asked) => asked.holds(way).into(),
             Cond::Bits { ids, set } => ids.iter().any(|id| self.flow.has_bit(*id) == *set).into(),
             Cond::Counter { id, relation, operand } => {
                 let values = self.flow.counter(*id).zip(self.operand(*operand));

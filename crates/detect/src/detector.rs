@@ -209,7 +209,7 @@ impl Detector {
             }
             let mut given_up = false;
             let view = View { bytes, base: 0 };
-            let is_found = holds(&part.ops, view, &mut given_up);
+            let is_found = holds(&part.ops, view, &mut given_up) && part.write(view);
             self.counts.given_up += u64::from(given_up);
             if !is_found || !self.headers_hold(rule, packet, header) {
                 continue;
@@ -235,7 +235,8 @@ impl Detector {
             let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
                 return false;
             };
-            holds(&part.ops, View { bytes: &bytes[..len], base: 0 }, &mut given_up)
+            let view = View { bytes: &bytes[..len], base: 0 };
+            holds(&part.ops, view, &mut given_up) && part.write(view)
         })
     }
 

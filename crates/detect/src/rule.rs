@@ -9,6 +9,7 @@ use signatures::{
 };
 
 use crate::checks::Op;
+use crate::solve::View;
 use crate::tables::Counted;
 
 /// An inspection: checks of one buffer.
@@ -23,6 +24,21 @@ pub(crate) struct Part {
     /// Each of them as rules write it, for explanations.
     pub(crate) texts: Box<[Box<str>]>,
     pub(crate) when: When,
+    /// Some of them write a set.
+    pub(crate) writes: bool,
+}
+
+impl Part {
+    /// Writes what its checks write, now that they hold of all these bytes; false if that fails, so that they do not hold.
+    pub(crate) fn write(&self, view: View<'_>) -> bool {
+        if !self.writes {
+            return true;
+        }
+        self.ops.iter().all(|op| match op {
+            Op::Dataset { set, ask } => ask.write(set, view.bytes),
+            _ => true,
+        })
+    }
 }
 
 /// When checks of a buffer that grows are evaluated.
@@ -109,6 +125,7 @@ pub(crate) enum Cond {
         set: bool,
     },
     StreamSize(StreamSide, Compare),
+    Reputation(Box<crate::reputation::Asked>),
     Application {
         negated: bool,
         name: String,

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use signatures::config::{Class, Limit};
 use signatures::{Action, RuleSet, Transform, Variables};
 
-use crate::PatternLimits;
 use crate::compile::compile;
 use crate::index::Set;
 use crate::rule::{Compiled, Part, Registry};
+use crate::{Datasets, PatternLimits, Reputation};
 
 /// How rules are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Options {
     pub midstream: bool,
     /// What expressions may cost.
     pub patterns: PatternLimits,
+    /// The sets that rules ask for by name.
+    pub datasets: Datasets,
+    /// Reputations of addresses.
+    pub reputation: Reputation,
     /// Only what a literal of a rule is found in is evaluated. Without it the alerts are the same, at the cost of every rule
     /// over every buffer.
     pub prefilter: bool,
@@ -38,6 +42,8 @@ impl Default for Options {
             classes: HashMap::new(),
             midstream: false,
             patterns: PatternLimits::default(),
+            datasets: Datasets::default(),
+            reputation: Reputation::default(),
             prefilter: true,
         }
     }

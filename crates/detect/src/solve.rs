@@ -4,9 +4,10 @@
 //! it, the next one is tried. A check whose place does not depend on what is before it fails once and for all. The work is
 //! bounded: bytes that were searched are counted, and beyond the bound nothing matches.
 
-use signatures::{JumpFrom, Operation, Relation};
+use signatures::{Base64Mode, JumpFrom, Operation, Relation};
 
 use crate::checks::{NAMES_MAX, Number, Op, Reading};
+use crate::transform::base64;
 
 /// A buffer, or the part of it that is there.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,9 @@ pub(crate) struct View<'a> {
 
 /// So much is searched at least, in bytes, before a search is given up.
 const WORK_MIN: u64 = 1 << 18;
+
+/// What is decoded at once, in bytes of Base64.
+const BASE64_MAX: usize = 1 << 16;
 
 enum Fail {
     /// Another place of the one before may do.
@@ -236,6 +240,30 @@ impl Solver<'_> {
                 match solved {
                     Err(Fail::Dependent) => Err(fail()),
                     solved => solved,
+                }
+            }
+            Op::Base64 { bytes: most, offset, relative, ops } => {
+                let start = self.place(*relative, self.number(*offset), last);
+                let Some(start) = start else { return Err(fail()) };
+                let encoded = &bytes[start..];
+                let encoded = &encoded[..encoded.len().min(*most as usize).min(BASE64_MAX)];
+                self.spend(encoded.len())?;
+                let decoded = base64(encoded, Base64Mode::Rfc4648);
+                if decoded.is_empty() {
+                    return Err(fail());
+                }
+                let view = View { bytes: &decoded, base: 0 };
+                let mut inner = Solver { ops, view, names: self.names, work: self.work };
+                let holds = inner.solve(0, 0).is_ok();
+                self.work = inner.work;
+                if holds { self.solve(at + 1, last) } else { Err(fail()) }
+            }
+            Op::Dataset { set, ask } => {
+                // A buffer whose beginning is gone is in no set.
+                let is_whole = self.view.base == 0;
+                match is_whole && ask.holds(set, bytes) {
+                    true => self.solve(at + 1, last),
+                    false => Err(Fail::Final),
                 }
             }
             Op::Bsize(size) => match size.holds(self.view.base + len as u64) {

@@ -86,7 +86,7 @@ fn url_decode(bytes: &mut Vec<u8>) {
 }
 
 /// RFC 4648 §4. Characters of no alphabet end it, are passed over (RFC 2045) or make it nothing (strict).
-fn base64(encoded: &[u8], mode: Base64Mode) -> Vec<u8> {
+pub(crate) fn base64(encoded: &[u8], mode: Base64Mode) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(encoded.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);
     for byte in encoded {

@@ -142,7 +142,7 @@ impl Window {
             if !wants(part) {
                 continue;
             }
-            if holds(&part.ops, view, given_up) {
+            if holds(&part.ops, view, given_up) && part.write(view) {
                 self.done.insert(at, number);
                 found(number);
             }

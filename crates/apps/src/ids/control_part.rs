@@ -1,6 +1,7 @@
 //! The part of the control plane: reads rules, makes stages, writes `stats`, shows counters.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -33,6 +34,8 @@ struct IdsControl {
     /// How often rules were read.
     generation: u64,
     stats: Duration,
+    /// Where sets are saved.
+    output: Option<PathBuf>,
     /// When `stats` is written next, in nanoseconds since 1970.
     stats_ns: u64,
 }
@@ -62,6 +65,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         before: None,
         generation: 1,
         stats: config.ids.stats,
+        output: config.ids.output.clone(),
         stats_ns: 0,
     }))
 }
@@ -134,6 +138,9 @@ impl IdsControl {
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
         let transactions =
             c.transactions().into_iter().map(|(name, n)| (name.to_owned(), n.into()));
+        let sets = self.loaded.datasets.all().into_iter();
+        let sets = sets.map(|set| (set.name().to_owned(), set.len().into()));
+        fields.insert("datasets".to_owned(), Value::Object(sets.collect()));
         fields.insert("transactions".to_owned(), Value::Object(transactions.collect()));
         fields
     }
@@ -149,6 +156,14 @@ impl IdsControl {
                 thousands(get(&c.drops))
             ),
         ]];
+        for set in self.loaded.datasets.all() {
+            let refused = match set.refused() {
+                0 => String::new(),
+                n => format!(", no room for {}", thousands(n)),
+            };
+            let text = format!("{}{refused}", thousands(set.len() as u64));
+            lines.push([format!("dataset {}", set.name()), text]);
+        }
         for (name, written, lost) in self.parts.outputs.counts() {
             let text = format!("{} written, {} lost", thousands(written), thousands(lost));
             lines.push([name.to_owned(), text]);
@@ -195,7 +210,7 @@ impl ControlPart for IdsControl {
         }
         let inspector = self.places.of(&worker.pipeline.name, worker.worker);
         let why = self.loaded.counts_hosts.then_some(
-            "rules of intrusion detection count per host: thresholds, filters, bits of hosts",
+            "rules of intrusion detection count per host: thresholds, filters, bits of hosts, datasets",
         );
         let stage = Ids::new(inspector, worker.config.ids.icmp_rate);
         Some(Box::new(stage.needing_one_worker(why)))
@@ -210,9 +225,9 @@ impl ControlPart for IdsControl {
 
     /// Rules are read and compiled aside.
     fn prepare(&self) -> Option<Prepare> {
-        let before = self.loaded.rules.clone();
+        let (rules, datasets) = (self.loaded.rules.clone(), self.loaded.datasets.clone());
         Some(Box::new(move |config, _| {
-            let loaded = rules::load(config, Some(&before))?;
+            let loaded = rules::load(config, Some((&rules, &datasets)))?;
             Ok(Box::new(loaded) as Built)
         }))
     }
@@ -225,7 +240,7 @@ impl ControlPart for IdsControl {
     ) -> Result<(), String> {
         let loaded = match prepared.and_then(|own| own.downcast::<Loaded>().ok()) {
             Some(loaded) => *loaded,
-            None => rules::load(env.config, Some(&self.loaded.rules))?,
+            None => rules::load(env.config, Some((&self.loaded.rules, &self.loaded.datasets)))?,
         };
         self.use_rules(&loaded);
         self.before = Some(std::mem::replace(&mut self.loaded, loaded));
@@ -305,7 +320,10 @@ impl ControlPart for IdsControl {
 
     fn report(&self) -> Vec<Section> {
         self.write_stats(get(&self.parts.counters.latest_ns));
-        let errors = self.parts.outputs.close();
+        let mut errors = self.parts.outputs.close();
+        if let Some(folder) = &self.output {
+            errors.extend(rules::save_datasets(&self.loaded.datasets, folder).err());
+        }
         let mut text = String::new();
         for [name, line] in self.lines() {
             text += &format!("{name}: {line}\n");

@@ -12,7 +12,7 @@
 
 use std::fmt::Write;
 
-use signatures::{Action, Rule, RuleSet};
+use signatures::{Action, Buffer, Check, Compare, Inspection, Rule, RuleSet, SetOperation};
 
 use super::counters::RuleId;
 
@@ -57,11 +57,17 @@ pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
     for condition in &rule.conditions {
         rules.push(Rule { conditions: vec![condition.clone()], ..bare.clone() });
     }
-    for inspection in &rule.inspections {
+    for (at, inspection) in rule.inspections.iter().enumerate() {
+        // What is decoded needs what decodes it.
+        let decoder = match inspection.buffer {
+            Buffer::Base64Data => rule.inspections[..at].iter().rev().find(|own| decodes(own)),
+            _ => None,
+        };
         for checks in 1..=inspection.checks.len() {
             let mut own = inspection.clone();
             own.checks.truncate(checks);
-            rules.push(Rule { inspections: vec![own], ..bare.clone() });
+            let inspections = decoder.cloned().into_iter().chain([own]).collect();
+            rules.push(Rule { inspections, ..bare.clone() });
         }
     }
     let (conditions, inspections) = (rule.conditions.clone(), rule.inspections.clone());
@@ -75,12 +81,32 @@ pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
     let (mut steps, mut all) = (Vec::new(), String::new());
     for (number, mut rule) in rules.into_iter().enumerate() {
         (rule.gid, rule.sid, rule.rev) = (GID, number as u32 + 1, 1);
+        let asked = rule.to_string();
+        rule.inspections = rule.inspections.iter().map(unwritten).collect();
         let text = rule.to_string();
         // A string takes whatever is written to it.
         let _ = writeln!(all, "{text}");
-        steps.push(Step { id: (GID, rule.sid), text: shown(&text) });
+        steps.push(Step { id: (GID, rule.sid), text: shown(&asked) });
     }
     Ok((steps, all))
+}
+
+fn decodes(inspection: &Inspection) -> bool {
+    inspection.checks.iter().any(|check| matches!(check, Check::Base64Decode(_)))
+}
+
+/// An inspection that writes no set: the rule itself does, and its copies would see what it wrote.
+fn unwritten(inspection: &Inspection) -> Inspection {
+    let writes = |check: &Check| match check {
+        Check::Dataset(own) => matches!(own.operation, SetOperation::Set | SetOperation::Unset),
+        _ => false,
+    };
+    let mut own = inspection.clone();
+    own.checks.retain(|check| !writes(check));
+    if own.checks.is_empty() {
+        own.checks.push(Check::Bsize(Compare::GreaterOrEqual(0)));
+    }
+    own
 }
 
 /// The made rule without what was made.
@@ -96,6 +122,22 @@ mod tests {
     use signatures::{Loader, Variables};
 
     use super::*;
+
+    /// The rule writes a set; what is made of it asks for all else. What is decoded comes with what decodes it.
+    #[test]
+    fn made_rules_write_no_set() {
+        let text = br#"alert http any any -> any any (http.host; content:"a"; dataset:set,d,type string; file_data; base64_decode; base64_data; content:"b"; sid:7;)"#;
+        let mut loader = Loader::new(Variables::with_defaults([], []).unwrap());
+        loader.read("a", &text[..]).unwrap();
+        let (steps, made) = steps(&loader.finish(), 7).unwrap();
+        assert!(!made.contains("dataset"), "{made}");
+        assert!(steps.iter().any(|step| step.text.contains("dataset:set,d")), "{steps:?}");
+        let mut again = Loader::new(Variables::with_defaults([], []).unwrap());
+        again.read("made", made.as_bytes()).unwrap();
+        let set = again.finish();
+        assert!(set.problems.is_empty(), "{:?}", set.problems);
+        assert_eq!(set.rules.len(), steps.len());
+    }
 
     #[test]
     fn each_condition_becomes_a_rule_that_can_be_read() {

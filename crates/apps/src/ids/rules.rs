@@ -9,20 +9,24 @@
 //! Threads: any; it is what takes long of a start or a reload.
 
 use std::fs::File;
-use std::io::{self, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::config::{Config, Ids};
-use detect::{Options, Ruleset};
+use detect::{Datasets, Options, Reputation, Ruleset};
 use signatures::config::{classifications, thresholds};
-use signatures::{Condition, FileProblem, LoadError, Loader, Rule, RuleSet, Variables};
+use signatures::{
+    Check, Condition, FileProblem, LoadError, Loader, Rule, RuleSet, SetOperation, Variables,
+};
 
 /// What became of rule files.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// What detectors evaluate.
     pub rules: Arc<Ruleset>,
+    /// The sets that rules ask for and write.
+    pub datasets: Datasets,
     /// The rules as they were read, for who explains them.
     pub set: Arc<RuleSet>,
     /// What is wrong in files of rules, and what of them is not evaluated: file, line, column, reason.
@@ -104,11 +108,12 @@ pub fn variables(own: &Ids) -> Result<Variables, String> {
     Variables::with_defaults(addresses, ports).map_err(|error| format!("ids.vars: {error}"))
 }
 
-/// Reads and compiles what a configuration names. `before`: the rules that detectors have, whose names keep their meaning.
+/// Reads and compiles what a configuration names. `before`: what detectors have; names keep their meaning, and sets that rules
+/// write keep their values.
 ///
 /// # Errors
 /// A file cannot be read, or a variable is wrong; in words. Wrong rules are no error.
-pub fn load(config: &Config, before: Option<&Ruleset>) -> Result<Loaded, String> {
+pub fn load(config: &Config, before: Option<(&Ruleset, &Datasets)>) -> Result<Loaded, String> {
     load_with(config, before, |_| Vec::new())
 }
 
@@ -118,7 +123,7 @@ pub fn load(config: &Config, before: Option<&Ruleset>) -> Result<Loaded, String>
 /// As [`load`].
 pub fn load_with(
     config: &Config,
-    before: Option<&Ruleset>,
+    before: Option<(&Ruleset, &Datasets)>,
     further: impl FnOnce(&RuleSet) -> Vec<u8>,
 ) -> Result<Loaded, String> {
     let own = &config.ids;
@@ -154,8 +159,15 @@ pub fn load_with(
         warnings.extend(read.problems.iter().map(|own| format!("{}: {own}", path.display())));
         options.limits = read.found;
     }
+    options.reputation = reputation(own, &mut warnings)?;
+    let none = Datasets::default();
+    let sets = before.map_or(&none, |(_, sets)| sets);
+    let (datasets, wrong) =
+        Datasets::prepare(&set, sets, |name, rules| dataset_file(own, name, set.files.get(rules)));
+    warnings.extend(wrong);
+    options.datasets = datasets.clone();
     let (rules, refused) = match before {
-        Some(before) => Ruleset::compile_after(before, &set, &variables, &options),
+        Some((before, _)) => Ruleset::compile_after(before, &set, &variables, &options),
         None => Ruleset::compile(&set, &variables, &options),
     };
     let mut problems: Vec<Refusal> = set.problems.iter().map(Refusal::from).collect();
@@ -176,6 +188,7 @@ pub fn load_with(
         !options.limits.is_empty() || set.rules.iter().any(|own| counts_hosts(&own.rule));
     Ok(Loaded {
         counts_hosts,
+        datasets,
         rules: Arc::new(rules),
         problems,
         problems_dropped: set.problems_dropped,
@@ -196,6 +209,67 @@ fn counts_hosts(rule: &Rule) -> bool {
             .conditions
             .iter()
             .any(|own| matches!(own, Condition::Xbits(_) | Condition::Hostbits(_)))
+        || rule.inspections.iter().flat_map(|own| &own.checks).any(writes_set)
+}
+
+fn writes_set(check: &Check) -> bool {
+    let Check::Dataset(own) = check else { return false };
+    matches!(own.operation, SetOperation::Set | SetOperation::Unset)
+}
+
+/// The reputations that a configuration names.
+fn reputation(own: &Ids, warnings: &mut Vec<String>) -> Result<Reputation, String> {
+    let Some(categories) = &own.reputation_categories else {
+        return match own.reputation.is_empty() {
+            true => Ok(Reputation::default()),
+            false => Err("reputation needs reputation_categories".to_owned()),
+        };
+    };
+    let open = |path: &PathBuf| {
+        files::input::open(path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let files = own.reputation.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let (read, wrong) =
+        Reputation::read(open(categories)?, files).map_err(|e| format!("reputation: {e}"))?;
+    warnings.extend(wrong.iter().map(|line| format!("reputation, line {line}")));
+    Ok(read)
+}
+
+/// A file of values: beside the file of rules that names it; a state that was saved, in the folder of outputs.
+fn dataset_file(own: &Ids, name: &str, rules: Option<&String>) -> io::Result<Box<dyn BufRead>> {
+    let saved = own.output.as_ref().map(|folder| folder.join(name));
+    let beside = rules.and_then(|file| Path::new(file).parent()).map(|folder| folder.join(name));
+    let path = match beside {
+        Some(beside) => beside,
+        None => PathBuf::from(name),
+    };
+    let path = saved.filter(|path| path.is_file()).unwrap_or(path);
+    Ok(Box::new(files::input::open(&path)?))
+}
+
+/// Writes the sets that are saved into the folder of outputs, each as a whole: a file that is there is replaced at once.
+///
+/// # Errors
+/// A file cannot be written; in words.
+pub fn save_datasets(datasets: &Datasets, output: &Path) -> Result<(), String> {
+    for set in datasets.all() {
+        let Some((name, lines)) = set.saved() else { continue };
+        let path = output.join(name);
+        let write = || {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let mut text = lines.join("\n");
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            let new = path.with_extension("new");
+            std::fs::write(&new, text)?;
+            std::fs::rename(&new, &path)
+        };
+        write().map_err(|error: io::Error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// A file of rules, which may be compressed by gzip, xz or zstd.

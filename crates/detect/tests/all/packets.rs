@@ -9,7 +9,7 @@ use signatures::{Loader, Variables, config};
 use crate::twin::segment;
 
 /// A datagram of UDP over IPv4, with a TTL.
-fn datagram(
+pub(crate) fn datagram(
     source: ([u8; 4], u16),
     destination: ([u8; 4], u16),
     ttl: u8,
@@ -286,7 +286,7 @@ fn rules_of_ports_pass_and_drop_flows() {
 #[test]
 fn what_is_not_evaluated_is_said() {
     let rules = r#"
-alert http any any -> any any (http.uri; base64_decode:bytes 4; base64_data; content:"x"; sid:1;)
+alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
 "#;
@@ -296,7 +296,7 @@ alert tcp any any -> any any (content:"x"; sid:3;)
     let (rules, refused) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
     let reasons: Vec<(u32, &str)> =
         refused.iter().map(|own| (own.sid, own.reason.as_str())).collect();
-    assert_eq!(reasons, [(1, "base64_decode"), (2, "pcre: a group `(?(`")]);
+    assert_eq!(reasons, [(1, "there is no dataset none"), (2, "pcre: a group `(?(`")]);
     assert_eq!(rules.len(), 1);
 }
 

@@ -20,6 +20,10 @@ crate::section! {
         live classification: Option<PathBuf> = None, optional_file();
         /// Thresholds, suppressed alerts and rate filters: Suricata's `threshold.config`.
         live thresholds: Option<PathBuf> = None, optional_file();
+        /// Categories of reputations, `NUMBER,NAME,DESCRIPTION` a line, for rules with `iprep`: Suricata's `categories.txt`.
+        live reputation_categories: Option<PathBuf> = None, optional_file();
+        /// Files of reputations, `ADDRESS,CATEGORY,SCORE` a line.
+        live reputation: Vec<PathBuf> = Vec::new(), list(file("\"reputation.list\""), "an array such as [\"reputation.list\"]");
         /// `tap`: packets go on whatever rules say. `inline`: packets that `drop` and `reject` rules match are dropped, with what
         /// follows of their flows.
         rebuild action: IdsAction = IdsAction::Tap, words();
