@@ -53,9 +53,8 @@ pub(crate) fn compile(
 ) -> (Ruleset, Vec<Refused>) {
     let mut refused = Vec::new();
     let mut drafts = Vec::with_capacity(set.rules.len());
-    let mut counted = 0;
     for (index, loaded) in set.rules.iter().enumerate() {
-        match draft(index, &loaded.rule, variables, options, &mut registry, &mut counted) {
+        match draft(index, &loaded.rule, variables, options, &mut registry) {
             Ok(draft) => drafts.push(draft),
             Err(reason) => refused.push(Refused { index, sid: loaded.rule.sid, reason }),
         }
@@ -177,7 +176,6 @@ fn draft<'a>(
     variables: &Variables,
     options: &Options,
     registry: &mut Registry,
-    counted: &mut u32,
 ) -> Result<Draft<'a>, String> {
     let (carried, is_packet) = carried(rule.protocol)?;
     let resolve = |error: ResolveError| error.to_string();
@@ -408,7 +406,7 @@ fn draft<'a>(
         headers,
         needs_packet: needs,
         noalert: rule.noalert,
-        counted: counters_of(rule, options, variables, counted)?.into(),
+        counted: counters_of(rule, options, variables, registry)?.into(),
     };
     Ok(Draft { index, rule, compiled, parts, order })
 }
@@ -598,7 +596,7 @@ fn counters_of(
     rule: &Rule,
     options: &Options,
     variables: &Variables,
-    next: &mut u32,
+    registry: &mut Registry,
 ) -> Result<Vec<Counted>, String> {
     let mut all = Vec::new();
     if let Some(filter) = rule.detection_filter {
@@ -654,9 +652,10 @@ fn counters_of(
         }
     }
     suppressing.extend(all);
-    let counted = suppressing.into_iter().map(|how| {
-        *next += 1;
-        Counted { id: *next, how }
+    // Other rules after a reload go on with the windows of the same rule.
+    let counted = suppressing.into_iter().enumerate().map(|(at, how)| {
+        let name = format!("{}:{}:{at}", rule.gid, rule.sid);
+        Counted { id: registry.number('t', &name), how }
     });
     Ok(counted.collect())
 }

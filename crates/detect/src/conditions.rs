@@ -8,7 +8,7 @@ use crate::alert::Found;
 use crate::flow::{FlowState, Match};
 use crate::header::Header;
 use crate::rule::{Carried, Compiled, Cond, CounterOperation, Operand, Post, Way};
-use crate::tables::Tables;
+use crate::tables::HostTables;
 
 /// Does a condition hold?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) header: Option<&'a Header>,
     /// Who sent it.
     pub(crate) sender: Sender,
-    pub(crate) tables: &'a Tables,
+    pub(crate) tables: &'a HostTables,
     pub(crate) now_ns: u64,
 }
 
@@ -187,7 +187,7 @@ fn stream_size_holds(side: StreamSide, size: Compare, client: u64, server: u64) 
 pub(crate) fn apply(
     posts: &[Post],
     flow: &mut FlowState,
-    tables: &mut Tables,
+    tables: &HostTables,
     way: &Way,
     now_ns: u64,
 ) {

@@ -25,7 +25,7 @@ use crate::flow::{Match, OPEN_MAX, Open, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
 use crate::rule::{Compiled, Kind, Part, Way};
 use crate::solve::{View, holds};
-use crate::tables::{Outcome, Tables};
+use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
 use crate::{Alert, BufferPart, FlowState, Packet, Ruleset, Sender, Verdict, transform};
 
@@ -37,15 +37,13 @@ const BUFFER_HALF: usize = 16_384;
 const RAW_MAX: usize = 65_536;
 /// Rules of a flow whose payload was found and that wait for a transaction.
 const PAYLOADS_MAX: usize = 256;
-/// Windows and bits of hosts that are kept, each.
-const ENTRIES: usize = 1 << 18;
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Searches that were given up because they took too long.
     pub given_up: u64,
-    /// Windows of thresholds and bits of hosts for which there was no room.
+    /// Windows of thresholds and bits of hosts for which there was no room, of all that share them.
     pub no_room: u64,
     /// Matches that were no alerts because of a threshold.
     pub suppressed: u64,
@@ -58,7 +56,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Detector {
     pub(crate) rules: Arc<Ruleset>,
-    pub(crate) tables: Tables,
+    pub(crate) tables: HostTables,
     counts: Counts,
     step: Step,
     /// The flow of packets that have none.
@@ -87,11 +85,16 @@ struct Scratch {
 }
 
 impl Detector {
-    /// One for a worker.
+    /// One for a worker, which counts for itself.
     pub fn new(rules: Arc<Ruleset>) -> Self {
+        Self::sharing(rules, HostTables::default())
+    }
+
+    /// One for a worker, which counts with all that share these tables.
+    pub fn sharing(rules: Arc<Ruleset>, tables: HostTables) -> Self {
         Self {
             rules,
-            tables: Tables::new(ENTRIES),
+            tables,
             counts: Counts::default(),
             step: Step::default(),
             lone: FlowState::default(),
@@ -107,7 +110,7 @@ impl Detector {
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
-        Counts { no_room: self.tables.refused, ..self.counts }
+        Counts { no_room: self.tables.refused(), ..self.counts }
     }
 
     /// Other rules from the next step on. What flows and hosts remember by name stays, if the rules were compiled after
@@ -533,7 +536,7 @@ impl Detector {
             let way = scene.way(own);
             match (answer, way) {
                 (Answer::Yes, Some(way)) => {
-                    conditions::apply(&rule.posts, flow, &mut self.tables, &way, self.step.now_ns);
+                    conditions::apply(&rule.posts, flow, &self.tables, &way, self.step.now_ns);
                     queue.push(*own);
                 }
                 _ if matches!(own.found, Found::Stream | Found::Transaction(_)) => {

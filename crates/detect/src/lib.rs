@@ -47,3 +47,4 @@ pub use pattern::PatternLimits;
 pub use reputation::{Reputation, ReputationError};
 pub use ruleset::{ActionKind, Options, Refused, RuleInfo, Ruleset};
 pub use sets::{Dataset, Datasets, SetKind};
+pub use tables::HostTables;

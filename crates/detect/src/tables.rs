@@ -1,11 +1,20 @@
 //! What rules remember beside flows: matches that are counted, and bits of hosts.
 //!
+//! ```text
+//!  detectors ─ key ─ hash ─▶ shard ─ lock ─▶ windows of counted matches, bits of hosts
+//! ```
+//!
+//! All detectors that share them count together: a limit of 1 is one alert, whoever sees the packets. Only matches of rules that
+//! count take a lock, each that of one shard.
+//!
 //! Both tables are bounded. When one is full, entries whose time is over go; if none is, the new one is not kept, and
-//! [`Tables::refused`] counts it. All entries are looked at for that once a second at most: were it done for each new one,
+//! [`HostTables::refused`] counts it. All entries are looked at for that once a second at most: were it done for each new one,
 //! many hosts at once would cost as much time as there are entries, each.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use signatures::config::{RateAction, SuppressedBy};
 use signatures::{Action, Intervals, ThresholdKind, Track, UniqueOn};
@@ -58,32 +67,59 @@ type Key = (u32, IpAddr, IpAddr, u64);
 
 const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Tables of one worker.
+/// Windows and bits of hosts that are kept, each.
+const ENTRIES: usize = 1 << 18;
+/// Shards of them.
+const SHARDS: usize = 16;
+
+/// What rules remember of hosts: windows of thresholds and bits. Clones are the same tables.
+#[derive(Clone, Debug)]
+pub struct HostTables {
+    shards: Arc<[Mutex<Shard>]>,
+    hasher: RandomState,
+}
+
+impl Default for HostTables {
+    fn default() -> Self {
+        Self::new(ENTRIES, SHARDS)
+    }
+}
+
 #[derive(Debug)]
-pub(crate) struct Tables {
+struct Shard {
     windows: HashMap<Key, (Window, u64)>,
     bits: HashMap<(u32, IpAddr, IpAddr), u64>,
     capacity: usize,
     /// When entries that are over may go again, of each.
     sweep_ns: [u64; 2],
-    pub(crate) refused: u64,
+    refused: u64,
 }
 
-impl Tables {
-    /// So many entries in each.
-    pub(crate) fn new(capacity: usize) -> Self {
-        let (windows, bits) = (HashMap::new(), HashMap::new());
-        Self { windows, bits, capacity, sweep_ns: [0; 2], refused: 0 }
+impl HostTables {
+    /// So many entries in each, in all.
+    pub(crate) fn new(capacity: usize, shards: usize) -> Self {
+        let shard = || Shard {
+            windows: HashMap::new(),
+            bits: HashMap::new(),
+            capacity: capacity / shards,
+            sweep_ns: [0; 2],
+            refused: 0,
+        };
+        let shards = (0..shards).map(|_| Mutex::new(shard())).collect();
+        Self { shards, hasher: RandomState::new() }
+    }
+
+    /// Windows and bits for which there was no room.
+    pub fn refused(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).refused).sum()
+    }
+
+    fn shard(&self, key: impl Hash) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % self.shards.len()])
     }
 
     /// Counts a match; `flow` is the number of its flow.
-    pub(crate) fn count(
-        &mut self,
-        counted: &Counted,
-        way: &Way,
-        flow: u64,
-        now_ns: u64,
-    ) -> Outcome {
+    pub(crate) fn count(&self, counted: &Counted, way: &Way, flow: u64, now_ns: u64) -> Outcome {
         let (track, seconds) = match &counted.how {
             How::Suppress { by, addresses } => {
                 let has = |address| addresses.as_ref().is_none_or(|list| list.has_address(address));
@@ -107,16 +143,18 @@ impl Tables {
             Track::Flow => (NOBODY, NOBODY, flow),
         };
         let key = (counted.id, a, b, flow);
-        if !self.windows.contains_key(&key) && self.windows.len() >= self.capacity {
-            if is_due(&mut self.sweep_ns[0], now_ns) {
-                self.windows.retain(|_, (_, end)| *end >= now_ns);
+        let mut shard = self.shard(key);
+        let shard = &mut *shard;
+        if !shard.windows.contains_key(&key) && shard.windows.len() >= shard.capacity {
+            if is_due(&mut shard.sweep_ns[0], now_ns) {
+                shard.windows.retain(|_, (_, end)| *end >= now_ns);
             }
-            if self.windows.len() >= self.capacity {
-                self.refused += 1;
+            if shard.windows.len() >= shard.capacity {
+                shard.refused += 1;
                 return Outcome::Alert;
             }
         }
-        let (window, end) = self.windows.entry(key).or_default();
+        let (window, end) = shard.windows.entry(key).or_default();
         *end = (*end).max(now_ns.saturating_add(u64::from(seconds) * SECOND));
         window.count(&counted.how, way, now_ns)
     }
@@ -133,14 +171,15 @@ impl Tables {
 
     /// Is the bit set, of each that it is of?
     pub(crate) fn has_bit(&self, id: u32, of: BitOf, way: &Way, now_ns: u64) -> bool {
-        let places = Self::places(of, way);
-        let mut set = places.iter().flatten().map(|(a, b)| self.bits.get(&(id, *a, *b)));
-        set.all(|until| until.is_some_and(|until| *until >= now_ns))
+        Self::places(of, way).into_iter().flatten().all(|(a, b)| {
+            let key = (id, a, b);
+            self.shard(key).bits.get(&key).is_some_and(|until| *until >= now_ns)
+        })
     }
 
     /// Sets it until then, or unsets it.
     pub(crate) fn set_bit(
-        &mut self,
+        &self,
         id: u32,
         of: BitOf,
         way: &Way,
@@ -148,22 +187,30 @@ impl Tables {
         now_ns: u64,
     ) {
         for (a, b) in Self::places(of, way).into_iter().flatten() {
+            let key = (id, a, b);
+            let mut shard = self.shard(key);
+            let shard = &mut *shard;
             let Some(until_ns) = until_ns else {
-                self.bits.remove(&(id, a, b));
+                shard.bits.remove(&key);
                 continue;
             };
-            if self.bits.len() >= self.capacity && !self.bits.contains_key(&(id, a, b)) {
-                if is_due(&mut self.sweep_ns[1], now_ns) {
-                    self.bits.retain(|_, until| *until >= now_ns);
+            if shard.bits.len() >= shard.capacity && !shard.bits.contains_key(&key) {
+                if is_due(&mut shard.sweep_ns[1], now_ns) {
+                    shard.bits.retain(|_, until| *until >= now_ns);
                 }
-                if self.bits.len() >= self.capacity {
-                    self.refused += 1;
+                if shard.bits.len() >= shard.capacity {
+                    shard.refused += 1;
                     continue;
                 }
             }
-            self.bits.insert((id, a, b), until_ns);
+            shard.bits.insert(key, until_ns);
         }
     }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // What is behind it is right after each statement.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Is it time again? If so, the next time is a second later.
@@ -272,13 +319,31 @@ mod tests {
         Counted { id: 1, how: How::Threshold { kind, track, count: 1, seconds: 2 } }
     }
 
+    /// Those that share them count together.
+    #[test]
+    fn clones_are_the_same_tables() {
+        let one = HostTables::default();
+        let two = one.clone();
+        let counted = counted();
+        assert_eq!(one.count(&counted, &way(1), 0, SECOND), Outcome::Alert);
+        assert_eq!(two.count(&counted, &way(1), 0, SECOND), Outcome::Silent);
+        assert_eq!(two.count(&counted, &way(2), 0, SECOND), Outcome::Alert);
+        two.set_bit(7, BitOf::Both, &way(1), Some(2 * SECOND), SECOND);
+        assert!(one.has_bit(7, BitOf::Source, &way(1), SECOND));
+        assert!(!one.has_bit(7, BitOf::Source, &way(2), SECOND));
+    }
+
     /// Entries are looked at once a second, however many new ones come; those whose time is over make room then.
     #[test]
     fn full_tables_are_swept_once_a_second() {
-        let mut tables = Tables::new(4);
+        let mut tables = HostTables::new(4, 1);
         let counted = counted();
+        let lens = |tables: &HostTables| {
+            let shard = lock(&tables.shards[0]);
+            (shard.refused, shard.bits.len(), shard.windows.len())
+        };
         let ms = |number: u64| number * 1_000_000;
-        let give = |tables: &mut Tables, host, at_ns| {
+        let give = |tables: &mut HostTables, host, at_ns| {
             tables.set_bit(1, BitOf::Source, &way(host), Some(at_ns + 2 * SECOND), at_ns);
             assert_eq!(tables.count(&counted, &way(host), 0, at_ns), Outcome::Alert);
         };
@@ -286,16 +351,16 @@ mod tests {
         // This one sweeps, and nothing goes; none of those behind it does within the second.
         give(&mut tables, 100, ms(1_500));
         (0..1_000).for_each(|host| give(&mut tables, 200 + host, ms(1_501)));
-        assert_eq!((tables.refused, tables.sweep_ns), (2_002, [ms(2_500); 2]));
+        assert_eq!((tables.refused(), lock(&tables.shards[0]).sweep_ns), (2_002, [ms(2_500); 2]));
         // Entries are over at 2 s; they go when it is time again.
         give(&mut tables, 101, ms(2_400));
-        assert_eq!((tables.refused, tables.bits.len(), tables.windows.len()), (2_004, 4, 4));
+        assert_eq!(lens(&tables), (2_004, 4, 4));
         give(&mut tables, 102, ms(2_500));
-        assert_eq!((tables.refused, tables.bits.len(), tables.windows.len()), (2_004, 1, 1));
+        assert_eq!(lens(&tables), (2_004, 1, 1));
         // Hosts that are known need no room.
         (0..3).for_each(|host| give(&mut tables, host, ms(2_600)));
         assert!(tables.has_bit(1, BitOf::Source, &way(102), ms(2_600)));
         assert_eq!(tables.count(&counted, &way(102), 0, ms(2_600)), Outcome::Silent);
-        assert_eq!(tables.refused, 2_004);
+        assert_eq!(tables.refused(), 2_004);
     }
 }

@@ -14,6 +14,7 @@ use controlplane::{
     Built, Call, ControlPart, Environment, Prepare, Refusal, Rows, Section, Setup, Tables,
     WorkerSetup,
 };
+use detect::HostTables;
 use engine::Stage;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -56,6 +57,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         current: Arc::new(RwLock::new(loaded.rules.clone())),
         outputs: Arc::new(Outputs::open(&config.ids, seed, ports, setup.is_live)?),
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
+        hosts: HostTables::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
     };
     Ok(Box::new(IdsControl {

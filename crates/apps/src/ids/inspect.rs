@@ -19,7 +19,9 @@ use applayer::{
     Anomaly, Direction, File, Limits, Piece, Progress, Session, Sink, Start, Transaction,
 };
 use control::config::IdsEvent;
-use detect::{Alert, Detector, Feed, FlowState, Found, Packet, Ruleset, Sender, Verdict};
+use detect::{
+    Alert, Detector, Feed, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict,
+};
 use flowlog::eve::{self, ApplicationAnomaly, Context, Decision, Eve, Origin};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
@@ -67,6 +69,8 @@ pub struct Parts {
     pub outputs: Arc<Outputs>,
     /// What is counted.
     pub counters: Arc<Counters>,
+    /// What rules remember of hosts, of all workers.
+    pub hosts: HostTables,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
 }
@@ -154,9 +158,10 @@ impl Inspector {
     fn new(parts: Parts) -> Self {
         let current = parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         let lines = Lines::new(parts.outputs.clone());
+        let detector = Detector::sharing(current, parts.hosts.clone());
         Self {
             parts,
-            detector: Detector::new(current),
+            detector,
             limits: Limits::default(),
             flows: HashMap::new(),
             open: None,

@@ -314,3 +314,27 @@ fn packets_without_a_flow() {
     }
     assert_eq!(decoded.src_ip(), Some(IpAddr::from([10, 0, 0, 1])));
 }
+
+/// The windows of a rule go on after a reload, also where other rules come before it now.
+#[test]
+fn windows_outlive_a_reload() {
+    let limited = |sid: u32| {
+        format!(
+            "alert udp any any -> any any (dsize:1; threshold:type limit, track by_rule, count 1, seconds 60; sid:{sid};)\n"
+        )
+    };
+    let variables = Variables::with_defaults([], []).expect("defaults");
+    let load = |text: &str| {
+        let mut loader = Loader::new(variables.clone());
+        loader.read("rules", text.as_bytes()).expect("memory");
+        loader.finish()
+    };
+    let mut bench = Bench::new(&limited(2), "");
+    assert_eq!([bench.ask(b"a", 1), bench.ask(b"b", 2)], [vec![2], vec![]]);
+    let set = load(&(limited(1) + &limited(2)));
+    let before = bench.detector.rules().clone();
+    let (rules, _) = Ruleset::compile_after(&before, &set, &variables, &Options::default());
+    bench.detector.replace(Arc::new(rules));
+    assert_eq!([bench.ask(b"c", 3), bench.ask(b"d", 4)], [vec![1], vec![]]);
+    assert_eq!(bench.ask(b"e", 70), [1, 2]);
+}
