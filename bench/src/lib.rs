@@ -20,6 +20,7 @@ mod forms;
 mod forward;
 mod hash;
 mod idle;
+mod ids;
 mod l2;
 mod l7;
 mod limit;
@@ -50,6 +51,7 @@ mod update;
 mod veth;
 
 pub use self::classify::{ClassifyArgs, Size as ClassifySize};
+pub use ids::IdsArgs;
 pub use l7::L7Args;
 pub use nat::NatArgs;
 pub use on_device::check_backend;
@@ -168,6 +170,8 @@ pub enum What {
     },
     /// Application labels of short connections, compared with nDPI's ndpiReader; packets until a label is known
     L7(L7Args),
+    /// Intrusion detection with the rules of a folder over real captures, compared with the plain design
+    Ids(IdsArgs),
     /// Figures and tables of the papers, on this machine
     Paper(PaperArgs),
     /// Address translation from memory to memory on one core, compared with the router without; new sessions
@@ -332,6 +336,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Streams(options) => streams::run(args, options)?,
             What::Captures { connections } => captures::run(args, *connections)?,
             What::L7(options) => l7::run(args, options)?,
+            What::Ids(options) => ids::run(args, options)?,
             What::Paper(options) => paper::run(args, options)?,
             What::Nat(options) => nat::run(args, options)?,
             What::Patterns(options) => patterns::run(args, options)?,

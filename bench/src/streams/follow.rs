@@ -90,15 +90,21 @@ fn factor(flow: &Identity, from: usize) -> u64 {
 }
 
 /// A tracker, and the column of what decoding found.
-pub(crate) struct Worker {
-    pub(crate) tracker: Tracker<Counter>,
+pub(crate) struct Worker<M: Module = Counter> {
+    pub(crate) tracker: Tracker<M>,
     decoded: Vec<Decoded>,
     checksums: bool,
 }
 
 impl Worker {
     pub(crate) fn new(options: Options, checksums: bool) -> Result<Self, String> {
-        let tracker = Tracker::new(options, Counter::default()).map_err(|e| e.to_string())?;
+        Self::with(options, checksums, Counter::default())
+    }
+}
+
+impl<M: Module> Worker<M> {
+    pub(crate) fn with(options: Options, checksums: bool, module: M) -> Result<Self, String> {
+        let tracker = Tracker::new(options, module).map_err(|e| e.to_string())?;
         Ok(Self { tracker, decoded: vec![Decoded::default(); BATCH], checksums })
     }
 

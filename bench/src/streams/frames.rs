@@ -105,7 +105,7 @@ impl Frames {
         (&self.bytes[begin..begin + len], time_ns)
     }
 
-    /// None yet, with room for so many bytes of frames: these do not move, and so begin where cache lines do.
+    /// None yet, with room for so many bytes: those do not move, and so begin where cache lines do.
     fn with_room(bytes: usize) -> Self {
         let mut frames = Self { bytes: Vec::with_capacity(bytes + ALIGN), places: Vec::new() };
         let skip = frames.bytes.as_ptr().align_offset(ALIGN);
@@ -119,6 +119,25 @@ impl Frames {
         self.bytes.resize(begin + len.next_multiple_of(ALIGN), 0);
         self.places.push((begin, len, time_ns));
         &mut self.bytes[begin..begin + len]
+    }
+
+    /// These one after the other: the times of each begin so long behind the last one before.
+    pub(crate) fn joined(all: &[Self], gap_ns: u64) -> Self {
+        let count = all.iter().map(Self::len).sum::<usize>();
+        let bytes = all.iter().map(Self::len_bytes).sum::<usize>();
+        let mut joined = Self::with_room(bytes + count * ALIGN);
+        let mut last_ns = 0;
+        for own in all {
+            let times = || (0..own.len()).map(|at| own.get(at).1);
+            let (first, begin_ns) = (times().min().unwrap_or(0), last_ns + gap_ns);
+            for at in 0..own.len() {
+                let (frame, time_ns) = own.get(at);
+                let time_ns = time_ns - first + begin_ns;
+                last_ns = last_ns.max(time_ns);
+                joined.push(frame.len(), time_ns).copy_from_slice(frame);
+            }
+        }
+        joined
     }
 
     /// Ethernet frames of a capture; of another link layer, an error.

@@ -5,9 +5,9 @@ use signatures::{Buffer, FlowSide, Transform};
 use crate::Sender;
 use crate::checks::Op;
 use crate::compile::{Draft, is_header_buffer, priority};
-use crate::index::SetBuilder;
-use crate::rule::{Carried, Cond, Ends, Kind, Part, When};
-use crate::ruleset::{BufferSets, Options, Plain, RuleInfo, Ruleset};
+use crate::index::{Bytes, Ports, SetBuilder};
+use crate::rule::{Carried, Compiled, Cond, Ends, Kind, Part, When};
+use crate::ruleset::{BufferSets, Options, Plain, RuleInfo, Ruleset, Search};
 
 /// The lists of transforms of a buffer, each with what is looked for behind it.
 type BufferBuilder = (Vec<Transform>, [SetBuilder; 2]);
@@ -30,19 +30,22 @@ impl Builder {
         for (at, part) in parts.into_iter().enumerate() {
             let own = self.ruleset.parts.len() as u32;
             numbers.push(own);
-            let literal = part.literal.as_ref().filter(|_| options.prefilter);
+            let literals: Vec<Bytes> = part.literal.iter().cloned().collect();
             let senders =
                 [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
             for sender in senders {
                 let side = sender.index();
+                let ports = ports(&compiled, flow_to(&compiled), sender);
                 if part.buffer == Buffer::Payload && part.transforms.is_empty() {
                     if compiled.kind == Kind::Stream
                         || compiled.kind == Kind::Transaction && !compiled.needs_packet
                     {
-                        self.streams[side].add(own, literal).map_err(too_large)?;
+                        self.streams[side].add(own, &literals, ports.clone()).map_err(too_large)?;
                     }
                     for class in classes(&compiled.carried) {
-                        self.packets[class][side].add(own, literal).map_err(too_large)?;
+                        self.packets[class][side]
+                            .add(own, &literals, ports.clone())
+                            .map_err(too_large)?;
                     }
                     continue;
                 }
@@ -71,7 +74,7 @@ impl Builder {
                         sets.len() - 1
                     }
                 };
-                sets[set].1[side].add(own, literal).map_err(too_large)?;
+                sets[set].1[side].add(own, &literals, ports).map_err(too_large)?;
                 if part.absent {
                     self.ruleset.absent[side].push(own);
                 }
@@ -92,10 +95,7 @@ impl Builder {
             Kind::Addresses => self.ruleset.addresses.push(number),
             Kind::Application => self.ruleset.applications.push(number),
             Kind::Packet if compiled.payload == 0 => {
-                let side = compiled.conditions.iter().find_map(|cond| match cond {
-                    Cond::Flow(flow) => flow.to,
-                    _ => None,
-                });
+                let side = flow_to(&compiled);
                 for class in classes(&compiled.carried) {
                     for sender in [Sender::Client, Sender::Server] {
                         let is_other = match side {
@@ -130,9 +130,9 @@ impl Builder {
         Ok(())
     }
 
-    pub(crate) fn build(self) -> Ruleset {
+    pub(crate) fn build(self, search: Search) -> Ruleset {
         let mut ruleset = self.ruleset;
-        let both = |sets: [SetBuilder; 2]| sets.map(SetBuilder::build);
+        let both = |sets: [SetBuilder; 2]| sets.map(|set| set.build(search));
         ruleset.packets = self.packets.map(both);
         ruleset.streams = both(self.streams);
         let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
@@ -145,6 +145,30 @@ impl Builder {
         }
         ruleset
     }
+}
+
+/// The direction that a rule asks for.
+fn flow_to(rule: &Compiled) -> Option<FlowSide> {
+    rule.conditions.iter().find_map(|cond| match cond {
+        Cond::Flow(flow) => flow.to,
+        _ => None,
+    })
+}
+
+/// The ports of servers for which a part of a rule is looked for in what `sender` sends.
+fn ports(rule: &Compiled, to: Option<FlowSide>, sender: Sender) -> Ports {
+    let ends = &rule.ends;
+    let ports = match (rule.kind, to, sender) {
+        _ if ends.both => return None,
+        // Parts may be of either sender, whatever way the header is compared.
+        (Kind::Transaction, None, _) => return None,
+        (Kind::Transaction, Some(FlowSide::Server), _) => &ends.destination_ports,
+        (Kind::Transaction, Some(FlowSide::Client), _) => &ends.source_ports,
+        (_, _, Sender::Client) => &ends.destination_ports,
+        (_, _, Sender::Server) => &ends.source_ports,
+    };
+    let ranges = ports.as_ref()?.low();
+    Some(ranges.map(|(first, last)| (first as u16, last as u16)).collect())
 }
 
 /// The classes of packets that a rule's header may match: TCP, UDP, others.

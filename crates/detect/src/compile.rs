@@ -68,7 +68,7 @@ pub(crate) fn compile(
         }
     }
     refused.sort_by_key(|refused| refused.index);
-    let mut ruleset = builder.build();
+    let mut ruleset = builder.build(options.search);
     ruleset.registry = registry;
     ruleset.generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
     ruleset.midstream = options.midstream;

@@ -23,6 +23,7 @@ use crate::compile::canonical;
 use crate::conditions::{self, Answer, Scene};
 use crate::flow::{Match, OPEN_MAX, Open, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
+use crate::index::Room;
 use crate::rule::{Compiled, Kind, Part, Way};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
@@ -82,6 +83,7 @@ struct Scratch {
     parts: Vec<u32>,
     bytes: Vec<u8>,
     queue: Vec<Match>,
+    room: Room,
 }
 
 impl Detector {
@@ -194,14 +196,14 @@ impl Detector {
             }
         }
         let bytes = payload(packet);
-        let set = &rules.packets[class][side];
+        let set = rules.packets[class][side].of(Some(server_port(&way, sender)));
         if bytes.is_empty() || set.is_empty() {
             return;
         }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         parts.clear();
         parts.extend(&set.always);
-        set.scan(None, bytes, 0, |part, _| parts.push(part));
+        set.scan(&mut self.scratch.room, None, bytes, 0, |part, _| parts.push(part));
         parts.sort_unstable();
         parts.dedup();
         for number in &parts {
@@ -267,13 +269,16 @@ impl Detector {
         let mut given_up = false;
         let way = flow.way_of(sender);
         let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
-        let set = &rules.streams[sender.index()];
+        let port = way.map(|way| server_port(&way, sender));
+        let set = rules.streams[sender.index()].of(port);
+        let mut room = std::mem::take(&mut self.scratch.room);
         window.advance(
             set,
             &rules.parts,
             MESSAGE_HALF,
             bytes,
             is_last,
+            &mut room,
             &mut given_up,
             wants,
             |part| {
@@ -287,6 +292,7 @@ impl Detector {
                 }
             },
         );
+        self.scratch.room = room;
         self.counts.given_up += u64::from(given_up);
         flow.messages[sender.index()] = window;
     }
@@ -373,6 +379,7 @@ impl Detector {
         let rules = self.rules.clone();
         let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
         let way = flow.way_of(sender);
+        let port = way.map(|way| server_port(&way, sender));
         let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
         let transaction = flow.transaction(part.transaction);
         transaction.see(buffer, sender);
@@ -399,7 +406,7 @@ impl Detector {
             });
             let open = &mut transaction.open[place];
             for set in sets.iter().filter(|set| set.transforms.is_empty()) {
-                let (set, is_last) = (&set.sets[side], part.is_complete);
+                let (set, is_last) = (set.sets[side].of(port), part.is_complete);
                 let found = |part| found.push(part);
                 open.window.advance(
                     set,
@@ -407,6 +414,7 @@ impl Detector {
                     BUFFER_HALF,
                     part.bytes,
                     is_last,
+                    &mut self.scratch.room,
                     &mut given_up,
                     wants,
                     found,
@@ -418,10 +426,10 @@ impl Detector {
             }
             if part.is_complete {
                 let open = transaction.open.remove(place);
-                self.whole(sets, side, &open.raw, (false, way), &mut given_up, &mut found);
+                self.whole(sets, sender, &open.raw, (false, way), &mut given_up, &mut found);
             }
         } else {
-            self.whole(sets, side, part.bytes, (true, way), &mut given_up, &mut found);
+            self.whole(sets, sender, part.bytes, (true, way), &mut given_up, &mut found);
         }
         self.counts.given_up += u64::from(given_up);
         for part in &found {
@@ -434,13 +442,14 @@ impl Detector {
     fn whole(
         &mut self,
         sets: &[crate::ruleset::BufferSets],
-        side: usize,
+        sender: Sender,
         bytes: &[u8],
         (plain, way): (bool, Option<Way>),
         given_up: &mut bool,
         found: &mut Vec<u32>,
     ) {
         let rules = self.rules.clone();
+        let port = way.map(|way| server_port(&way, sender));
         for set in sets.iter().filter(|set| plain || !set.transforms.is_empty()) {
             let bytes = match set.transforms.is_empty() {
                 true => bytes,
@@ -454,11 +463,12 @@ impl Detector {
             self.window.reset();
             let found = |part| found.push(part);
             self.window.advance(
-                &set.sets[side],
+                set.sets[sender.index()].of(port),
                 &rules.parts,
                 BUFFER_HALF,
                 bytes,
                 true,
+                &mut self.scratch.room,
                 given_up,
                 |part: &Part| may_hold(&rules.rules[part.rule as usize], way),
                 found,
@@ -633,6 +643,11 @@ impl Detector {
         verdict.drops_flow = flow.is_dropped;
         verdict.passes_flow = flow.is_passed;
     }
+}
+
+/// The port of the server, where `sender` sends this way.
+fn server_port(way: &Way, sender: Sender) -> u16 {
+    if sender == Sender::Client { way.destination_port } else { way.source_port }
 }
 
 /// May a rule hold, by the addresses and ports of its flow? Parts of a rule may be of either sender; what of it was found

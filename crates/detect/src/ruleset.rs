@@ -27,9 +27,21 @@ pub struct Options {
     pub datasets: Datasets,
     /// Reputations of addresses.
     pub reputation: Reputation,
-    /// Only what a literal of a rule is found in is evaluated. Without it the alerts are the same, at the cost of every rule
-    /// over every buffer.
-    pub prefilter: bool,
+    /// How it is found out which rules may match. The alerts are the same.
+    pub search: Search,
+}
+
+/// How it is found out which rules may match: those whose literal is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// One automaton for the literals of all rules, by buffer and direction.
+    #[default]
+    Shared,
+    /// The plain design, to compare with: rules in groups by the port of the server, and for each group the full table of
+    /// an Aho-Corasick automaton, walked byte by byte.
+    Grouped,
+    /// Without literals: every rule over every buffer.
+    Every,
 }
 
 impl Default for Options {
@@ -44,7 +56,7 @@ impl Default for Options {
             patterns: PatternLimits::default(),
             datasets: Datasets::default(),
             reputation: Reputation::default(),
-            prefilter: true,
+            search: Search::default(),
         }
     }
 }

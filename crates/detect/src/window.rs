@@ -12,7 +12,7 @@
 
 use automata::State;
 
-use crate::index::Set;
+use crate::index::{Group, Room};
 use crate::rule::{Part, When};
 use crate::solve::{View, holds};
 
@@ -47,11 +47,12 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
         &mut self,
-        set: &Set,
+        set: &Group,
         parts: &[Part],
         half: usize,
         mut bytes: &[u8],
         is_last: bool,
+        room: &mut Room,
         given_up: &mut bool,
         wants: impl Fn(&Part) -> bool,
         mut found: impl FnMut(u32),
@@ -64,7 +65,7 @@ impl Window {
         // All of it at once: nothing has to be kept.
         if is_last && self.is_empty() && bytes.len() <= 2 * half {
             let hits = &mut self.hits;
-            set.scan(None, bytes, 0, |part, end| hit(hits, part, end));
+            set.scan(room, None, bytes, 0, |part, end| hit(hits, part, end));
             self.evaluate(set, parts, bytes, When::Whole, true, given_up, wants, &mut found);
             return;
         }
@@ -81,7 +82,7 @@ impl Window {
             let (now, rest) = bytes.split_at(take);
             let (offset, hits) = (self.start + self.bytes.len() as u64, &mut self.hits);
             let mut is_new = false;
-            self.state = set.scan(self.state, now, offset, |part, end| {
+            self.state = set.scan(room, self.state, now, offset, |part, end| {
                 is_new = true;
                 hit(hits, part, end);
             });
@@ -105,7 +106,7 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn evaluate_own(
         &mut self,
-        set: &Set,
+        set: &Group,
         parts: &[Part],
         when: When,
         with_always: bool,
@@ -121,7 +122,7 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn evaluate(
         &mut self,
-        set: &Set,
+        set: &Group,
         parts: &[Part],
         bytes: &[u8],
         when: When,

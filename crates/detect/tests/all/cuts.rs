@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use detect::{Found, Sender};
+use detect::{Found, Search, Sender};
 
 use crate::bed::run;
 use crate::verify::{Case, cases, load};
@@ -46,7 +46,7 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
     cases(&root, &mut folders);
     let mut compared = 0;
     for folder in &folders {
-        let Case { rules, frames, mut setup, .. } = load(folder, true);
+        let Case { rules, frames, mut setup, .. } = load(folder, Search::Shared);
         setup.checksums = false;
         let rules = Arc::new(rules);
         let alerts = |frames: &[(u64, Vec<u8>)]| {

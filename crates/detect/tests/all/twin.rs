@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use detect::{Detector, FlowState, Options, Packet, Ruleset, Sender};
+use detect::{Detector, FlowState, Options, Packet, Ruleset, Search, Sender};
 use signatures::{Check, Content, Loader, Rule, Value, Variables};
 
 pub(crate) struct Random(pub(crate) u64);
@@ -194,7 +194,10 @@ fn check(seed: u64) -> usize {
     let (set, options) = (loader.finish(), Options::default());
     let (fast, refused) = Ruleset::compile(&set, &variables, &options);
     assert!(refused.is_empty(), "seed {seed}: {refused:?}");
-    let (plain, _) = Ruleset::compile(&set, &variables, &Options { prefilter: false, ..options });
+    let plain = [Search::Grouped, Search::Every].map(|search| {
+        let options = Options { search, ..options.clone() };
+        Arc::new(Ruleset::compile(&set, &variables, &options).0)
+    });
     let messages: Vec<Vec<u8>> = (0..1 + random.below(4))
         .map(|_| (0..1 + random.below(24)).map(|_| b"abABc"[random.below(5) as usize]).collect())
         .collect();
@@ -210,8 +213,7 @@ fn check(seed: u64) -> usize {
         }
     }
     let show = || format!("seed {seed}\n{}\n{messages:?}", texts.join("\n"));
-    let (fast, plain) = (Arc::new(fast), Arc::new(plain));
-    for rules in [&fast, &plain] {
+    for rules in plain.iter().chain([&Arc::new(fast)]) {
         assert_eq!(alerts(rules, &messages, |len| len), expected, "{}", show());
         assert_eq!(alerts(rules, &messages, |_| 1), expected, "bytes, {}", show());
         let cut = 1 + random.below(24) as usize;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use detect::{ActionKind, Found, Options, Ruleset};
+use detect::{ActionKind, Found, Options, Ruleset, Search};
 use io::capture::read_all;
 use signatures::{Loader, Variables};
 
@@ -73,7 +73,7 @@ pub(crate) struct Case {
     refused: Vec<String>,
 }
 
-pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
+pub(crate) fn load(folder: &Path, search: Search) -> Case {
     let text = std::fs::read_to_string(folder.join("test.yaml")).expect("test.yaml");
     let test = parse(&text);
     let mut args = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn load(folder: &Path, prefilter: bool) -> Case {
     let mut setup = Setup { checksums: !has("-k none"), ..Setup::default() };
     setup.midstream = has("stream.midstream=true") || has("async-oneside=true");
     setup.by_vlan = !has("vlan.use-for-tracking=false");
-    let mut options = Options { midstream: setup.midstream, prefilter, ..Options::default() };
+    let mut options = Options { midstream: setup.midstream, search, ..Options::default() };
     let mut variables = (Vec::new(), Vec::new());
     if let Ok(text) = std::fs::read_to_string(folder.join("suricata.yaml")) {
         let config = parse(&text);
@@ -249,8 +249,8 @@ fn alerts_are_those_of_suricata() {
         if only.as_ref().is_some_and(|only| !name.contains(only)) {
             continue;
         }
-        let case = load(folder, true);
-        let rules = Arc::new(load(folder, true).rules);
+        let case = load(folder, Search::Shared);
+        let rules = Arc::new(load(folder, Search::Shared).rules);
         let seen = run(rules, &case.frames, &case.setup);
         let differences = differences(&case, &seen);
         let expected = known.remove(&name);
@@ -279,15 +279,17 @@ fn alerts_are_those_of_suricata() {
 }
 
 #[test]
-fn without_a_prefilter_the_alerts_are_the_same() {
+fn however_rules_are_searched_for_the_alerts_are_the_same() {
     let Some(root) = testdata::path("ids/suricata-verify") else { return };
     let mut folders = Vec::new();
     cases(&root, &mut folders);
     for folder in &folders {
-        let [with, without] = [true, false].map(|prefilter| {
-            let Case { rules, frames, setup, .. } = load(folder, prefilter);
-            run(Arc::new(rules), &frames, &setup)
-        });
-        assert_eq!(with, without, "{}", folder.display());
+        let [shared, grouped, every] =
+            [Search::Shared, Search::Grouped, Search::Every].map(|search| {
+                let Case { rules, frames, setup, .. } = load(folder, search);
+                run(Arc::new(rules), &frames, &setup)
+            });
+        assert_eq!(shared, every, "{}", folder.display());
+        assert_eq!(grouped, every, "{}", folder.display());
     }
 }
