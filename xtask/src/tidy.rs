@@ -46,6 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nat", &["stream", "packet", "interleave", "chunk"]),
     ("flowlog", &["stream", "packet", "files", "chunk", "applayer", "l7proto"]),
     ("crypto", &[]),
+    ("openflow", &[]),
     ("l7proto", &["crypto"]),
     ("applayer", &["l7proto", "crypto"]),
     ("kernels", &["chunk"]),
@@ -112,6 +113,7 @@ const FORBID_CRATES: &[&str] = &[
     "files",
     "l7proto",
     "applayer",
+    "openflow",
 ];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];

@@ -1,0 +1,32 @@
+//! OpenFlow 1.0 and 1.3.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`field`], [`matches`], [`action`] | what flows match, what they do |
+//! | [`flow`], [`group`], [`port`], [`table`] | what a switch has: flows, groups and meters, ports and queues, tables |
+//! | [`message`], [`error`] | what controller and switch say to each other |
+//!
+//! The types are those of 1.3; what 1.0 says in another way is mapped onto them. Nothing here knows sockets or threads,
+//! and time is given by the caller.
+
+#![forbid(unsafe_code)]
+
+pub mod action;
+mod bits;
+pub mod error;
+pub mod field;
+pub mod flow;
+pub mod group;
+pub mod matches;
+pub mod message;
+pub mod port;
+pub mod table;
+
+pub use action::{Action, Instruction};
+pub use error::{ErrorCode, Version};
+pub use field::Field;
+pub use flow::{FlowCommand, FlowFlags, FlowMod};
+pub use group::{GroupMod, GroupType, MeterMod};
+pub use matches::{FieldMatch, Match};
+pub use message::{Body, Message};
+pub use port::{PortDesc, PortNo};
