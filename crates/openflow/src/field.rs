@@ -207,10 +207,9 @@ impl Field {
         Self::TABLE[self as usize].needs
     }
 
-    /// The field is of the packet's headers, so that an action may set it: not a port of entry, not what tells which
-    /// headers there are.
+    /// SET_FIELD may name the field: not a port of entry, not the metadata (section 7.2.5).
     pub const fn is_settable(self) -> bool {
-        !matches!(self, Self::InPort | Self::InPhyPort | Self::Ipv6Exthdr | Self::MplsBos)
+        !matches!(self, Self::InPort | Self::InPhyPort | Self::Metadata)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod matches;
 pub mod message;
 pub mod port;
 pub mod table;
+pub mod wire;
 
 pub use action::{Action, Instruction};
 pub use error::{ErrorCode, Version};
@@ -30,3 +31,4 @@ pub use group::{GroupMod, GroupType, MeterMod};
 pub use matches::{FieldMatch, Match};
 pub use message::{Body, Message};
 pub use port::{PortDesc, PortNo};
+pub use wire::{Header, Unencodable, decode, encode};
