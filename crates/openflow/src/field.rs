@@ -182,9 +182,12 @@ impl Field {
         Self::TABLE[self as usize].bits
     }
 
-    /// Its width on the wire in bytes.
+    /// Its width on the wire in bytes: the next power of two, but that of addresses and of the PBB service.
     pub const fn bytes(self) -> usize {
-        self.bits().div_ceil(8) as usize
+        match self.bits() {
+            20 => 4,
+            bits => bits.div_ceil(8) as usize,
+        }
     }
 
     /// All bits of the field: the mask of an exact match.

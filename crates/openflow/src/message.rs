@@ -73,8 +73,13 @@ pub enum Body {
         /// New bits.
         config: u32,
     },
-    /// Statistics and descriptions are requested.
-    MultipartRequest(MultipartRequest),
+    /// Statistics and descriptions are requested; `more`: another message of the same request follows.
+    MultipartRequest {
+        /// Another message follows.
+        more: bool,
+        /// What is requested.
+        request: MultipartRequest,
+    },
     /// Statistics and descriptions; `more`: another message of the same reply follows.
     MultipartReply {
         /// Another message follows.

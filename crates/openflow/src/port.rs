@@ -265,4 +265,6 @@ pub struct QueueDesc {
     pub min_rate: Option<u16>,
     /// Rate that it gets at most.
     pub max_rate: Option<u16>,
+    /// Properties of other types: type, and what follows its padding.
+    pub others: Vec<(u16, Vec<u8>)>,
 }

@@ -216,7 +216,7 @@ fn kind_of(version: Version, body: &Body) -> Result<u8, Unencodable> {
         Body::GroupMod(_) => only_v13(15),
         Body::PortMod(_) => both(15, 16),
         Body::TableMod { .. } => only_v13(17),
-        Body::MultipartRequest(_) => both(16, 18),
+        Body::MultipartRequest { .. } => both(16, 18),
         Body::MultipartReply { .. } => both(17, 19),
         Body::BarrierRequest => both(18, 20),
         Body::BarrierReply => both(19, 21),
@@ -278,7 +278,10 @@ fn read_body(version: Version, header: Header, r: &mut Reader<'_>) -> Result<Bod
             r.skip(3)?;
             Body::TableMod { table, config: r.u32()? }
         }
-        18 => Body::MultipartRequest(multipart::read_request(r, version)?),
+        18 => {
+            let (more, request) = multipart::read_request(r, version)?;
+            Body::MultipartRequest { more, request }
+        }
         19 => {
             let (more, reply) = multipart::read_reply(r, version)?;
             Body::MultipartReply { more, reply }
@@ -337,7 +340,9 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
             out.zeros(3);
             out.u32(*config);
         }
-        Body::MultipartRequest(request) => multipart::write_request(out, version, request)?,
+        Body::MultipartRequest { more, request } => {
+            multipart::write_request(out, version, *more, request)?
+        }
         Body::MultipartReply { more, reply } => multipart::write_reply(out, version, *more, reply)?,
         Body::QueueGetConfigRequest(port) => {
             ports::write_no(out, version, *port)?;

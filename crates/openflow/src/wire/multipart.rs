@@ -61,22 +61,18 @@ fn write_experimenter(out: &mut Vec<u8>, experimenter: &Experimenter) {
     out.bytes(&experimenter.data);
 }
 
-/// # Errors
-/// `OFPBRC_MULTIPART_BUFFER_OVERFLOW` for a request in several messages: only TABLE_FEATURES could be one.
+/// Whether another message follows, and what is requested.
 pub(super) fn read_request(
     reader: &mut Reader<'_>,
     version: Version,
-) -> Result<MultipartRequest, ErrorCode> {
+) -> Result<(bool, MultipartRequest), ErrorCode> {
     let (kind, flags) = read_head(reader, version)?;
-    if version == Version::V13 && flags & MORE != 0 {
-        return Err(ErrorCode::BadRequestMultipartOverflow);
-    }
     let number = |reader: &mut Reader<'_>| -> Result<u32, ErrorCode> {
         let number = reader.u32()?;
         reader.skip(4)?;
         Ok(number)
     };
-    Ok(match kind {
+    let request = match kind {
         DESC => MultipartRequest::Desc,
         FLOW => MultipartRequest::Flow(flows::read_filter(reader, version)?),
         AGGREGATE => MultipartRequest::Aggregate(flows::read_filter(reader, version)?),
@@ -97,12 +93,14 @@ pub(super) fn read_request(
         }
         PORT_DESC => MultipartRequest::PortDesc,
         _ => MultipartRequest::Experimenter(read_experimenter(reader)?),
-    })
+    };
+    Ok((flags & MORE != 0, request))
 }
 
 pub(super) fn write_request(
     out: &mut Vec<u8>,
     version: Version,
+    more: bool,
     request: &MultipartRequest,
 ) -> Write {
     let kind = match request {
@@ -122,7 +120,7 @@ pub(super) fn write_request(
         MultipartRequest::PortDesc => PORT_DESC,
         MultipartRequest::Experimenter(_) => EXPERIMENTER,
     };
-    write_head(out, version, kind, 0)?;
+    write_head(out, version, kind, if more { MORE } else { 0 })?;
     match request {
         MultipartRequest::Flow(filter) | MultipartRequest::Aggregate(filter) => {
             flows::write_filter(out, version, filter)?

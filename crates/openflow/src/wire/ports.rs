@@ -281,7 +281,8 @@ pub(super) fn read_queues(
         let len = usize::from(reader.u16()?);
         reader.skip(if version == Version::V10 { 2 } else { 6 })?;
         let mut properties = reader.part(len.checked_sub(head).ok_or(bad)?, bad)?;
-        let mut desc = QueueDesc { port, queue, min_rate: None, max_rate: None };
+        let mut desc =
+            QueueDesc { port, queue, min_rate: None, max_rate: None, others: Vec::new() };
         while !properties.is_empty() {
             let (kind, len) = (properties.u16()?, usize::from(properties.u16()?));
             let mut body = properties.part(len.checked_sub(4).ok_or(bad)?, bad)?;
@@ -289,7 +290,7 @@ pub(super) fn read_queues(
             match kind {
                 MIN_RATE => desc.min_rate = Some(body.u16()?),
                 MAX_RATE => desc.max_rate = Some(body.u16()?),
-                _ => {}
+                other => desc.others.push((other, body.all().to_vec())),
             }
         }
         queues.push(desc);
@@ -318,6 +319,14 @@ pub(super) fn write_queues(
             out.zeros(4);
             out.u16(rate);
             out.zeros(6);
+        }
+        for (kind, data) in &queue.others {
+            let start = out.len();
+            out.u16(*kind);
+            out.u16(0);
+            out.zeros(4);
+            out.bytes(data);
+            close(out, start, start + 2)?;
         }
         close(out, start, at)?;
     }

@@ -1,0 +1,3 @@
+//! Messages beside those of other implementations, the flow syntax beside ovs-ofctl, the agent beside a plain switch.
+
+mod bytes;
