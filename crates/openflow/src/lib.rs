@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod agent;
 mod bits;
 pub mod error;
 pub mod field;
@@ -24,6 +25,7 @@ pub mod table;
 pub mod wire;
 
 pub use action::{Action, Instruction};
+pub use agent::{Agent, Switch};
 pub use error::{ErrorCode, Version};
 pub use field::Field;
 pub use flow::{FlowCommand, FlowFlags, FlowMod};

@@ -1,5 +1,6 @@
 //! The switch and its tables: features, descriptions, statistics.
 
+use crate::action::ActionKind;
 use crate::bits::bits;
 use crate::field::Field;
 use crate::port::PortDesc;
@@ -204,4 +205,37 @@ pub struct TableFeatures {
     pub max_flows: u32,
     /// Its properties.
     pub properties: Vec<TableProperty>,
+}
+
+impl TableFeatures {
+    /// The features of a table that can do all that [`crate::Action`] and [`crate::Instruction`] can, over `fields`: table
+    /// `table` of `tables`. The eight properties that every reply must have; the table-miss flow can do the same.
+    pub fn full(table: u8, tables: u8, max_flows: u32, fields: &[Field]) -> Self {
+        let settable: Vec<OxmId> =
+            fields.iter().filter(|f| f.is_settable()).map(|f| OxmId::new(*f, false)).collect();
+        let matched = fields.iter().map(|f| OxmId::new(*f, f.is_maskable())).collect();
+        let open = fields.iter().map(|f| OxmId::new(*f, false)).collect();
+        let actions: Vec<u16> = ActionKind::ALL.iter().map(|(kind, _)| kind.0).collect();
+        let later: Vec<u8> = (table.saturating_add(1)..tables).collect();
+        // GOTO_TABLE is of no use in the last one.
+        let instructions = (1..=6).filter(|id| *id != 1 || !later.is_empty()).collect();
+        Self {
+            table,
+            name: format!("table{table}"),
+            metadata_match: u64::MAX,
+            metadata_write: u64::MAX,
+            config: 0,
+            max_flows,
+            properties: vec![
+                TableProperty::Instructions { miss: false, ids: instructions },
+                TableProperty::NextTables { miss: false, tables: later },
+                TableProperty::WriteActions { miss: false, ids: actions.clone() },
+                TableProperty::ApplyActions { miss: false, ids: actions },
+                TableProperty::Match(matched),
+                TableProperty::Wildcards(open),
+                TableProperty::WriteSetField { miss: false, ids: settable.clone() },
+                TableProperty::ApplySetField { miss: false, ids: settable },
+            ],
+        }
+    }
 }

@@ -83,11 +83,16 @@ impl<'a> Reader<'a> {
         Ok(Duration::new(u64::from(seconds), nanoseconds))
     }
 
-    /// Text in a field of `len` bytes, up to its first zero.
+    /// Text in a field of `len` bytes, up to its first zero; the last byte is one. What is not UTF-8 becomes `?`.
     pub(crate) fn text(&mut self, len: usize) -> Read<String> {
-        let bytes = self.take(len)?;
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(len);
-        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        let bytes = &self.take(len)?[..len - 1];
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        let mut text = String::with_capacity(end);
+        for chunk in bytes[..end].utf8_chunks() {
+            text.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|_| text.push('?'));
+        }
+        Ok(text)
     }
 }
 

@@ -31,16 +31,16 @@ fn read_head(reader: &mut Reader<'_>, version: Version) -> Result<(u16, u16), Er
     if version == Version::V13 {
         reader.skip(4)?;
     }
-    // 1.0 has OFPST_PORT_DESC only by an extension; 6 to 13 are of 1.3.
+    // 6 to 13 are of 1.3; Open vSwitch and its tools have PORT_DESC in 1.0, too.
     let is_known = match version {
-        Version::V10 => kind <= QUEUE || kind == EXPERIMENTER,
+        Version::V10 => kind <= QUEUE || kind == PORT_DESC || kind == EXPERIMENTER,
         Version::V13 => kind <= PORT_DESC || kind == EXPERIMENTER,
     };
     if is_known { Ok((kind, flags)) } else { Err(ErrorCode::BadRequestMultipart) }
 }
 
 fn write_head(out: &mut Vec<u8>, version: Version, kind: u16, flags: u16) -> Write {
-    if version == Version::V10 && kind > QUEUE && kind != EXPERIMENTER {
+    if version == Version::V10 && (GROUP..=TABLE_FEATURES).contains(&kind) {
         return Err(Unencodable::Version);
     }
     out.u16(kind);

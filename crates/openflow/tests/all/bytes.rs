@@ -2,6 +2,8 @@
 
 use openflow::{ErrorCode, decode, encode};
 
+use crate::random::{Random, seeds};
+
 /// Lines of a name and bytes in hexadecimal.
 pub(crate) fn messages(file: &str) -> Vec<(String, Vec<u8>)> {
     let path = format!("{}/../../tests/data/openflow/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -65,4 +67,52 @@ fn messages_of_os_ken() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), all.len(), wrong.join("\n"));
+}
+
+/// Messages of all types, random: the bytes are read as the message that they were made of.
+#[test]
+fn messages_come_back() {
+    for seed in seeds() {
+        let mut random = Random(seed);
+        for n in 0..300 {
+            let version = random.version();
+            let message = random.message(version);
+            let bytes =
+                encode(&message).unwrap_or_else(|e| panic!("seed {seed} {n}: {e}: {message:?}"));
+            assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len());
+            assert_eq!(decode(&bytes), Ok(message), "seed {seed}, message {n}: {}", hex(&bytes));
+        }
+    }
+}
+
+/// Bytes that are no message never panic, and what can be read from them is written again as something that reads the same.
+#[test]
+fn broken_messages() {
+    for seed in seeds() {
+        let mut random = Random(seed);
+        for n in 0..400 {
+            let version = random.version();
+            let mut bytes = encode(&random.message(version)).unwrap();
+            for _ in 0..=random.below(3) {
+                match random.below(4) {
+                    0 => bytes.truncate(random.below(bytes.len() + 1)),
+                    1 => bytes.extend(random.bytes(16)),
+                    _ if bytes.is_empty() => {}
+                    _ => {
+                        let at = random.below(bytes.len());
+                        bytes[at] = random.next() as u8;
+                    }
+                }
+            }
+            // Often with the right length, so that more than the length is looked at.
+            if bytes.len() >= 8 && random.below(4) > 0 {
+                let len = bytes.len() as u16;
+                bytes[2..4].copy_from_slice(&len.to_be_bytes());
+            }
+            let Ok(message) = decode(&bytes) else { continue };
+            let again =
+                encode(&message).unwrap_or_else(|e| panic!("seed {seed} {n}: {e}: {message:?}"));
+            assert_eq!(decode(&again), Ok(message), "seed {seed}, message {n}: {}", hex(&bytes));
+        }
+    }
 }

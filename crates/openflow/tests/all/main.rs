@@ -1,3 +1,7 @@
 //! Messages beside those of other implementations, the flow syntax beside ovs-ofctl, the agent beside a plain switch.
 
 mod bytes;
+mod channels;
+mod ofctl;
+mod plain;
+mod random;

@@ -1,0 +1,494 @@
+//! The agent: the same however its bytes are cut, bounded, right in what it refuses.
+
+use std::time::Duration;
+
+use openflow::agent::{Agent, ChannelId, ChannelKind, Closed, Settings};
+use openflow::flow::{FlowFilter, InReason, PacketIn, PacketOut};
+use openflow::message::{
+    AsyncConfig, BundleAdd, BundleControl, BundleFlags, BundleStep, Hello, MultipartReply,
+    MultipartRequest, Role, RoleMessage,
+};
+use openflow::port::PortReason;
+use openflow::table::SwitchConfig;
+use openflow::{
+    Action, Body, ErrorCode, Field, FlowCommand, FlowMod, Header, Instruction, Match, Message,
+    PortNo, Version, decode, encode,
+};
+
+use crate::plain::{FLOWS_MAX, Plain, port};
+use crate::random::{Random, seeds};
+
+const NOW: Duration = Duration::from_secs(1);
+
+/// An agent with its switch, and what comes out as messages.
+struct Bench {
+    agent: Agent,
+    switch: Plain,
+}
+
+fn bytes_of(version: Version, xid: u32, body: Body) -> Vec<u8> {
+    encode(&Message::new(version, xid, body)).unwrap()
+}
+
+fn hello(version: Version) -> Vec<u8> {
+    bytes_of(version, 1, Body::Hello(Hello::default()))
+}
+
+/// Messages in bytes.
+fn messages(mut bytes: &[u8]) -> Vec<Message> {
+    let mut all = Vec::new();
+    while let Some(header) = Header::read(bytes) {
+        let (one, rest) = bytes.split_at(usize::from(header.len));
+        all.push(decode(one).unwrap());
+        bytes = rest;
+    }
+    all
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        Self { agent: Agent::new(settings), switch: Plain::new() }
+    }
+
+    /// A channel of a version after both HELLOs.
+    fn open(&mut self, version: Version) -> ChannelId {
+        let id = self.agent.open(ChannelKind::Controller, NOW);
+        self.give(id, &hello(version));
+        assert_eq!(self.agent.version(id), Some(version));
+        self.take(id);
+        id
+    }
+
+    fn give(&mut self, id: ChannelId, bytes: &[u8]) {
+        self.agent.receive(id, bytes, &mut self.switch, NOW);
+    }
+
+    /// Everything that is sent, until nothing waits.
+    fn take(&mut self, id: ChannelId) -> Vec<Message> {
+        let mut bytes = Vec::new();
+        while !self.agent.outgoing(id).is_empty() {
+            bytes.extend_from_slice(self.agent.outgoing(id));
+            self.agent.sent(id, self.agent.outgoing(id).len());
+            self.give(id, &[]);
+        }
+        messages(&bytes)
+    }
+
+    fn ask(&mut self, id: ChannelId, version: Version, body: Body) -> Vec<Message> {
+        self.give(id, &bytes_of(version, 7, body));
+        self.take(id)
+    }
+
+    /// The error that a request gets.
+    fn error(&mut self, id: ChannelId, version: Version, body: Body) -> ErrorCode {
+        match &self.ask(id, version, body)[..] {
+            [Message { xid: 7, body: Body::Error(error), .. }] => error.code,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn flow(n: u32) -> FlowMod {
+    FlowMod {
+        matches: Match::new().with(Field::EthType, 0x800_u16).with(Field::Ipv4Dst, n),
+        instructions: vec![Instruction::ApplyActions(vec![Action::output(PortNo(2))])],
+        ..FlowMod::new(FlowCommand::Add)
+    }
+}
+
+#[test]
+fn any_cut_of_the_stream_gives_the_same() {
+    for seed in seeds() {
+        let mut random = Random(seed);
+        let version = random.version();
+        let mut stream = hello(version);
+        for _ in 0..60 {
+            let mut bytes = encode(&random.message(version)).unwrap();
+            // Now and then a broken body.
+            if random.below(5) == 0 && bytes.len() > 8 {
+                let at = 8 + random.below(bytes.len() - 8);
+                bytes[at] = random.next() as u8;
+            }
+            stream.extend(bytes);
+        }
+        if random.coin() {
+            stream.extend([version.wire(), 2, 0, 7, 0, 0, 0, 0, 1, 2, 3]); // shorter than a header
+        }
+        let run = |mut cuts: Box<dyn FnMut() -> usize>| {
+            let mut bench = Bench::new(Settings::default());
+            let id = bench.agent.open(ChannelKind::Controller, NOW);
+            let (mut rest, mut out) = (&stream[..], Vec::new());
+            while !rest.is_empty() {
+                let (head, tail) = rest.split_at(cuts().min(rest.len()));
+                rest = tail;
+                bench.give(id, head);
+                let some = cuts().min(bench.agent.outgoing(id).len());
+                out.extend_from_slice(&bench.agent.outgoing(id)[..some]);
+                bench.agent.sent(id, some);
+            }
+            while !bench.agent.outgoing(id).is_empty() {
+                out.extend_from_slice(bench.agent.outgoing(id));
+                bench.agent.sent(id, usize::MAX);
+                bench.give(id, &[]);
+            }
+            (out, bench.agent.closed(id).cloned(), bench.switch.flows, bench.switch.groups)
+        };
+        let whole = run(Box::new(|| usize::MAX));
+        let byte = run(Box::new(|| 1));
+        let mut sizes = Random(seed ^ 1);
+        let cut = run(Box::new(move || 1 + sizes.below(200)));
+        assert!(whole == byte && whole == cut, "seed {seed}");
+    }
+}
+
+#[test]
+fn versions_are_agreed_on() {
+    let both = Settings::default();
+    let only_13 = Settings { versions: vec![Version::V13], ..Settings::default() };
+    let with = |version: u8, bitmap: Option<u32>| {
+        let hello = Hello { versions: bitmap.into_iter().collect() };
+        encode(&Message { version, xid: 5, body: Body::Hello(hello) }).unwrap()
+    };
+    let cases = [
+        (&both, with(1, None), Some(Version::V10)),
+        (&both, with(4, None), Some(Version::V13)),
+        (&both, with(4, Some(0x10)), Some(Version::V13)),
+        (&both, with(6, Some(0x7e)), Some(Version::V13)),
+        (&both, with(6, Some(0x02)), Some(Version::V10)),
+        (&both, with(6, None), Some(Version::V13)),
+        (&both, with(3, None), None),
+        (&both, with(6, Some(0x60)), None),
+        (&only_13, with(1, None), None),
+        (&only_13, with(6, Some(0x12)), Some(Version::V13)),
+    ];
+    for (settings, hello, expected) in cases {
+        let mut bench = Bench::new(settings.clone());
+        let id = bench.agent.open(ChannelKind::Controller, NOW);
+        bench.give(id, &hello);
+        assert_eq!(bench.agent.version(id), expected, "{hello:?}");
+        let sent = bench.take(id);
+        assert!(matches!(sent[0].body, Body::Hello(_)));
+        if expected.is_none() {
+            let Body::Error(error) = &sent[1].body else { panic!("{sent:?}") };
+            assert_eq!(error.code, ErrorCode::HelloFailedIncompatible);
+            assert!(error.data.starts_with(b"This switch speaks"));
+            assert_eq!(bench.agent.closed(id), Some(&Closed::NoCommonVersion));
+            assert!(!bench.agent.wants_input(id));
+        }
+    }
+}
+
+#[test]
+fn garbage_ends_its_channel_only() {
+    let mut bench = Bench::new(Settings::default());
+    let good = bench.open(Version::V13);
+    let web = bench.agent.open(ChannelKind::Service, NOW);
+    bench.give(web, b"GET / HTTP/1.1\r\nHost: switch\r\n\r\n");
+    assert_eq!(bench.agent.closed(web), Some(&Closed::NoHello));
+
+    let other = bench.open(Version::V13);
+    bench.give(other, &bytes_of(Version::V10, 9, Body::EchoRequest(vec![1; 100])));
+    assert_eq!(bench.agent.closed(other), Some(&Closed::Garbage(ErrorCode::BadRequestVersion)));
+    let Body::Error(error) = &bench.take(other)[0].body else { panic!() };
+    assert_eq!(error.code, ErrorCode::BadRequestVersion);
+    assert_eq!(error.data[..8], [1, 2, 0, 108, 0, 0, 0, 9]);
+    assert_eq!(error.data.len(), 64);
+
+    let short = bench.open(Version::V10);
+    bench.give(short, &[1, 2, 0, 3, 0, 0, 0, 9]);
+    assert_eq!(bench.agent.closed(short), Some(&Closed::Garbage(ErrorCode::BadRequestLen)));
+
+    let reply = bench.ask(good, Version::V13, Body::EchoRequest(vec![5]));
+    assert_eq!(reply, [Message::new(Version::V13, 7, Body::EchoReply(vec![5]))]);
+    // A message of an unknown type, an unknown experimenter, a wrong length: an error each, and the channel goes on.
+    bench.give(good, &[4, 99, 0, 8, 0, 0, 0, 1]);
+    bench.give(good, &[4, 4, 0, 16, 0, 0, 0, 2, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0]);
+    bench.give(good, &[4, 5, 0, 12, 0, 0, 0, 3, 0, 0, 0, 0]);
+    let codes = bench.take(good).into_iter().map(|m| match m.body {
+        Body::Error(error) => (m.xid, error.code),
+        other => panic!("{other:?}"),
+    });
+    let expected = [
+        (1, ErrorCode::BadRequestType),
+        (2, ErrorCode::BadRequestExperimenter),
+        (3, ErrorCode::BadRequestLen),
+    ];
+    assert_eq!(codes.collect::<Vec<_>>(), expected);
+    // An error is not answered.
+    bench.give(good, &[4, 1, 0, 9, 0, 0, 0, 1, 0]);
+    assert_eq!(bench.take(good), []);
+    assert_eq!(bench.agent.closed(good), None);
+}
+
+#[test]
+fn wrong_matches_have_their_errors() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    let cases = [
+        (Match::new().with(Field::TcpDst, 80_u16), ErrorCode::BadMatchPrereq),
+        (
+            Match::new().with(Field::EthType, 0x800_u16).with(Field::Ipv6Src, 1_u128),
+            ErrorCode::BadMatchPrereq,
+        ),
+        (
+            Match::new().with(Field::VlanVid, 0_u16).with(Field::VlanPcp, 1_u8),
+            ErrorCode::BadMatchPrereq,
+        ),
+        (Match::new().with_masked(Field::InPort, 1, 1), ErrorCode::BadMatchMask),
+    ];
+    for (matches, code) in cases {
+        let wrong = FlowMod { matches, ..FlowMod::new(FlowCommand::Add) };
+        assert_eq!(bench.error(id, Version::V13, Body::FlowMod(wrong)), code);
+    }
+    assert!(bench.switch.flows.is_empty());
+}
+
+#[test]
+fn one_master_and_slaves_that_read() {
+    let mut bench = Bench::new(Settings::default());
+    let (first, second) = (bench.open(Version::V13), bench.open(Version::V13));
+    let role = |role, generation_id| Body::RoleRequest(RoleMessage { role, generation_id });
+    bench.ask(first, Version::V13, role(Role::Master, 10));
+    assert_eq!(bench.agent.role(first), Some(Role::Master));
+    bench.ask(second, Version::V13, role(Role::Master, 11));
+    assert_eq!(bench.agent.role(first), Some(Role::Slave));
+    assert_eq!(bench.agent.role(second), Some(Role::Master));
+    assert_eq!(bench.error(first, Version::V13, role(Role::Master, 10)), ErrorCode::RoleStale);
+    assert_eq!(
+        bench.error(first, Version::V13, Body::FlowMod(flow(1))),
+        ErrorCode::BadRequestIsSlave
+    );
+    let out = PacketOut { buffer_id: None, in_port: PortNo::ANY, actions: vec![], data: vec![1] };
+    assert_eq!(
+        bench.error(first, Version::V13, Body::PacketOut(out)),
+        ErrorCode::BadRequestIsSlave
+    );
+    let told = bench.ask(first, Version::V13, role(Role::NoChange, 0));
+    let expected = RoleMessage { role: Role::Slave, generation_id: 11 };
+    assert_eq!(told[0].body, Body::RoleReply(expected));
+    // Old and new by the circular distance.
+    bench.ask(second, Version::V13, role(Role::Master, 11 + (1 << 62)));
+    assert_eq!(bench.agent.role(second), Some(Role::Master));
+    // The slave hears of ports, not of packets.
+    bench.agent.port_status(PortReason::Modify, &port(1));
+    bench.agent.packet_in(&packet(100), Some(64), NOW);
+    let kinds = |all: Vec<Message>| {
+        all.iter().map(|m| matches!(m.body, Body::PacketIn(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(bench.take(first)), [false]);
+    assert_eq!(kinds(bench.take(second)), [false, true]);
+    let config = AsyncConfig { packet_in: [0, 2], ..AsyncConfig::default() };
+    bench.ask(first, Version::V13, Body::SetAsync(config));
+    let told = bench.ask(first, Version::V13, Body::GetAsyncRequest);
+    assert_eq!(told[0].body, Body::GetAsyncReply(config));
+    bench.agent.packet_in(&packet(100), Some(64), NOW);
+    assert_eq!(kinds(bench.take(first)), [true]);
+}
+
+fn packet(len: usize) -> PacketIn {
+    PacketIn {
+        buffer_id: None,
+        total_len: len as u16,
+        reason: InReason::Action,
+        table: 0,
+        cookie: 0,
+        matches: Match::new().with(Field::InPort, 3_u32),
+        data: (0..len).map(|n| n as u8).collect(),
+    }
+}
+
+#[test]
+fn packets_wait_in_buffers() {
+    let mut bench = Bench::new(Settings { buffers: 2, ..Settings::default() });
+    for version in [Version::V10, Version::V13] {
+        let id = bench.open(version);
+        bench.agent.packet_in(&packet(200), Some(64), NOW);
+        let Body::PacketIn(told) = &bench.take(id)[0].body else { panic!() };
+        assert_eq!((told.data.len(), told.total_len), (64, 200));
+        let buffer_id = told.buffer_id;
+        assert!(buffer_id.is_some());
+        let actions = vec![Action::output(PortNo(1))];
+        let out = PacketOut { buffer_id, in_port: PortNo::ANY, actions, data: vec![] };
+        bench.ask(id, version, Body::PacketOut(out.clone()));
+        let sent = bench.switch.sent.pop().unwrap();
+        assert_eq!((sent.data, sent.in_port), (packet(200).data, PortNo(3)));
+        let again = bench.error(id, version, Body::PacketOut(out));
+        assert_eq!(again, ErrorCode::BadRequestBufferUnknown);
+
+        // A flow takes its packet along.
+        bench.agent.packet_in(&packet(200), Some(64), NOW);
+        let Body::PacketIn(told) = &bench.take(id)[0].body else { panic!() };
+        let with_packet = FlowMod { buffer_id: told.buffer_id, ..flow(1) };
+        assert_eq!(bench.ask(id, version, Body::FlowMod(with_packet)), []);
+        let sent = bench.switch.sent.pop().unwrap();
+        assert_eq!(sent.actions, [Action::output(PortNo::TABLE)]);
+
+        // Whole packets are not kept; short ones neither.
+        for (len, max) in [(200, 0xffff), (60, 128)] {
+            bench.agent.packet_in(&packet(len), Some(max), NOW);
+            let Body::PacketIn(told) = &bench.take(id)[0].body else { panic!() };
+            assert_eq!((told.buffer_id, told.data.len()), (None, len));
+        }
+        bench.agent.remove(id);
+    }
+}
+
+#[test]
+fn packets_are_limited_by_rate() {
+    let settings = Settings { packet_in_rate: 100, packet_in_burst: 10, ..Settings::default() };
+    let mut bench = Bench::new(settings);
+    let id = bench.open(Version::V13);
+    let mut send = |milliseconds: u64| {
+        for _ in 0..50 {
+            let now = Duration::from_millis(milliseconds);
+            bench.agent.packet_in(&packet(60), None, now);
+        }
+        bench.take(id).len()
+    };
+    assert_eq!([send(5000), send(5050), send(5055), send(5060), send(9000)], [10, 5, 0, 1, 10]);
+    assert_eq!(bench.agent.counters().dropped_rate, 250 - 26);
+}
+
+#[test]
+fn a_tool_is_not_flooded() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.agent.open(ChannelKind::Service, NOW);
+    bench.give(id, &hello(Version::V13));
+    bench.take(id);
+    bench.agent.packet_in(&packet(60), None, NOW);
+    bench.agent.port_status(PortReason::Add, &port(9));
+    assert_eq!(bench.take(id), []);
+    assert!(!bench.agent.has_controller());
+    let config = SwitchConfig { miss_send_len: 32, ..SwitchConfig::default() };
+    bench.ask(id, Version::V13, Body::SetConfig(config));
+    bench.agent.packet_in(&packet(60), None, NOW);
+    let Body::PacketIn(told) = &bench.take(id)[0].body else { panic!() };
+    assert_eq!(told.data.len(), 32);
+    let told = bench.ask(id, Version::V13, Body::GetConfigRequest);
+    assert_eq!(told[0].body, Body::GetConfigReply(config));
+}
+
+#[test]
+fn a_dump_waits_for_its_reader() {
+    let settings = Settings { out_max: 100_000, ..Settings::default() };
+    for version in [Version::V10, Version::V13] {
+        let mut bench = Bench::new(settings.clone());
+        let id = bench.open(version);
+        for n in 0..5000 {
+            bench.give(id, &bytes_of(version, n, Body::FlowMod(flow(n))));
+        }
+        let request = MultipartRequest::Flow(FlowFilter::all());
+        let request = Body::MultipartRequest { more: false, request };
+        bench.give(id, &bytes_of(version, 70, request));
+        bench.give(id, &bytes_of(version, 71, Body::BarrierRequest));
+        assert!(bench.agent.outgoing(id).len() < 200_000, "{}", bench.agent.outgoing(id).len());
+        assert!(!bench.agent.wants_input(id));
+        // Packets do not pile up behind it.
+        for _ in 0..10_000 {
+            bench.agent.packet_in(&packet(1000), None, NOW);
+        }
+        assert!(bench.agent.outgoing(id).len() < 200_000);
+        assert!(bench.agent.counters().dropped_full > 0);
+        let all = bench.take(id);
+        assert!(bench.agent.wants_input(id));
+        assert_eq!(all.last().map(|m| (m.xid, &m.body)), Some((71, &Body::BarrierReply)));
+        let parts = all.iter().filter_map(|m| match &m.body {
+            Body::MultipartReply { more, reply: MultipartReply::Flow(flows) } => {
+                assert_eq!(m.xid, 70);
+                Some((*more, flows.len()))
+            }
+            _ => None,
+        });
+        let parts: Vec<(bool, usize)> = parts.collect();
+        assert_eq!(parts.iter().map(|(_, n)| n).sum::<usize>(), 5000);
+        assert!(parts[..parts.len() - 1].iter().all(|(more, _)| *more));
+        assert!(!parts[parts.len() - 1].0);
+    }
+}
+
+#[test]
+fn a_reader_that_never_reads_is_disconnected() {
+    let mut bench = Bench::new(Settings { out_max: 10_000, ..Settings::default() });
+    let (slow, fast) = (bench.open(Version::V13), bench.open(Version::V13));
+    for _ in 0..1000 {
+        bench.agent.port_status(PortReason::Modify, &port(1));
+        bench.take(fast);
+    }
+    assert_eq!(bench.agent.closed(slow), Some(&Closed::SlowReader));
+    assert_eq!(bench.agent.closed(fast), None);
+    assert!(bench.agent.outgoing(slow).len() < 21_000);
+}
+
+#[test]
+fn a_silent_peer_is_probed_and_disconnected() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    let at = |ms: u64| NOW + Duration::from_millis(ms);
+    assert_eq!(bench.agent.deadline(), Some(at(5000)));
+    bench.agent.tick(at(4999));
+    assert_eq!(bench.take(id), []);
+    bench.agent.tick(at(5000));
+    assert_eq!(bench.take(id)[0].body, Body::EchoRequest(vec![]));
+    bench.agent.tick(at(9999));
+    assert_eq!((bench.take(id), bench.agent.closed(id)), (vec![], None));
+    bench.agent.tick(at(10_000));
+    assert_eq!(bench.agent.closed(id), Some(&Closed::Silent));
+    assert_eq!(bench.agent.deadline(), None);
+}
+
+#[test]
+fn a_bundle_is_all_or_nothing() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    let flags = BundleFlags::ATOMIC | BundleFlags::ORDERED;
+    let step = |step| Body::BundleControl(BundleControl { bundle: 1, step, flags });
+    let add = |n: u32, flow: FlowMod| {
+        let message = Box::new(Message::new(Version::V13, n, Body::FlowMod(flow)));
+        bytes_of(Version::V13, n, Body::BundleAdd(BundleAdd { bundle: 1, flags, message }))
+    };
+    for is_wrong in [true, false] {
+        bench.ask(id, Version::V13, step(BundleStep::OpenRequest));
+        (0..10).for_each(|n| bench.give(id, &add(100 + n, flow(n))));
+        if is_wrong {
+            let loops = FlowMod { instructions: vec![Instruction::GotoTable(0)], ..flow(99) };
+            bench.give(id, &add(110, loops));
+        }
+        assert_eq!(bench.switch.flows.len(), 0);
+        let closed = bench.ask(id, Version::V13, step(BundleStep::CloseRequest));
+        assert_eq!(closed[0].body, step(BundleStep::CloseReply));
+        let committed = bench.ask(id, Version::V13, step(BundleStep::CommitRequest));
+        if is_wrong {
+            let codes: Vec<_> = committed
+                .iter()
+                .map(|m| match &m.body {
+                    Body::Error(error) => (m.xid, error.code),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            let expected =
+                [(110, ErrorCode::BadInstructionTableId), (7, ErrorCode::BundleMsgFailed)];
+            assert_eq!(codes, expected);
+            assert_eq!(bench.switch.flows.len(), 0);
+        } else {
+            assert_eq!(committed[0].body, step(BundleStep::CommitReply));
+            assert_eq!(bench.switch.flows.len(), 10);
+        }
+    }
+    let again = bench.error(id, Version::V13, step(BundleStep::CommitRequest));
+    assert_eq!(again, ErrorCode::BundleId);
+}
+
+#[test]
+fn a_full_table_loses_nothing() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    for n in 0..FLOWS_MAX as u32 + 100 {
+        bench.give(id, &bytes_of(Version::V13, n, Body::FlowMod(flow(n))));
+    }
+    let errors = bench.take(id);
+    assert_eq!(errors.len(), 100);
+    let full =
+        |m: &Message| matches!(&m.body, Body::Error(e) if e.code == ErrorCode::FlowModTableFull);
+    assert!(errors.iter().all(full));
+    assert_eq!(bench.switch.flows.len(), FLOWS_MAX);
+}

@@ -1,0 +1,218 @@
+//! ovs-ofctl, unchanged, against an agent on a TCP socket of the loopback.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use openflow::agent::{Agent, ChannelKind, Settings};
+
+use crate::plain::Plain;
+
+/// A switch on a socket; each connection has a thread, and the switch a lock.
+struct Served {
+    address: String,
+    switch: Arc<Mutex<Plain>>,
+}
+
+fn serve() -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp:127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let switch = Arc::new(Mutex::new(Plain::new()));
+    let shared = switch.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, shared) = (stream.unwrap(), shared.clone());
+            std::thread::spawn(move || {
+                let start = Instant::now();
+                let mut agent = Agent::new(Settings::default());
+                let id = agent.open(ChannelKind::Service, Duration::ZERO);
+                let mut bytes = [0; 8192];
+                let mut len = 0;
+                loop {
+                    let mut switch = shared.lock().unwrap();
+                    agent.receive(id, &bytes[..len], &mut *switch, start.elapsed());
+                    drop(switch);
+                    while !agent.outgoing(id).is_empty() {
+                        let Ok(sent) = stream.write(agent.outgoing(id)) else { return };
+                        agent.sent(id, sent);
+                        agent.receive(id, &[], &mut *shared.lock().unwrap(), start.elapsed());
+                    }
+                    if agent.closed(id).is_some() {
+                        return;
+                    }
+                    len = match stream.read(&mut bytes) {
+                        Ok(0) | Err(_) => return,
+                        Ok(len) => len,
+                    };
+                }
+            });
+        }
+    });
+    Served { address, switch }
+}
+
+/// There is an ovs-ofctl on this machine.
+pub(crate) fn is_there() -> bool {
+    let there = Command::new("ovs-ofctl").arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: no ovs-ofctl");
+    }
+    there
+}
+
+impl Served {
+    /// Output of `ovs-ofctl ARGUMENTS`, where `SWITCH` is replaced; standard error first.
+    fn ofctl(&self, arguments: &[&str]) -> String {
+        let arguments = arguments.iter().map(|a| if *a == "SWITCH" { &self.address } else { *a });
+        let run = Command::new("ovs-ofctl").arg("--timeout=20").args(arguments).output().unwrap();
+        let text = [run.stderr, run.stdout].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn ok(&self, arguments: &[&str]) {
+        assert_eq!(self.ofctl(arguments), "", "{arguments:?}");
+    }
+}
+
+fn versions() -> [&'static str; 2] {
+    ["OpenFlow10", "OpenFlow13"]
+}
+
+#[test]
+fn shows_the_switch() {
+    if !is_there() {
+        return;
+    }
+    let switch = serve();
+    for version in versions() {
+        let shown = switch.ofctl(&["-O", version, "show", "SWITCH"]);
+        for part in [
+            "dpid:0000020000000001",
+            "n_tables:4",
+            "n_buffers:256",
+            "1(eth1): addr:02:00:00:00:00:01",
+        ] {
+            assert!(shown.contains(part), "{version}: {part} in\n{shown}");
+        }
+        for command in ["dump-desc", "dump-tables", "dump-ports", "dump-ports-desc", "queue-stats"]
+        {
+            let shown = switch.ofctl(&["-O", version, command, "SWITCH"]);
+            assert!(
+                shown.contains("OFPST_") && !shown.contains("OFPT_ERROR"),
+                "{command}: {shown}"
+            );
+        }
+    }
+    let features = switch.ofctl(&["-O", "OpenFlow13", "dump-table-features", "SWITCH"]);
+    assert!(features.contains("table 3"), "{features}");
+    for command in [
+        "dump-groups",
+        "dump-group-features",
+        "dump-group-stats",
+        "dump-meters",
+        "meter-features",
+        "meter-stats",
+    ] {
+        let shown = switch.ofctl(&["-O", "OpenFlow13", command, "SWITCH"]);
+        assert!(shown.contains("OFPST_") && !shown.contains("OFPT_ERROR"), "{command}: {shown}");
+    }
+}
+
+#[test]
+fn changes_flows() {
+    if !is_there() {
+        return;
+    }
+    for version in versions() {
+        let switch = serve();
+        switch.ok(&[
+            "-O",
+            version,
+            "add-flow",
+            "SWITCH",
+            "priority=10,tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=mod_nw_dst:1.2.3.4,output:2",
+        ]);
+        switch.ok(&["-O", version, "add-flow", "SWITCH", "priority=9,in_port=1,actions=output:3"]);
+        switch.ok(&["-O", version, "mod-flows", "SWITCH", "in_port=1,actions=NORMAL"]);
+        let dump = switch.ofctl(&["-O", version, "--no-stats", "dump-flows", "SWITCH"]);
+        assert!(dump.contains("priority=9,in_port=1 actions=NORMAL"), "{dump}");
+        assert!(dump.contains("priority=10,tcp,nw_src=10.0.0.0/8,tp_dst=80"), "{dump}");
+        let sum = switch.ofctl(&["-O", version, "dump-aggregate", "SWITCH"]);
+        assert!(sum.contains("flow_count=2"), "{sum}");
+        switch.ok(&["-O", version, "del-flows", "SWITCH", "tcp"]);
+        assert_eq!(switch.switch.lock().unwrap().flows.len(), 1);
+        switch.ok(&["-O", version, "--strict", "del-flows", "SWITCH", "priority=9,in_port=1"]);
+        assert_eq!(switch.switch.lock().unwrap().flows.len(), 0);
+    }
+}
+
+#[test]
+fn files_bundles_groups_and_meters() {
+    if !is_there() {
+        return;
+    }
+    let switch = serve();
+    let folder = std::env::temp_dir().join(format!("openflow-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("flows.txt");
+    let name = file.to_str().unwrap();
+    let flows: String = (0..2000)
+        .map(|n| format!("priority={n},ip,nw_dst=10.0.{}.{},actions=output:1\n", n / 256, n % 256))
+        .collect();
+    std::fs::write(&file, &flows).unwrap();
+    switch.ok(&["-O", "OpenFlow13", "add-flows", "SWITCH", name]);
+    assert_eq!(switch.switch.lock().unwrap().flows.len(), 2000);
+    // The whole dump is as the file says.
+    switch.ok(&["-O", "OpenFlow13", "diff-flows", "SWITCH", name]);
+    // A bundle with a wrong flow changes nothing.
+    std::fs::write(&file, "table=1,actions=drop\ntable=2,actions=goto_table:1\n").unwrap();
+    let failed = switch.ofctl(&["-O", "OpenFlow13", "--bundle", "add-flows", "SWITCH", name]);
+    assert!(failed.contains("OFPBIC_BAD_TABLE_ID") || failed.contains("goto_table"), "{failed}");
+    assert_eq!(switch.switch.lock().unwrap().flows.len(), 2000);
+    std::fs::write(&file, "table=1,actions=drop\npriority=1,ipv6,actions=output:2\n").unwrap();
+    switch.ok(&["-O", "OpenFlow13", "--bundle", "replace-flows", "SWITCH", name]);
+    assert_eq!(switch.switch.lock().unwrap().flows.len(), 2);
+    switch.ok(&["-O", "OpenFlow13", "replace-flows", "SWITCH", "/dev/null"]);
+    assert_eq!(switch.switch.lock().unwrap().flows.len(), 0);
+
+    switch.ok(&[
+        "-O",
+        "OpenFlow13",
+        "add-group",
+        "SWITCH",
+        "group_id=7,type=select,bucket=weight:2,output:1,bucket=weight:1,output:2",
+    ]);
+    let groups = switch.ofctl(&["-O", "OpenFlow13", "dump-groups", "SWITCH"]);
+    assert!(groups.contains("group_id=7,type=select,bucket=weight:2"), "{groups}");
+    let twice = switch.ofctl(&[
+        "-O",
+        "OpenFlow13",
+        "add-group",
+        "SWITCH",
+        "group_id=7,type=all,bucket=output:1",
+    ]);
+    assert!(twice.contains("OFPGMFC_GROUP_EXISTS"), "{twice}");
+    switch.ok(&[
+        "-O",
+        "OpenFlow13",
+        "add-meter",
+        "SWITCH",
+        "meter=3,kbps,burst,stats,bands=type=drop,rate=1000,burst_size=50",
+    ]);
+    let meters = switch.ofctl(&["-O", "OpenFlow13", "dump-meters", "SWITCH"]);
+    assert!(meters.contains("meter=3 kbps burst stats bands="), "{meters}");
+    switch.ok(&["-O", "OpenFlow13", "mod-port", "SWITCH", "eth2", "down"]);
+    switch.ok(&[
+        "-O",
+        "OpenFlow13",
+        "packet-out",
+        "SWITCH",
+        "in_port=1,packet=ffffffffffff0200000000010800,actions=output:2",
+    ]);
+    assert_eq!(switch.switch.lock().unwrap().sent.len(), 1);
+    let probe = switch.ofctl(&["-O", "OpenFlow13", "probe", "SWITCH"]);
+    assert_eq!(probe, "");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
