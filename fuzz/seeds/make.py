@@ -374,6 +374,16 @@ SEEDS = {
     },
     "request": {f"{n}": line.encode() for n, line in enumerate(LINES)},
 }
+
+
+def recorded():
+    """The longest recorded message of each type, as target `xfrm` reads them."""
+    lines = (HERE.parent.parent / "crates/xfrm/tests/data/messages.txt").read_text().splitlines()
+    messages = [bytes.fromhex(line.split()[1]) for line in lines if not line.startswith("#")]
+    return {f"{m[4]:02x}": m[4:8] + m[16:] for m in sorted(messages, key=len) if m[4] >= 16}
+
+
+SEEDS["xfrm"] = recorded()
 for target, inputs in SEEDS.items():
     (HERE / target).mkdir(exist_ok=True)
     for name, data in inputs.items():

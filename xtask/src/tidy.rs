@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("flowlog", &["stream", "packet", "files", "chunk", "applayer", "l7proto"]),
     ("crypto", &[]),
     ("openflow", &[]),
+    ("xfrm", &["crypto"]),
     ("l7proto", &["crypto"]),
     ("applayer", &["l7proto", "crypto"]),
     ("kernels", &["chunk"]),
@@ -74,6 +75,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "applayer",
             "l7proto",
             "crypto",
+            "xfrm",
             "kernels",
             "device",
             "io",
@@ -114,6 +116,7 @@ const FORBID_CRATES: &[&str] = &[
     "l7proto",
     "applayer",
     "openflow",
+    "xfrm",
 ];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];
