@@ -15,7 +15,7 @@ logging.getLogger("scapy").setLevel(logging.ERROR)
 from scapy.all import (  # noqa: E402
     ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS,
     ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, ICMPv6TimeExceeded, IPOption_LSRR, IPOption_NOP, IPOption_RR, IPv6,
-    IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw,
+    IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw, fragment6,
 )
 from scapy.utils import checksum  # noqa: E402
 
@@ -1127,10 +1127,47 @@ def nat_ftp():
     yield "wan", 400, wan(TCP(sport=50002, dport=40998, seq=1, flags="S"), src=remote)[1]
 
 
+def in_pieces(packet, size, order=None):
+    """The fragments of a packet over IPv4 or IPv6, in this order."""
+    if IPv6 in packet:
+        parts = fragment6(ether() / packet, size)
+    else:
+        parts = [ether() / part for part in packet.fragment(fragsize=size)]
+    for at in order or range(len(parts)):
+        yield parts[at]
+
+
+def ids_fragments():
+    """(port, frame): what rules look for lies across fragments; each datagram goes on but for the fragment that completes it."""
+    text = b"." * 190 + b"a forbidden word" + b"." * 300
+
+    def sent(packet, size=200, order=None):
+        for piece in in_pieces(packet, size, order):
+            yield "a", bytes(piece)
+
+    yield from sent(v4(id=1) / UDP(sport=4000, dport=9) / text, order=(0, 2, 1))
+    # The one that was missing comes again, and other fragments of that flow.
+    yield from sent(v4(id=1) / UDP(sport=4000, dport=9) / text, order=(2,))
+    yield from sent(v4(id=2) / UDP(sport=4000, dport=9) / (b"." * 500))
+    yield from sent(v4(id=12) / UDP(sport=4000, dport=9) / b"in one piece")
+    yield from sent(v4(id=3) / UDP(sport=4001, dport=9) / (b"." * 500))
+    yield from sent(v4(id=4) / UDP(sport=4002, dport=9) / text, order=(1, 2))  # of no flow without the first
+    yield from sent(v6() / IPv6ExtHdrFragment(id=5) / UDP(sport=4003, dport=9) / text, 300)
+    # A segment in fragments is part of its stream, and rules see both of its packets.
+    client = lambda seq, flags, ack=0: TCP(sport=4004, dport=80, seq=seq, ack=ack, flags=flags)
+    server = lambda seq, flags, ack: TCP(sport=80, dport=4004, seq=seq, ack=ack, flags=flags)
+    yield "a", bytes(ether() / v4(id=6) / client(0, "S"))
+    yield "b", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.2", src="10.0.2.2") / server(0, "SA", 1))
+    yield "a", bytes(ether() / v4(id=7) / client(1, "A", 1))
+    yield from sent(v4(id=8) / client(1, "PA", 1) / b"GET /forb")
+    yield from sent(v4(id=9) / client(10, "PA", 1) / (b"idden HTTP/1.1\r\nhost: " + b"a" * 300 + b"\r\n\r\n"))
+    yield from sent(v4(id=10) / client(337, "PA", 1) / b"GET / HTTP/1.1\r\n")
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat_ftp,
+    firewall_classbench, nat, nat64, nat_ftp, ids_fragments,
 ]
 
 

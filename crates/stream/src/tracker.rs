@@ -45,7 +45,7 @@ use crate::tcp::{self, Conntrack, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use input::{cause_of, key_of, opens, segment_of};
-use pieces::{Piece, Pieces};
+use pieces::Pieces;
 use timeouts::{ms_of, timeout_ms};
 
 pub use input::{Input, Reject, checked_segment};
@@ -206,6 +206,21 @@ struct Whole {
     bytes: u64,
     is_there: bool,
     lost: u64,
+}
+
+impl Whole {
+    /// Its headers; `last` is the fragment that completed it.
+    fn decoded(&self, last: &Input<'_>) -> Decoded {
+        match self.ip_at {
+            // It was in a tunnel, without a link header.
+            0 => Decoded {
+                vlan_tci: last.decoded.vlan_tci,
+                vlan_count: last.decoded.vlan_count,
+                ..packet::decode::decode_ip(&self.frame, self.frame.len())
+            },
+            _ => packet::decode::decode(&self.frame, self.frame.len()),
+        }
+    }
 }
 
 impl<M: Module> Tracker<M> {
@@ -514,15 +529,7 @@ impl<M: Module> Tracker<M> {
             return Tracked::INVALID;
         }
         let whole = std::mem::take(&mut self.whole);
-        let decoded = match whole.ip_at {
-            // It was in a tunnel, without a link header.
-            0 => Decoded {
-                vlan_tci: input.decoded.vlan_tci,
-                vlan_count: input.decoded.vlan_count,
-                ..packet::decode::decode_ip(&whole.frame, whole.frame.len())
-            },
-            _ => packet::decode::decode(&whole.frame, whole.frame.len()),
-        };
+        let decoded = whole.decoded(input);
         // Its flow may be another worker's.
         let (kinds, checksums) = (&self.options.tunnels, Checksums::Verify);
         let is_tunnel =
@@ -562,64 +569,6 @@ impl<M: Module> Tracker<M> {
         let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys: &[row] };
         self.table.lookup(&[row.key], ms_of(time_ns), &mut policy, &mut found);
         found[0]
-    }
-
-    /// A fragment that is passed on by itself. The first one of its datagram is a packet of its flow, and the others are what
-    /// that was. `None`: it is to come again, for its flow is not decided yet.
-    fn piece_of_flow(&mut self, number: usize, input: &Input<'_>) -> Option<Tracked> {
-        let Ok(Some(fragment)) = defrag::Fragment::from_frame(input.decoded, input.frame) else {
-            self.counts.malformed += 1;
-            return Some(Tracked::INVALID);
-        };
-        let (key, time_ns) = (fragment.key, input.time_ns);
-        if fragment.offset != 0 {
-            let piece = self.pieces.get(&key, time_ns);
-            let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
-            let is_there = |(piece, slot): &(Piece, Slot)| self.is_live(*slot, piece.id, time_ns);
-            let Some((piece, slot)) = known.filter(is_there) else {
-                self.counts.fragments += 1;
-                self.counts.fragments_lost += 1;
-                return Some(Tracked::INVALID);
-            };
-            if self.table.get(slot).is_some_and(|hot| hot.is_undecided) {
-                return None;
-            }
-            self.counts.fragments += 1;
-            self.counts.packets += 1;
-            let first = self.rest.first(slot);
-            let side = if piece.is_reply { first.other() } else { first };
-            if let Some(key) = self.table.key(slot).copied() {
-                // A sweep goes by the time at which the table saw the flow last.
-                self.find(Row { key, side, about: Some(None), none: None }, time_ns);
-            }
-            self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
-            let Piece { state, is_reply, .. } = piece;
-            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
-        }
-        let row = match self.of_row(input) {
-            Ok(row) => row,
-            Err(why) => return Some(self.reject(input, 1, why)),
-        };
-        if self.rest.helpers.waits(&row.key, row.side) {
-            return None;
-        }
-        let found = self.find(row, time_ns);
-        if self.is_undecided(found) {
-            return None;
-        }
-        self.counts.fragments += 1;
-        let tracked = match row.about {
-            Some(sequence) => self.error(row.side, found, sequence, time_ns),
-            None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
-        };
-        self.remove_voids();
-        let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
-        if let Some(flow) = flow.filter(|_| tracked.state != PacketState::Invalid) {
-            let Tracked { state, is_reply, .. } = tracked;
-            let id = self.rest.id(flow.slot);
-            self.pieces.put(Piece { key, time_ns, flow, id, state, is_reply });
-        }
-        Some(tracked)
     }
 
     /// Takes a fragment, and what becomes whole by it.

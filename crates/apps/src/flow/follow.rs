@@ -39,6 +39,9 @@ pub trait Follower: Send {
     /// A packet belongs to a flow: see [`Module::packet`].
     fn packet(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _packet: &OfFlow<'_>) {}
 
+    /// A datagram is whole whose fragments are passed on by themselves: see [`Module::datagram`].
+    fn datagram(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _whole: &OfFlow<'_>) {}
+
     /// The flow ends: see [`Module::closing`].
     fn closing(&mut self, _flow: &Identity) {}
 
@@ -187,6 +190,18 @@ impl Module for Followers {
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.packet(flow, state.of(at), &place, packet);
         }
+    }
+
+    fn datagram(&mut self, flow: &Identity, state: &mut KeptByAll, whole: &OfFlow<'_>) {
+        // Its bytes are in no frame.
+        let place = Place { row: self.rows[whole.number].into(), slot: whole.slot, frame: 0..0 };
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.datagram(flow, state.of(at), &place, whole);
+        }
+    }
+
+    fn reads(&self) -> bool {
+        !self.all.is_empty()
     }
 
     fn closing(&mut self, flow: &Identity) {

@@ -123,6 +123,8 @@ struct OfFlowKept {
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
+    /// A rule dropped a datagram with the fragment that completed it: were that one sent again, it must not get through either.
+    drops_pieces: bool,
     /// A packet of this end was dropped with the flow, and an event says so.
     said_dropped: [bool; 2],
 }
@@ -136,6 +138,8 @@ struct Open {
     time_ns: u64,
     len: u64,
     was_dropped: bool,
+    /// The packet is a datagram whose fragments are passed on by themselves.
+    is_joined: bool,
 }
 
 /// Inspects the flows of a worker.
@@ -198,6 +202,7 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&open.flow) else { return };
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
         let drops = verdict.drops || open.was_dropped;
+        flow.drops_pieces |= is_inline && drops && open.is_joined;
         if let Some(row) = open.row.filter(|_| is_inline && drops) {
             self.decisions.push((row, decided(verdict, open.was_dropped)));
             add(&self.parts.counters.drops, 1);
@@ -288,7 +293,17 @@ impl Inspector {
         flow.session = Some(session);
     }
 
-    fn packet(&mut self, identity: &Identity, at: &Place, of: &OfFlow<'_>) {
+    /// A fragment that is passed on by itself is inspected with its datagram. Those of a flow that was dropped are dropped.
+    fn piece(&mut self, identity: &Identity, at: &Place) {
+        self.end_step();
+        let is_dropped = |flow: &OfFlowKept| flow.state.is_dropped() || flow.drops_pieces;
+        if self.is_inline() && self.flows.get(&identity.id).is_some_and(is_dropped) {
+            self.decisions.push((at.row, Decided::DropFlow));
+            add(&self.parts.counters.drops, 1);
+        }
+    }
+
+    fn packet(&mut self, identity: &Identity, at: &Place, of: &OfFlow<'_>, is_joined: bool) {
         self.end_step();
         let input = of.input;
         let time_ns = input.time_ns;
@@ -312,8 +327,8 @@ impl Inspector {
         let (decoded, frame) = (input.decoded, input.frame);
         self.detector.begin(&Packet { decoded, frame, time_ns }, &mut flow.state, sender);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
-        self.open =
-            Some(Open { flow: identity.id, row: Some(at.row), sender, time_ns, len, was_dropped });
+        let (flow, row) = (identity.id, Some(at.row));
+        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined });
         if let Some(bytes) = of.datagram().filter(|_| !was_dropped) {
             let direction = direction(identity, of.side);
             self.session(identity.id, |session, limits, now, sink| {
@@ -329,7 +344,8 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        self.open = Some(Open { flow: id, row, sender, time_ns, len: 0, was_dropped });
+        let (len, is_joined) = (0, false);
+        self.open = Some(Open { flow: id, row, sender, time_ns, len, was_dropped, is_joined });
     }
 
     fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
@@ -508,6 +524,7 @@ impl OfFlowKept {
             last_ns: input.time_ns,
             lines: 0,
             is_alerted: false,
+            drops_pieces: false,
             said_dropped: [false; 2],
         }
     }
@@ -680,7 +697,18 @@ impl Follower for Following {
     }
 
     fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
-        lock(&self.0).packet(flow, at, packet);
+        match packet.is_piece() {
+            true => lock(&self.0).piece(flow, at),
+            false => lock(&self.0).packet(flow, at, packet, false),
+        }
+    }
+
+    fn datagram(&mut self, flow: &Identity, _: &mut Kept, at: &Place, whole: &OfFlow<'_>) {
+        let mut own = lock(&self.0);
+        // Its last fragment was dropped as the others, then.
+        if own.flows.get(&flow.id).is_none_or(|flow| !flow.state.is_dropped()) {
+            own.packet(flow, at, whole, true);
+        }
     }
 
     fn closing(&mut self, flow: &Identity) {

@@ -82,10 +82,11 @@ impl<H: Hears> Labels<H> {
     }
 }
 
-/// Whether a packet brings bytes of an application, as far as its headers say.
+/// Whether a packet brings bytes of an application, as far as its headers say. Those of a fragment come with the whole.
 fn has_payload(packet: &OfFlow<'_>) -> bool {
     let d = packet.input.decoded;
     match d.protocol {
+        _ if packet.is_piece() => false,
         packet::IpProtocol::UDP => packet.datagram().is_some_and(|bytes| !bytes.is_empty()),
         packet::IpProtocol::TCP => {
             let begin = usize::from(d.l4_offset);
@@ -93,6 +94,19 @@ fn has_payload(packet: &OfFlow<'_>) -> bool {
             d.l3_end() > begin + 4 * usize::from(header)
         }
         _ => false,
+    }
+}
+
+impl OfLabels {
+    fn look_at(&mut self, flow: &Identity, packet: &OfFlow<'_>) {
+        if !has_payload(packet) {
+            return;
+        }
+        self.labelling.packet();
+        self.labelling.orient(flow);
+        if let Some(bytes) = packet.datagram() {
+            self.labelling.data(packet.side, bytes);
+        }
     }
 }
 
@@ -116,13 +130,14 @@ impl<H: Hears> Follower for Labels<H> {
         if own.labelling.has_enough() {
             return self.hears.labelled(own.labelling.label(), true, &mut own.counted);
         }
-        if has_payload(packet) {
-            own.labelling.packet();
-            own.labelling.orient(flow);
-            if let Some(bytes) = packet.datagram() {
-                own.labelling.data(packet.side, bytes);
-            }
-        }
+        own.look_at(flow, packet);
+        let (label, is_settled) = (own.labelling.label(), own.labelling.is_settled());
+        self.hears.labelled(label, is_settled, &mut own.counted);
+    }
+
+    fn datagram(&mut self, flow: &Identity, kept: &mut Kept, _: &Place, whole: &OfFlow<'_>) {
+        let Some(own) = Self::known(kept).filter(|own| !own.labelling.has_enough()) else { return };
+        own.look_at(flow, whole);
         let (label, is_settled) = (own.labelling.label(), own.labelling.is_settled());
         self.hears.labelled(label, is_settled, &mut own.counted);
     }

@@ -197,6 +197,12 @@ impl<M: Module> Rest<M> {
         self.module.packet(&flow, &mut self.states[at], packet);
     }
 
+    pub(super) fn datagram(&mut self, key: &FlowKey, whole: &OfFlow<'_>) {
+        let at = whole.slot.index();
+        let flow = Self::identity(&self.cold[at], key, self.client(whole.slot, key));
+        self.module.datagram(&flow, &mut self.states[at], whole);
+    }
+
     pub(super) fn segment(
         &mut self,
         slot: Slot,

@@ -15,6 +15,16 @@ pub trait Module {
     /// A packet belongs to the flow. Its bytes of a stream follow.
     fn packet(&mut self, _flow: &Identity, _state: &mut Self::State, _packet: &OfFlow<'_>) {}
 
+    /// A datagram whose fragments are passed on by themselves is whole; [`Module::packet`] was given each of them. It is at the place
+    /// of the fragment that completed it. Its bytes of a stream follow.
+    fn datagram(&mut self, _flow: &Identity, _state: &mut Self::State, _whole: &OfFlow<'_>) {}
+
+    /// Whether [`Module::datagram`] and bytes of streams matter to it: otherwise fragments are not put together where they are
+    /// passed on by themselves.
+    fn reads(&self) -> bool {
+        true
+    }
+
     /// The flow ends: what waited for others is given up. The bytes and gaps that follow are brought by no packet.
     fn closing(&mut self, _flow: &Identity) {}
 
@@ -99,11 +109,15 @@ pub struct OfFlow<'a> {
 }
 
 impl<'a> OfFlow<'a> {
-    /// What a UDP datagram carries, as far as it was captured; `None` for packets of other protocols, and for later
-    /// fragments.
+    /// It is a fragment that is passed on by itself. The whole is given later.
+    pub fn is_piece(&self) -> bool {
+        self.input.decoded.has(packet::Decoded::FRAGMENT)
+    }
+
+    /// What a UDP datagram carries, as far as it was captured; `None` for packets of other protocols, and for fragments.
     pub fn datagram(&self) -> Option<&'a [u8]> {
         let d = self.input.decoded;
-        if d.protocol != packet::IpProtocol::UDP || d.fragment_offset != 0 {
+        if d.protocol != packet::IpProtocol::UDP || self.is_piece() {
             return None;
         }
         let begin = usize::from(d.l4_offset);

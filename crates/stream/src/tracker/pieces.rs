@@ -1,4 +1,4 @@
-//! Which flow a later fragment belongs to, without putting the datagram together.
+//! Which flow a later fragment belongs to; the datagrams that fragments make, beside those that pass.
 //!
 //! A firewall passes fragments on one by one. The first fragment of a datagram has the ports and is a packet of its flow; the
 //! others have what it was found to be. One that comes before the first fragment is of no flow: its sender sends in order,
@@ -8,9 +8,12 @@
 //!  (addresses, identification, protocol) ─hash─▶ slot of the array: flow, state, when     the newest takes the place
 //! ```
 
-use super::PacketState;
+use packet::IpProtocol;
+
+use super::input::{Input, segment_of};
+use super::{Module, OfFlow, PacketState, Row, Tracked, Tracker};
 use crate::defrag::{self, DatagramKey};
-use crate::table::Handle;
+use crate::table::{Handle, Slot};
 
 /// Datagrams that are remembered at most.
 const PIECES: usize = 1 << 12;
@@ -67,5 +70,113 @@ impl Pieces {
         let timeout_ns = self.timeouts_ns[usize::from(key.family == 6)];
         let is_late = time_ns.saturating_sub(piece.time_ns) > timeout_ns;
         (piece.key == *key && !is_late).then_some(piece)
+    }
+}
+
+impl<M: Module> Tracker<M> {
+    /// A fragment that is passed on by itself. The first one of its datagram is a packet of its flow, and the others are what
+    /// that was. `None`: it is to come again, for its flow is not decided yet.
+    pub(super) fn piece_of_flow(&mut self, number: usize, input: &Input<'_>) -> Option<Tracked> {
+        let Ok(Some(fragment)) = defrag::Fragment::from_frame(input.decoded, input.frame) else {
+            self.counts.malformed += 1;
+            return Some(Tracked::INVALID);
+        };
+        let (key, time_ns) = (fragment.key, input.time_ns);
+        if fragment.offset != 0 {
+            let piece = self.pieces.get(&key, time_ns);
+            let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
+            let is_there = |(piece, slot): &(Piece, Slot)| self.is_live(*slot, piece.id, time_ns);
+            let Some((piece, slot)) = known.filter(is_there) else {
+                self.counts.fragments += 1;
+                self.counts.fragments_lost += 1;
+                self.join(number, input, &key);
+                return Some(Tracked::INVALID);
+            };
+            if self.table.get(slot).is_some_and(|hot| hot.is_undecided) {
+                return None;
+            }
+            self.counts.fragments += 1;
+            self.counts.packets += 1;
+            let first = self.rest.first(slot);
+            let side = if piece.is_reply { first.other() } else { first };
+            if let Some(key) = self.table.key(slot).copied() {
+                // A sweep goes by the time at which the table saw the flow last.
+                self.find(Row { key, side, about: Some(None), none: None }, time_ns);
+                self.rest.packet(&key, &OfFlow { number, slot, side, is_first: false, input });
+            }
+            self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
+            self.join(number, input, &key);
+            let Piece { state, is_reply, .. } = piece;
+            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
+        }
+        let row = match self.of_row(input) {
+            Ok(row) => row,
+            Err(why) => return Some(self.reject(input, 1, why)),
+        };
+        if self.rest.helpers.waits(&row.key, row.side) {
+            return None;
+        }
+        let found = self.find(row, time_ns);
+        if self.is_undecided(found) {
+            return None;
+        }
+        self.counts.fragments += 1;
+        let tracked = match row.about {
+            Some(sequence) => self.error(row.side, found, sequence, time_ns),
+            None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
+        };
+        self.remove_voids();
+        let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
+        if let Some(flow) = flow.filter(|_| tracked.state != PacketState::Invalid) {
+            let Tracked { state, is_reply, .. } = tracked;
+            let id = self.rest.id(flow.slot);
+            self.pieces.put(Piece { key, time_ns, flow, id, state, is_reply });
+        }
+        self.join(number, input, &key);
+        Some(tracked)
+    }
+
+    /// Keeps a copy of a fragment that is passed on. The one that completes its datagram brings the module the whole, so
+    /// that whoever inspects it may have that fragment dropped, without which no host has the datagram.
+    fn join(&mut self, number: usize, input: &Input<'_>, key: &defrag::DatagramKey) {
+        if !self.rest.module.reads() {
+            return;
+        }
+        let counts = self.counts;
+        self.piece(input);
+        self.counts = counts; // fragments that go on are counted already, and none of them is lost
+        if !self.whole.is_there {
+            return;
+        }
+        let time_ns = input.time_ns;
+        let piece = self.pieces.get(key, time_ns);
+        let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
+        // Without a first fragment that was let through it is of no flow, and no host has it.
+        let Some((piece, slot)) = known.filter(|own| self.is_live(own.1, own.0.id, time_ns)) else {
+            return;
+        };
+        let Some(key) = self.table.key(slot).copied() else { return };
+        let whole = std::mem::take(&mut self.whole);
+        let decoded = whole.decoded(input);
+        let datagram = Input {
+            decoded: &decoded,
+            frame: &whole.frame,
+            frame_len: whole.frame.len() as u32,
+            segment: None,
+            ..*input
+        };
+        // An ICMP error is of the flow that it is about, and not a packet of it.
+        if decoded.protocol.0 == key.protocol {
+            let first = self.rest.first(slot);
+            let side = if piece.is_reply { first.other() } else { first };
+            let of_flow = OfFlow { number, slot, side, is_first: false, input: &datagram };
+            self.rest.datagram(&key, &of_flow);
+            let is_tcp = key.protocol == IpProtocol::TCP.0;
+            if let Some(segment) = is_tcp.then(|| segment_of(&datagram)).flatten() {
+                // Its fragments have gone on, whatever the connection makes of it.
+                let _ = self.rest.segment(slot, &key, side, &segment, time_ns);
+            }
+        }
+        self.whole = whole;
     }
 }

@@ -3,6 +3,7 @@
 mod cases;
 mod confirm;
 mod helpers;
+mod pieces;
 mod random;
 mod scene;
 mod steps;
@@ -22,6 +23,8 @@ enum Heard {
     Gap(Side, u64, u64, u64),
     End(Side, u64, End),
     Event(Side, Event, u64),
+    /// A datagram whose fragments were passed on by themselves.
+    Whole(Side, Vec<u8>),
 }
 
 /// A flow that ended.
@@ -62,6 +65,11 @@ struct Ears {
 
 impl Module for Ears {
     type State = (u64, Vec<Heard>);
+
+    fn datagram(&mut self, _: &Identity, state: &mut Self::State, whole: &OfFlow<'_>) {
+        assert!(!whole.is_piece());
+        state.1.push(Heard::Whole(whole.side, whole.input.frame.to_vec()));
+    }
 
     fn data(
         &mut self,

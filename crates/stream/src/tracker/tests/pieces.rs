@@ -1,0 +1,161 @@
+//! Fragments that are passed on one by one, and the datagrams that they make.
+
+use packet::fragment::Fragmenter;
+use proptest::prelude::*;
+
+use super::*;
+
+/// What the module of this test hears: packets and wholes, by their place in the batch.
+#[derive(Default)]
+struct Places {
+    packets: Vec<(usize, bool)>,
+    wholes: Vec<(usize, Vec<u8>)>,
+    bytes: Vec<u8>,
+}
+
+impl Module for Places {
+    type State = ();
+
+    fn packet(&mut self, _: &Identity, (): &mut (), packet: &OfFlow<'_>) {
+        self.packets.push((packet.number, packet.is_piece()));
+    }
+
+    fn datagram(&mut self, _: &Identity, (): &mut (), whole: &OfFlow<'_>) {
+        let payload = whole.datagram().map(<[u8]>::to_vec);
+        self.wholes.push((whole.number, payload.unwrap_or_default()));
+    }
+
+    fn data(&mut self, _: &Identity, (): &mut (), _: Side, _: u64, bytes: &[u8]) -> Want {
+        self.bytes.extend_from_slice(bytes);
+        Want::More
+    }
+
+    fn ended(&mut self, _: &FlowRecord, _: Side, (): &mut (), _: u64) {}
+}
+
+/// A frame with IPv4; `serial` is the identification.
+fn frame(protocol: u8, serial: u16, payload: &[u8]) -> Vec<u8> {
+    let len = (20 + payload.len()) as u16;
+    let [a, b] = len.to_be_bytes();
+    let [c, d] = serial.to_be_bytes();
+    let mut ip = vec![0x45, 0, a, b, c, d, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = packet::checksum::internet_checksum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&[2; 12][..], &[8, 0], &ip, payload].concat()
+}
+
+fn udp(payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    [&[0x10, 0, 0, 53][..], &len.to_be_bytes(), &[0, 0], payload].concat()
+}
+
+/// A segment of TCP; its checksum is not looked at.
+fn tcp_segment(flags: u8, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let header = [
+        &[0x10, 0, 0, 80][..],
+        &sequence.to_be_bytes(),
+        &[0, 0, 0, 1, 0x50, flags, 16, 0, 0, 0, 0, 0],
+    ];
+    [&header.concat()[..], payload].concat()
+}
+
+fn fragments(frame: &[u8], mtu: u16) -> Vec<Vec<u8>> {
+    let pieces = Fragmenter::new(&frame[14..], mtu).unwrap();
+    let piece = |piece: packet::fragment::Fragment| {
+        [&frame[..14], piece.header(), &frame[14..][piece.payload.clone()]].concat()
+    };
+    pieces.map(piece).collect()
+}
+
+/// Gives the frames in batches; each packet gets through.
+fn track(frames: &[Vec<u8>], batch: usize) -> (Places, Vec<PacketState>) {
+    let options = Options { confirms: true, ..options(IdleTimeouts::default()) };
+    let mut tracker = Tracker::new(options, Places::default()).unwrap();
+    let (mut said, mut places) = (Vec::new(), Places::default());
+    let mut first = 0;
+    while first < frames.len() {
+        let last = frames.len().min(first + batch);
+        let decoded: Vec<_> =
+            frames[first..last].iter().map(|own| packet::decode(own, own.len())).collect();
+        let mut opened = Vec::new();
+        let input = |at: usize| Input {
+            decoded: &decoded[at],
+            frame: &frames[first + at],
+            frame_len: frames[first + at].len() as u32,
+            time_ns: (first + at) as u64 * 1_000_000 + 1_000_000_000,
+            port: 0,
+            checksums: false,
+            tunnels: None,
+            segment: None,
+        };
+        let taken = tracker.packets(last - first, input, |_, tracked| {
+            said.push(tracked.state);
+            opened.extend(tracked.opens);
+        });
+        opened.into_iter().for_each(|flow| tracker.decide(flow, true));
+        let own = std::mem::take(tracker.module());
+        places.packets.extend(own.packets.iter().map(|(at, is_piece)| (first + at, *is_piece)));
+        places.wholes.extend(own.wholes.into_iter().map(|(at, bytes)| (first + at, bytes)));
+        places.bytes.extend(own.bytes);
+        first += taken;
+    }
+    (places, said)
+}
+
+proptest! {
+    /// Each datagram is given once, whole, with the fragment that completes it, and each fragment by itself.
+    #[test]
+    fn datagrams_are_whole_with_the_fragment_that_completes_them(
+        lens in prop::collection::vec(700_usize..3_000, 1..5),
+        mtu in 60_u16..700,
+        order in any::<u64>(),
+        batch in 1_usize..40,
+    ) {
+        let payloads: Vec<Vec<u8>> =
+            lens.iter().enumerate().map(|(n, len)| (0..*len).map(|at| (at * 7 + n) as u8).collect()).collect();
+        let mut all: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut last_of = Vec::new();
+        let mut random = order | 1;
+        for (number, payload) in payloads.iter().enumerate() {
+            let whole = frame(17, number as u16 + 1, &udp(payload));
+            let mut pieces = fragments(&whole, mtu);
+            // The first one comes first; the others in any order.
+            for at in (2..pieces.len()).rev() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                pieces.swap(at, 1 + (random >> 33) as usize % at);
+            }
+            all.extend(pieces.into_iter().map(|piece| (number, piece)));
+            last_of.push(all.len() - 1);
+        }
+        let frames: Vec<Vec<u8>> = all.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let (places, said) = track(&frames, batch);
+        let expected: Vec<_> = last_of.into_iter().zip(payloads).collect();
+        prop_assert_eq!(places.wholes, expected);
+        let pieces: Vec<_> = (0..frames.len()).map(|at| (at, true)).collect();
+        prop_assert_eq!(places.packets, pieces);
+        prop_assert!(said.iter().all(|state| *state == PacketState::New));
+    }
+}
+
+/// Segments of TCP in fragments are part of their stream.
+#[test]
+fn segments_in_fragments_are_followed() {
+    let text: Vec<u8> = (0..2_000_u32).map(|at| at as u8).collect();
+    let mut frames = vec![
+        frame(6, 1, &tcp_segment(2, 99, b"")),
+        frame(6, 2, &tcp_segment(16, 100, &text[..500])),
+    ];
+    frames.extend(fragments(&frame(6, 3, &tcp_segment(16, 600, &text[500..])), 300));
+    let (places, _) = track(&frames, 64);
+    assert_eq!(places.bytes, text);
+    assert_eq!(places.wholes.len(), 1);
+}
+
+/// A datagram without its first fragment, or whose first one was of no flow, is nobody's.
+#[test]
+fn later_fragments_alone_are_of_no_flow() {
+    let pieces = fragments(&frame(17, 9, &udp(&[7; 600])), 200);
+    let (places, said) = track(&pieces[1..], 8);
+    assert!(places.wholes.is_empty() && places.packets.is_empty());
+    assert!(said.iter().all(|state| *state == PacketState::Invalid));
+}
