@@ -74,6 +74,10 @@ impl<P: TablePart> Stage<Tables> for OverPart<P> {
         self.stage.keeps()
     }
 
+    fn begins_segment(&self) -> bool {
+        self.stage.begins_segment()
+    }
+
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }

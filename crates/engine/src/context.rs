@@ -151,6 +151,10 @@ impl<T: 'static> Stage<T> for InContext<T> {
     fn keeps(&self) -> ColumnSet {
         self.stage.keeps()
     }
+    fn begins_segment(&self) -> bool {
+        self.stage.begins_segment()
+    }
+
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }

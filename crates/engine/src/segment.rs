@@ -550,8 +550,9 @@ enum Open {
 /// before its first shade: those stages come first in it, so none of them is moved before a shade or a
 /// post-shade that it stood behind.
 ///
-/// A stage whose kernels have a time limit is a device segment of its own, and so is one that uses other columns for
-/// its packets' bytes than the stage before it. A segment ends too where a stage would see contexts that are set at
+/// A stage whose kernels have a time limit is a device segment of its own. One that uses other columns for its packets' bytes
+/// than the stage before it begins a segment, and so does one that needs the verdicts of all shades before it
+/// ([`Stage::begins_segment`]). A segment ends too where a stage would see contexts that are set at
 /// another time than its place says ([`InContext`](crate::InContext)), or packets before a stage in front of it has
 /// changed them, and where two stages keep something in the same column.
 ///
@@ -582,6 +583,7 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
         };
         let goes_along = on_device
             && !is_limited
+            && !stage.begins_segment()
             && !overwrites
             && (places.is_none() || payload.is_none() || places == payload);
         match segments.last_mut() {

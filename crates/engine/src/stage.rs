@@ -201,6 +201,12 @@ pub trait Stage<T>: Send {
         ColumnSet::EMPTY
     }
 
+    /// Whether its `pre_shade` needs the verdicts that the shades before it leave, so that a segment begins with it: it makes
+    /// room in packets that go on, for example.
+    fn begins_segment(&self) -> bool {
+        false
+    }
+
     /// Whether stages after it must see the packets as its `post_shade` leaves them, so that a
     /// segment cannot go on behind it.
     fn ends_segment(&self) -> bool {

@@ -103,6 +103,10 @@ impl Stage<u64> for Brittle {
     fn sets_context(&self) -> Phases {
         self.stage.sets_context()
     }
+    fn begins_segment(&self) -> bool {
+        self.stage.begins_segment()
+    }
+
     fn ends_segment(&self) -> bool {
         self.stage.ends_segment()
     }
