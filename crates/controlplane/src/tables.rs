@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use device::tables::{Change, TableSource};
 use engine::Versions;
@@ -35,6 +36,9 @@ pub trait TablePart: 'static {
 
     /// How many regions of a device's image they have.
     const REGIONS: usize;
+
+    /// Whether they hold keys, which a device does not keep longer than the version that has them.
+    const IS_SECRET: bool = false;
 
     /// Memory of one copy, bytes.
     fn len_bytes(tables: &Self::Tables) -> usize;
@@ -96,7 +100,26 @@ enum Patches {
         changes: ChangesOf,
     },
     /// What is at a place from now on.
-    Place(usize, Box<dyn AnyPart>),
+    Place(usize, Arrival),
+}
+
+/// A part that comes to both copies of the tables. The second one takes it, so that a log of changes keeps none of it: it may have
+/// keys.
+struct Arrival(Mutex<(Option<Box<dyn AnyPart>>, bool)>);
+
+impl Arrival {
+    fn new(part: Box<dyn AnyPart>) -> Self {
+        Self(Mutex::new((Some(part), false)))
+    }
+
+    fn part(&self) -> Option<Box<dyn AnyPart>> {
+        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut own.1, true) {
+            own.0.take()
+        } else {
+            own.0.as_ref().map(|part| part.copy())
+        }
+    }
 }
 
 /// Hands out what patches change, by region of their part.
@@ -127,6 +150,9 @@ trait AnyPart: Debug + Send + Sync {
     fn len_bytes(&self) -> usize;
     fn regions(&self) -> Vec<Cow<'_, [u32]>>;
     fn count_regions(&self) -> usize;
+    fn is_secret(&self) -> bool {
+        false
+    }
 }
 
 /// The tables of a part.
@@ -162,6 +188,10 @@ impl<P: TablePart> AnyPart for Held<P> {
 
     fn count_regions(&self) -> usize {
         P::REGIONS
+    }
+
+    fn is_secret(&self) -> bool {
+        P::IS_SECRET
     }
 }
 
@@ -242,7 +272,7 @@ impl Tables {
     pub fn added(self) -> Vec<TablesPatch> {
         let all = self.parts.into_iter().enumerate();
         let new = all.filter(|(_, part)| !part.as_any().is::<Vacant>());
-        new.map(|(index, part)| TablesPatch(Patches::Place(index, part))).collect()
+        new.map(|(index, part)| TablesPatch(Patches::Place(index, Arrival::new(part)))).collect()
     }
 
     /// The places of its parts.
@@ -254,7 +284,10 @@ impl Tables {
     /// The change that takes the part at a place away: the place and its regions are another one's later.
     pub(crate) fn removal(&self, place: usize) -> TablesPatch {
         let regions = self.parts[place].count_regions();
-        TablesPatch(Patches::Place(place, Box::new(Vacant { regions, is_free: true })))
+        TablesPatch(Patches::Place(
+            place,
+            Arrival::new(Box::new(Vacant { regions, is_free: true })),
+        ))
     }
 
     /// A part.
@@ -284,10 +317,13 @@ impl Patchable for Tables {
     fn apply(&mut self, patch: &TablesPatch) {
         match &patch.0 {
             Patches::Part { index, patches, .. } => self.parts[*index].apply(&**patches),
-            Patches::Place(index, part) if *index < self.parts.len() => {
-                self.parts[*index] = part.copy();
+            Patches::Place(index, arrival) => {
+                let part = arrival.part().expect("a change is applied to two copies");
+                match self.parts.get_mut(*index) {
+                    Some(place) => *place = part,
+                    None => self.parts.push(part),
+                }
             }
-            Patches::Place(_, part) => self.parts.push(part.copy()),
         }
     }
 }
@@ -337,6 +373,16 @@ impl TableSource<Tables> for TablesImages {
         }
         is_whole
     }
+
+    fn secrets(&self, tables: &Tables) -> Vec<usize> {
+        let (mut all, mut first) = (Vec::new(), 0);
+        for part in &tables.parts {
+            let regions = first..first + part.count_regions();
+            first = regions.end;
+            all.extend(regions.filter(|_| part.is_secret()));
+        }
+        all
+    }
 }
 
 /// Tables without the regions of some part, which are empty: for a device that does not take it.
@@ -364,6 +410,12 @@ impl TableSource<Tables> for Without {
                 change(region, what);
             }
         })
+    }
+
+    fn secrets(&self, tables: &Tables) -> Vec<usize> {
+        let mut all = self.source.secrets(tables);
+        all.retain(|region| !self.regions.contains(region));
+        all
     }
 }
 
@@ -394,6 +446,11 @@ impl<P: TablePart> TableSource<P::Tables> for PartImages<P> {
             is_whole &= P::changes(patch, &mut each);
         }
         is_whole
+    }
+
+    fn secrets(&self, _: &P::Tables) -> Vec<usize> {
+        let regions = self.first_region..self.first_region + P::REGIONS;
+        regions.filter(|_| P::IS_SECRET).collect()
     }
 }
 

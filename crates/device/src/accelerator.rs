@@ -80,7 +80,7 @@ use state::Shards;
 pub use state::{State, StateForm};
 use steps::Areas;
 pub use steps::{Area, Output, Part, Records, Step, Work};
-pub use transfer::{download_all, upload_all};
+pub use transfer::{download_all, upload_all, upload_keys};
 
 /// Below so many bytes the columns of a job are packed into one block.
 const PACK_BYTES: usize = 64 << 10;
@@ -186,6 +186,8 @@ pub struct Accelerator<J: Offload> {
     options: Options,
     traffic: Traffic,
     jobs: u32,
+    /// Bytes of each slot's arena.
+    arena_bytes: usize,
     lost: Option<DeviceError>,
     /// The device may still touch what it knows of.
     is_abandoned: bool,
@@ -246,6 +248,7 @@ impl<J: Offload> Accelerator<J> {
             options,
             traffic: Traffic::default(),
             jobs: 0,
+            arena_bytes: 0,
             lost: None,
             is_abandoned: false,
             registered: arenas,
@@ -326,6 +329,7 @@ impl<J: Offload> Accelerator<J> {
         let has_state = self.segments.iter().flatten().any(|segment| !segment.states.is_empty());
         let bytes = arena_bytes(&self.layout) + head_bytes;
         let staging = "the staging block of columns";
+        self.arena_bytes = bytes + area_bytes;
         // Lists have the capacity for common jobs, so that they do not grow late, when a slot is used for the first
         // time.
         let columns = self.layout.columns().len();
@@ -460,6 +464,7 @@ impl<J: Offload> Accelerator<J> {
                 self.note(&error);
                 // Something of the job may be under way: nothing may touch its rows before it is over.
                 self.settle(slot);
+                self.wipe_keys(slot);
                 let segment = job.segment();
                 self.leave(&mut job, segment);
                 Err((job, error))

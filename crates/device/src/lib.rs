@@ -25,7 +25,7 @@ mod simulated;
 mod slots;
 pub mod tables;
 
-pub use accelerator::{download_all, upload_all};
+pub use accelerator::{download_all, upload_all, upload_keys};
 pub use backend::{Backend, BackendError};
 pub use cuda::Cuda;
 pub use opencl::OpenCl;

@@ -9,9 +9,14 @@
 //! The form of an image is [`kernels::image`]'s. A region has slack behind it, to grow in place. Where the changes
 //! are no longer known, outgrow the slack, or are more work than a copy, the whole image is sent.
 //!
+//! **Keys** ([`TableSource::secrets`]) are not in lists of changes: they are copied to their region, from memory that is wiped then.
+//! An image with keys that are no longer those of the newest one is wiped once no job uses it: as soon as the next job is sent. Both
+//! are wiped at the end. If the image is needed again, it gets its keys again.
+//!
 //! Threads: belongs to its accelerator.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use kernels::image::{ImageLayout, Patches};
@@ -56,6 +61,11 @@ pub trait TableSource<T>: Send {
     /// Hands every change between two versions to `change`, by region, in order; `false` if they are
     /// not known any more (some may have been handed out then).
     fn changes(&self, from: u64, to: u64, change: &mut dyn FnMut(usize, Change<'_>)) -> bool;
+
+    /// Numbers of the regions that hold keys. They are sent by themselves, and not kept where they have no use any more.
+    fn secrets(&self, _tables: &T) -> Vec<usize> {
+        Vec::new()
+    }
 }
 
 /// For kernels without tables.
@@ -77,8 +87,21 @@ struct Image {
     bytes: usize,
     layout: ImageLayout,
     version: Option<u64>,
+    keys: Keys,
     /// Changes under way, and the list that is read meanwhile.
     ready: Option<(Event, Vec<u32>)>,
+}
+
+/// The keys in an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Keys {
+    /// None, and the version has none.
+    #[default]
+    Without,
+    /// Those of its version: the regions' numbers, and a hash of what is in them.
+    There(Vec<usize>, u64),
+    /// They are to be sent before the image is used.
+    Missing,
 }
 
 /// Both images.
@@ -92,6 +115,7 @@ pub(crate) struct Images<T> {
     /// Where lists of changes go, and its capacity in bytes.
     list: Option<(Memory, usize)>,
     patches: Patches,
+    hasher: RandomState,
     sent_bytes: u64,
     sent_images: u64,
 }
@@ -120,6 +144,7 @@ impl<T> Images<T> {
             patch: (kernel, spec.group_items),
             list: None,
             patches: Patches::new(),
+            hasher: RandomState::new(),
             sent_bytes: 0,
             sent_images: 0,
         })
@@ -173,7 +198,13 @@ impl<T> Images<T> {
         let is_it =
             |image: &Option<Image>| image.as_ref().is_some_and(|i| i.version == Some(version));
         let found = match self.images.iter().position(is_it) {
-            Some(found) => found,
+            Some(found) => {
+                if self.keys(found) == Some(&Keys::Missing) {
+                    let regions = self.source.regions(tables);
+                    self.send_keys(driver, found, &regions, self.source.secrets(tables), patience)?;
+                }
+                found
+            }
             None => {
                 let regions = self.source.regions(tables);
                 if regions.is_empty() {
@@ -185,12 +216,16 @@ impl<T> Images<T> {
                 }
                 // What an earlier update still sends must be there before this one.
                 let from = self.images[other].as_ref().and_then(|image| image.version);
+                let secrets = self.source.secrets(tables);
                 let is_patched = match from {
-                    Some(from) => self.patch(driver, other, from, version, patience)?,
+                    Some(from) => self.patch(driver, other, (from, version), &secrets, patience)?,
                     None => false,
                 };
                 if !is_patched {
-                    self.send_whole(driver, other, &regions, version, patience)?;
+                    self.send_whole(driver, other, (&regions, &secrets), version, patience)?;
+                }
+                if self.keys(other) == Some(&Keys::Missing) {
+                    self.send_keys(driver, other, &regions, secrets, patience)?;
                 }
                 self.newest = other;
                 other
@@ -199,7 +234,76 @@ impl<T> Images<T> {
         if let Some(Image { ready: Some((event, _)), .. }) = &self.images[found] {
             driver.wait_for(queue, *event)?;
         }
+        // What the image before it has of keys that have changed goes once nobody uses it.
+        let before = 1 - self.newest;
+        if let Some(Keys::There(..)) = self.keys(before)
+            && found != before
+            && self.keys(before) != self.keys(self.newest)
+            && users(before).is_empty()
+        {
+            self.wipe(driver, before, patience)?;
+        }
         Ok(Some(found))
+    }
+
+    fn keys(&self, image: usize) -> Option<&Keys> {
+        self.images[image].as_ref().map(|image| &image.keys)
+    }
+
+    /// Sends the keys of an image's version, and waits until they are there.
+    fn send_keys(
+        &mut self,
+        driver: &mut dyn Driver,
+        at: usize,
+        regions: &[Cow<'_, [u32]>],
+        secrets: Vec<usize>,
+        patience: Duration,
+    ) -> Result<(), DeviceError> {
+        let Some(image) = &mut self.images[at] else { return Ok(()) };
+        let place = |region: usize| 4 * image.layout.region(region).offset_words;
+        let own = || secrets.iter().filter_map(|region| Some((*region, regions.get(*region)?)));
+        let parts: Vec<_> = own().map(|(region, words)| (as_bytes(words), place(region))).collect();
+        crate::upload_keys(driver, self.queue, image.memory, &parts, patience)?;
+        self.sent_bytes += parts.iter().map(|(bytes, _)| bytes.len() as u64).sum::<u64>();
+        let words: Vec<_> = own().collect();
+        image.keys = match secrets.is_empty() {
+            true => Keys::Without,
+            false => Keys::There(secrets.clone(), self.hasher.hash_one(&words)),
+        };
+        Ok(())
+    }
+
+    /// Overwrites the keys of an image that no job uses.
+    fn wipe(
+        &mut self,
+        driver: &mut dyn Driver,
+        at: usize,
+        patience: Duration,
+    ) -> Result<(), DeviceError> {
+        let Some(image) = &mut self.images[at] else { return Ok(()) };
+        let Keys::There(regions, _) = &image.keys else { return Ok(()) };
+        let zeros: Vec<_> = regions
+            .iter()
+            .map(|region| image.layout.region(*region))
+            .map(|own| (vec![0; 4 * own.len_words], 4 * own.offset_words))
+            .collect();
+        let parts: Vec<_> = zeros.iter().map(|(bytes, place)| (&bytes[..], *place)).collect();
+        crate::upload_all(driver, self.queue, image.memory, &parts, patience)?;
+        image.keys = Keys::Missing;
+        Ok(())
+    }
+
+    /// Whether there are keys on the device, or were.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.images.iter().flatten().any(|image| image.keys != Keys::Without)
+    }
+
+    /// Overwrites all keys. Nothing may be under way.
+    pub(crate) fn wipe_all(&mut self, driver: &mut dyn Driver, patience: Duration) {
+        for image in [0, 1] {
+            // A device that does not take that takes nothing else either.
+            let _ = self.wipe(driver, image, patience);
+        }
     }
 
     /// Brings an image from one version to another by the changes; `false` if a copy is better.
@@ -207,18 +311,29 @@ impl<T> Images<T> {
         &mut self,
         driver: &mut dyn Driver,
         at: usize,
-        from: u64,
-        to: u64,
+        (from, to): (u64, u64),
+        secrets: &[usize],
         patience: Duration,
     ) -> Result<bool, DeviceError> {
         let Some(image) = &mut self.images[at] else { return Ok(false) };
         let mut layout = image.layout.clone();
         let patches = &mut self.patches;
         patches.clear();
-        let mut fits = true;
+        let (mut fits, mut other_keys) = (true, false);
         let known = self.source.changes(from, to, &mut |region, change| {
-            fits = fits && region < layout.len() && add(patches, &mut layout, region, &change);
+            fits = fits && region < layout.len();
+            if secrets.contains(&region) {
+                other_keys = true;
+                if let Change::Replace(words) = change {
+                    fits = fits && layout.resize(region, words.len().next_multiple_of(16).max(16));
+                }
+            } else {
+                fits = fits && add(patches, &mut layout, region, &change);
+            }
         });
+        let had_keys = matches!(&image.keys, Keys::There(own, _) if own == secrets);
+        let keeps_keys =
+            !other_keys && (had_keys || secrets.is_empty() && image.keys == Keys::Without);
         if !known || !fits || patches.list_words() > CHANGED_WORDS_MAX {
             return Ok(false);
         }
@@ -276,6 +391,9 @@ impl<T> Images<T> {
                 return Err(error);
             }
         }
+        if !keeps_keys {
+            image.keys = Keys::Missing;
+        }
         image.version = Some(to);
         Ok(true)
     }
@@ -284,10 +402,12 @@ impl<T> Images<T> {
         &mut self,
         driver: &mut dyn Driver,
         at: usize,
-        regions: &[Cow<'_, [u32]>],
+        (regions, secrets): (&[Cow<'_, [u32]>], &[usize]),
         version: u64,
         patience: Duration,
     ) -> Result<(), DeviceError> {
+        // Another place, perhaps, or other memory.
+        self.wipe(driver, at, patience)?;
         // A quarter of slack, and 16 KB at least.
         let capacity = |len: usize| len + (len / 4).max(4096);
         let lens: Vec<_> = regions.iter().map(|r| (r.len(), capacity(r.len()))).collect();
@@ -311,19 +431,21 @@ impl<T> Images<T> {
                 }
                 let memory = driver.allocate(bytes)?;
                 let layout = layout.clone();
-                old.insert(Image { memory, bytes, layout, version: None, ready: None })
+                let keys = Keys::Without;
+                old.insert(Image { memory, bytes, layout, version: None, keys, ready: None })
             }
         };
         image.layout = layout;
         let head = image.layout.header(version).to_vec();
         let mut parts = vec![(as_bytes(&head), 0)];
-        for (i, words) in regions.iter().enumerate() {
+        for (i, words) in regions.iter().enumerate().filter(|(i, _)| !secrets.contains(i)) {
             parts.push((as_bytes(words), 4 * image.layout.region(i).offset_words));
         }
         // Copies of its own, waited for also where one fails: the tables are their owner's again.
         crate::upload_all(driver, self.queue, image.memory, &parts, patience)?;
         self.sent_bytes += parts.iter().map(|(bytes, _)| bytes.len() as u64).sum::<u64>();
         image.version = Some(version);
+        image.keys = if secrets.is_empty() { Keys::Without } else { Keys::Missing };
         image.ready = None;
         self.sent_images += 1;
         Ok(())
@@ -381,3 +503,6 @@ fn as_bytes(words: &[u32]) -> &[u8] {
     // SAFETY: the words are initialised, and `u8` has no alignment to miss.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
+
+#[cfg(test)]
+mod tests;

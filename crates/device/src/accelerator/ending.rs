@@ -3,7 +3,7 @@
 //! What matters is whether the device may still touch host memory. After an error it is asked: each queue
 //! is waited for, with patience. If one does not end, or the library cannot say, the device is abandoned:
 //! its driver gives nothing back, host memory that it knows of is never freed, and jobs move away from the
-//! rows that it may write.
+//! rows that it may write. Keys ([`crate::tables::TableSource::secrets`]) are overwritten on a device that still answers.
 
 use super::{Accelerator, Offload, columns};
 use crate::DeviceError;
@@ -69,6 +69,25 @@ impl<J: Offload> Accelerator<J> {
         }
     }
 
+    /// Overwrites the keys that kernels of a job may have made on `slot`, where the last kernel, which wipes them, has not run.
+    /// Nothing of the job is under way.
+    pub(super) fn wipe_keys(&mut self, slot: usize) {
+        const BYTES: usize = 1 << 20;
+        if self.lost.is_some() || !self.images.has_keys() {
+            return;
+        }
+        let Some(driver) = self.driver.as_deref_mut() else { return };
+        let (own, patience) = (&self.slots[slot].own, self.options.patience);
+        let zeros = vec![0; BYTES.min(self.arena_bytes)];
+        let places = (0..self.arena_bytes).step_by(BYTES);
+        let parts: Vec<_> =
+            places.map(|place| (&zeros[..BYTES.min(self.arena_bytes - place)], place)).collect();
+        let wiped = super::upload_all(driver, own.queue, own.arena, &parts, patience);
+        if let Err(error) = wiped {
+            self.note(&error);
+        }
+    }
+
     /// Gives the events between the queues of a job that has ended back to the driver.
     pub(super) fn release_joints(&mut self, slot: usize) {
         for event in self.slots[slot].own.joints.drain(..) {
@@ -122,6 +141,9 @@ impl<J: Offload> Drop for Accelerator<J> {
             }
             std::mem::forget(std::mem::take(&mut self.registered));
             self.images.leak();
+        }
+        if let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) {
+            self.images.wipe_all(driver, self.options.patience);
         }
         // Before the memory that is registered with it.
         self.driver = None;

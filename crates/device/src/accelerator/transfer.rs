@@ -16,6 +16,33 @@ pub fn upload_all(
     parts: &[(&[u8], usize)],
     patience: Duration,
 ) -> Result<(), DeviceError> {
+    upload(driver, queue, to, parts, patience).map(drop)
+}
+
+/// The same for keys: what they are copied from is wiped.
+///
+/// # Errors
+/// As [`upload_all`].
+pub fn upload_keys(
+    driver: &mut dyn Driver,
+    queue: Queue,
+    to: Memory,
+    parts: &[(&[u8], usize)],
+    patience: Duration,
+) -> Result<(), DeviceError> {
+    let mut copies = upload(driver, queue, to, parts, patience)?;
+    copies.iter_mut().for_each(|(bytes, _)| wipe(bytes));
+    Ok(())
+}
+
+/// Gives back the copies from which the device was sent.
+fn upload(
+    driver: &mut dyn Driver,
+    queue: Queue,
+    to: Memory,
+    parts: &[(&[u8], usize)],
+    patience: Duration,
+) -> Result<Vec<(Vec<u8>, usize)>, DeviceError> {
     // Copies of its own: should the device hang, they are never freed, and nothing else is touched.
     let parts: Vec<(Vec<u8>, usize)> = parts.iter().map(|(b, at)| (b.to_vec(), *at)).collect();
     let mut sent = Ok(());
@@ -26,9 +53,10 @@ pub fn upload_all(
     let ended = driver.event(queue).and_then(|event| driver.wait(event, patience));
     if !matches!(ended, Ok(true)) {
         std::mem::forget(parts);
+        sent?;
+        return ended.and(Err(DeviceError::Hang(patience)));
     }
-    sent?;
-    if ended? { Ok(()) } else { Err(DeviceError::Hang(patience)) }
+    sent.map(|()| parts)
 }
 
 /// Copies from `at` bytes into `from` and waits until it is there.
@@ -55,4 +83,13 @@ pub fn download_all(
     sent?;
     to.copy_from_slice(&bytes);
     Ok(())
+}
+
+/// Overwrites bytes that nobody reads again.
+fn wipe(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut() {
+        // SAFETY: a byte of the slice. A plain write before the end of its memory may be left out.
+        unsafe { std::ptr::write_volatile(byte, 0) };
+    }
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
