@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 use crate::secret::Secret;
 
 /// Bytes of the hash.
-const HASH: usize = 32;
+pub const HASH: usize = 32;
 
 /// The pseudorandom key of HKDF (the result of its first step), from which any number of keys are made. It is wiped when it
 /// is dropped, and `Debug` shows nothing of it.
@@ -54,14 +54,25 @@ fn hmac(key: &[u8]) -> Hmac<Sha256> {
 }
 
 impl Derivation {
-    /// HKDF-Extract (RFC 5869 §2.2) of a key of any length. `salt` need not be secret.
+    /// Of a key of any length. `salt` need not be secret.
     pub fn new(salt: &[u8], key: &Secret) -> Self {
+        Self::of(&Self::extract(salt, key))
+    }
+
+    /// HKDF-Extract (RFC 5869 §2.2): the pseudorandom key itself, for a device that derives keys.
+    pub fn extract(salt: &[u8], key: &Secret) -> Derived<HASH> {
         let mut extract = hmac(salt);
         extract.update(key.expose());
         let mut pseudorandom = extract.finalize().into_bytes();
-        let key = hmac(&pseudorandom);
+        let mut made = Derived { bytes: [0; HASH] };
+        made.bytes.copy_from_slice(&pseudorandom);
         pseudorandom.zeroize();
-        Self { key }
+        made
+    }
+
+    /// Of a pseudorandom key.
+    pub fn of(pseudorandom: &Derived<HASH>) -> Self {
+        Self { key: hmac(pseudorandom.expose()) }
     }
 
     /// HKDF-Expand (RFC 5869 §2.3) to `N` bytes, at most 8,160. `info` (its parts one behind the other) says what they are

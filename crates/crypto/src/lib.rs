@@ -64,5 +64,5 @@ mod suite;
 pub mod window;
 
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
-pub use secret::{NotHex, Secret};
+pub use secret::{NotHex, Secret, SecretWords};
 pub use suite::{Authentication, Encryption, Icv, Key, KeyError, KeySize, Suite};

@@ -72,6 +72,57 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Key material in words, as a device has it. It is wiped when it is dropped, it has no `Clone`, and `Debug` shows its length
+/// only.
+pub struct SecretWords {
+    words: Box<[u32]>,
+}
+
+impl SecretWords {
+    /// So many words of zero.
+    pub fn zeros(count: usize) -> Self {
+        Self { words: vec![0; count].into() }
+    }
+
+    /// Sets words from `at` on, and wipes where they come from.
+    ///
+    /// # Panics
+    /// They are more than there is room for.
+    pub fn take(&mut self, at: usize, words: &mut [u32]) {
+        self.words[at..at + words.len()].copy_from_slice(words);
+        words.zeroize();
+    }
+
+    /// Sets words from `at` on to bytes in their order, zeros behind the last.
+    ///
+    /// # Panics
+    /// As [`SecretWords::take`].
+    pub fn set_bytes(&mut self, at: usize, bytes: &[u8]) {
+        for (word, bytes) in self.words[at..].iter_mut().zip(bytes.chunks(4)) {
+            *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        }
+    }
+
+    /// The words themselves.
+    pub fn expose(&self) -> &[u32] {
+        &self.words
+    }
+}
+
+impl Drop for SecretWords {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for SecretWords {}
+
+impl fmt::Debug for SecretWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretWords({} words)", self.words.len())
+    }
+}
+
 /// Why a text is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotHex {
@@ -123,5 +174,10 @@ mod tests {
         let secret = Secret::from_hex("00112233").unwrap();
         assert_eq!(format!("{secret:?}"), "Secret(4 bytes)");
         assert_eq!(format!("{:?}", [secret]), "[Secret(4 bytes)]");
+        let (mut words, mut from) = (SecretWords::zeros(4), [7, 8]);
+        words.take(0, &mut from);
+        words.set_bytes(2, &[1, 2, 3, 4, 5]);
+        assert_eq!((words.expose(), from), (&[7, 8, 0x0403_0201, 5][..], [0, 0]));
+        assert_eq!(format!("{words:?}"), "SecretWords(4 words)");
     }
 }

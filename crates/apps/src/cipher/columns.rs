@@ -5,6 +5,10 @@ use chunk::{ColumnId, ColumnSet};
 chunk::columns! {
     /// Columns of the stage. Those of several such stages are the same: each fills them for itself.
     pub struct CipherColumns / CipherView {
+        /// Where the frame starts in the payload of a job, bytes.
+        pub cipher_frame_at: u32,
+        /// Bytes of it.
+        pub cipher_frame_len: u32,
         /// Where the payload begins, in bytes from the start of the frame; 0: the packet passes as it is.
         pub cipher_at: u16,
         /// Where the header of TCP or UDP begins.

@@ -1,13 +1,14 @@
 //! The part of the control plane: reads keys, makes stages, adds their counters up.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use control::api::table::thousands;
 use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::{
-    Built, Call, ControlPart, Environment, Findings, Interfaces, Refusal, Rows, Section, Setup,
-    Tables, WorkerSetup,
+    Built, Call, ControlPart, Environment, Findings, Interfaces, PartId, Refusal, Rows, Section,
+    Setup, Tables, TablesPatch, WorkerSetup,
 };
 use crypto::Secret;
 use engine::Stage;
@@ -15,25 +16,27 @@ use serde_json::{Map, Value};
 
 use super::keys::Master;
 use super::settings::{Direction, Keys, Settings};
-use super::shade::{Counters, Current};
+use super::shade::Counters;
 use super::stage::Cipher;
+use super::table::{KeyPart, KeyPatch, KeyTable};
 
 /// What is counted: a name, and a sentence.
 const COLUMNS: [(&str, &str); 4] = [
     ("packets", "Packets encrypted or decrypted."),
     ("bytes", "Bytes of their payload, without what the cipher adds."),
     ("passed", "Packets without payload of TCP or UDP, which passed as they were."),
-    ("keys_derived", "Keys of connections that were derived."),
+    ("keys_derived", "Keys of connections that workers derived."),
 ];
 
 struct CipherControl {
     name: String,
     settings: Settings,
-    current: Arc<Current>,
-    /// What there was before a reload that is under way.
-    before: Option<(Settings, Arc<Current>)>,
-    /// The key that a reload has read.
-    read: Option<Arc<Master>>,
+    part: PartId<KeyPart>,
+    /// The key, as last published or to be published.
+    master: Arc<Master>,
+    changed: bool,
+    /// What a reload has read.
+    read: Option<(Settings, Arc<Master>)>,
     workers: Vec<Arc<Counters>>,
     cleared: [u64; COLUMNS.len()],
 }
@@ -50,11 +53,14 @@ fn open(settings: &Settings, name: &str) -> Result<Arc<Master>, String> {
 }
 
 /// Starts it.
-pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
     let name = setup.name.to_owned();
     let settings = settings(setup.config, &name);
     let master = open(&settings, &name)?;
-    Ok(Box::new(CipherControl::new(name, settings, master)))
+    Ok(Box::new(CipherControl::new(name, settings, master, tables)))
 }
 
 /// A stage and its part.
@@ -64,10 +70,9 @@ type Example = (Box<dyn Stage<Tables>>, Box<dyn ControlPart>);
 pub(super) fn example() -> Result<Example, String> {
     let settings = Settings::default();
     let master = Arc::new(Master::new(&settings, &Secret::new(vec![0; 32]))?);
-    let part = CipherControl::new(super::STAGE.to_owned(), settings, master);
-    let (current, counters) = (part.current.clone(), Arc::default());
-    let stage = Cipher::new(super::STAGE, &part.settings, current, counters);
-    Ok((Box::new(stage), Box::new(part)))
+    let part =
+        CipherControl::new(super::STAGE.to_owned(), settings, master, &mut Tables::default());
+    Ok((Box::new(part.make(super::STAGE, Arc::default())), Box::new(part)))
 }
 
 /// `check`: keys that cannot be read, and what is weak.
@@ -87,10 +92,19 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
 }
 
 impl CipherControl {
-    fn new(name: String, settings: Settings, master: Arc<Master>) -> Self {
-        let current = Arc::new(Current::new(master));
+    fn new(name: String, settings: Settings, master: Arc<Master>, tables: &mut Tables) -> Self {
+        let part = tables.add::<KeyPart>(KeyTable(master.clone()));
         let (workers, cleared) = (Vec::new(), [0; COLUMNS.len()]);
-        Self { name, settings, current, before: None, read: None, workers, cleared }
+        Self { name, settings, part, master, changed: false, read: None, workers, cleared }
+    }
+
+    /// The stage of a worker, by the settings that come with the next engine, if there is one.
+    fn make(&self, name: &'static str, counters: Arc<Counters>) -> Cipher {
+        let (settings, master) = match &self.read {
+            Some((settings, master)) => (settings, master),
+            None => (&self.settings, &self.master),
+        };
+        Cipher::new(name, settings, self.part, master.clone(), counters)
     }
 
     fn total(&self, column: usize) -> u64 {
@@ -140,8 +154,7 @@ impl ControlPart for CipherControl {
                 self.workers.push(Arc::default());
             }
             let counters = self.workers[worker.worker].clone();
-            let current = self.current.clone();
-            Box::new(Cipher::new(worker.name(), &self.settings, current, counters)) as _
+            Box::new(self.make(worker.name(), counters)) as _
         })
     }
 
@@ -165,30 +178,29 @@ impl ControlPart for CipherControl {
     ) -> Result<(), String> {
         let settings = settings(env.config, &self.name);
         let master = open(&settings, &self.name)?;
-        if settings == self.settings {
-            self.read = Some(master);
-        } else {
-            // Stages that run keep what they were made with; those that follow them get this.
-            let current = Arc::new(Current::new(master));
-            let before = std::mem::replace(&mut self.settings, settings);
-            self.before = Some((before, std::mem::replace(&mut self.current, current)));
-        }
+        // Stages that run keep what they were made with; those that follow them get this.
+        self.read = Some((settings, master));
         Ok(())
     }
 
     fn roll_back(&mut self, _: &mut Environment<'_>) {
         self.read = None;
-        if let Some(before) = self.before.take() {
-            (self.settings, self.current) = before;
-        }
     }
 
     fn commit(&mut self, _: &Config, _: &Config, _: &mut Environment<'_>) -> String {
-        self.before = None;
-        if let Some(master) = self.read.take() {
-            self.current.set(master);
+        if let Some((settings, master)) = self.read.take() {
+            (self.settings, self.master, self.changed) = (settings, master, true);
         }
         String::new()
+    }
+
+    fn regions(&self) -> Range<usize> {
+        self.part.regions()
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.then(|| self.part.patch(vec![KeyPatch::new(&self.master)]))
     }
 
     fn clear(&mut self) {
@@ -205,10 +217,13 @@ impl ControlPart for CipherControl {
 
     fn report(&self) -> Vec<Section> {
         let [(_, stage), (_, direction), (_, cipher), _] = self.about();
-        let [packets, bytes, passed, derived] = std::array::from_fn(|at| thousands(self.value(at)));
+        let [packets, bytes, passed, _] = std::array::from_fn(|at| thousands(self.value(at)));
         let text = format!(
-            "{stage}: {cipher} {direction}, {packets} packets, {bytes} bytes, {passed} passed, {derived} keys derived\n"
+            "{stage}: {cipher} {direction}, {packets} packets, {bytes} bytes, {passed} passed\n"
         );
-        vec![Section::new(&format!("cipher_{stage}"), &self.fields(), text)]
+        // How many keys a worker derives depends on what a device does, and nothing else here may.
+        let mut fields = self.fields();
+        fields.remove("keys_derived");
+        vec![Section::new(&format!("cipher_{stage}"), &fields, text)]
     }
 }

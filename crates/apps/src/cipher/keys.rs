@@ -16,9 +16,10 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crypto::Secret;
 use crypto::derive::{Derivation, Derived};
 use crypto::modes::{Mode, RawKey, VectorKey};
+use crypto::{Secret, SecretWords};
+use kernels::cipher::sha256_record;
 
 use super::settings::{Keys, Settings};
 
@@ -55,7 +56,15 @@ pub struct Master {
     derivation: Derivation,
     /// For all packets.
     fixed: Option<Pair>,
+    /// What a device makes keys of, as `kernels/secrets.k` has it.
+    words: SecretWords,
 }
+
+/// Words of the image's region.
+const REGION_WORDS: usize = 64;
+/// Where in it the state of HMAC is, and where the keys of all packets are.
+const REGION_DERIVATION: usize = 8;
+const REGION_FIXED: usize = 40;
 
 /// Reads the key of a file.
 fn read(path: &Path) -> Result<Secret, String> {
@@ -117,8 +126,15 @@ impl Master {
     pub fn new(settings: &Settings, key: &Secret) -> Result<Self, String> {
         let (mode, key_len) = (settings.mode(), settings.key_len());
         let label = settings.name();
-        let derivation = Derivation::new(SALT, key);
-        let mut own = Self { mode, key_len, label, derivation, fixed: None };
+        let pseudorandom = Derivation::extract(SALT, key);
+        let derivation = Derivation::of(&pseudorandom);
+        let mut words = SecretWords::zeros(REGION_WORDS);
+        words.take(0, &mut [u32::from(settings.keys == Keys::Static), key_len as u32]);
+        words.set_bytes(2, label.as_bytes()); // and a zero byte
+        if let Some(mut record) = sha256_record(Some(pseudorandom.expose())) {
+            words.take(REGION_DERIVATION, &mut record);
+        }
+        let mut own = Self { mode, key_len, label, derivation, fixed: None, words };
         match settings.keys {
             Keys::Static if key.len() != key_len => Err(format!(
                 "the key has {} bytes: {} with `keys = \"static\"` needs {key_len}",
@@ -128,6 +144,8 @@ impl Master {
             Keys::Static => {
                 let made = own.derive(b"static");
                 own.fixed = Some(own.pair(key.expose(), &made)?);
+                own.words.set_bytes(REGION_FIXED, key.expose());
+                own.words.set_bytes(REGION_FIXED + 8, &made.expose()[32..]);
                 Ok(own)
             }
             Keys::Connection if !MASTER.contains(&key.len()) => {
@@ -161,7 +179,7 @@ pub struct Connections {
     hasher: RandomState,
     /// Batches so far.
     batch: u64,
-    /// Keys that were derived.
+    /// Keys that were derived and not yet counted.
     derived: u64,
 }
 
@@ -221,9 +239,9 @@ impl Connections {
         master.fixed.as_ref().or_else(|| self.slots.get(slot)?.pair.as_ref())
     }
 
-    /// How many keys were derived.
-    pub fn derived(&self) -> u64 {
-        self.derived
+    /// How many keys were derived since the last time.
+    pub fn take_derived(&mut self) -> u64 {
+        std::mem::take(&mut self.derived)
     }
 }
 
@@ -231,5 +249,10 @@ impl Master {
     /// Whether all packets have the same key.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
+    }
+
+    /// What a device makes keys of.
+    pub fn words(&self) -> &[u32] {
+        self.words.expose()
     }
 }

@@ -10,25 +10,27 @@
 //! to decrypt a packet is in it, beside the key.
 //!
 //! - [`stage`] finds payload, makes room, and puts lengths and checksums right; [`shade`] runs the cipher over a chunk.
-//! - [`keys`] reads key files and derives keys of connections.
+//! - [`kernels`] is the same on a device, which derives keys itself.
+//! - [`keys`] reads key files and derives keys of connections; [`table`] makes the key of a file a part of the tables.
 //! - `headers` is about bytes around the payload.
 //!
 //! # Deliberately absent
 //! - Fragments, and what may be TCP or UDP behind headers that are not read: they are dropped. A stage before a router that
 //!   fragments encrypts whole packets.
 //! - Agreement on keys, replay windows: that is IPsec's.
-//! - A device form; see [`shade`] for what it would do.
 //!
 //! Threads: one instance per worker, with keys of its own; the key of the file is shared.
 
 pub mod columns;
 mod control_part;
 mod headers;
+pub mod kernels;
 pub mod keys;
 pub mod reasons;
 pub mod settings;
 pub mod shade;
 pub mod stage;
+pub mod table;
 #[cfg(test)]
 mod tests;
 
@@ -47,6 +49,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     reasons: REASONS,
+    kernels: kernels::FILES,
     tables: &[TableKind::new("ciphers", "Encryption stages with what they did")],
     absent: "this instance encrypts nothing: its pipelines have no stage `cipher`",
     check: control_part::check_files,

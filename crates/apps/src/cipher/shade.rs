@@ -4,55 +4,33 @@
 //!  rows ─▶ groups of 32: names of connections ─▶ keys ─▶ initialisation vectors ─▶ one batch of texts ─▶ sums, lengths
 //! ```
 //!
-//! It works on places that columns say, block by block of 16 bytes, and leaves lengths and headers to `post_shade`: a device
-//! form would read the same columns and write the same ones.
+//! It works on places that columns say, block by block of 16 bytes, and leaves lengths and headers to `post_shade`. A device reads the
+//! same columns and writes the same ones (`kernels`).
 //!
-//! Threads: one worker; the lock is never contended.
+//! Threads: one worker, and a simulated device in its place.
 
 use std::array::from_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chunk::{Columns, Packet, Rows, Verdict};
-use controlplane::Tables;
+use controlplane::{PartId, Tables};
 use crypto::modes::{Mode, ModeError, Text, decrypt_batch, encrypt_batch};
-use engine::{Counter, Shade};
+use engine::{Counter, KernelForm, Shade};
 use packet::IpProtocol;
 use packet::checksum::{finish, partial_sum};
 
 use super::columns::{CipherColumns, CipherView};
 use super::headers::be16;
+use super::kernels;
 use super::keys::{Connections, Master, NAME, Name, Pair};
 use super::reasons;
 use super::settings::{Direction, Settings, Vector};
+use super::table::{KeyPart, KeyTable};
 
 /// Packets that are encrypted together.
 const GROUP: usize = 32;
 /// Bytes of the longest payload, with what is added to it.
 const TEXT_MAX: usize = (1 << 16) + 64;
-
-/// The key in use, which a reload may replace.
-pub struct Current {
-    generation: AtomicU64,
-    master: Mutex<Arc<Master>>,
-}
-
-impl Current {
-    /// The first one.
-    pub fn new(master: Arc<Master>) -> Self {
-        Self { generation: AtomicU64::new(0), master: Mutex::new(master) }
-    }
-
-    /// Another one of the same cipher: packets that come from now on get it.
-    pub fn set(&self, master: Arc<Master>) {
-        *self.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
-        self.generation.fetch_add(1, Ordering::Release);
-    }
-
-    fn get(&self) -> Arc<Master> {
-        self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
 
 /// What one worker's stages of a name count.
 #[derive(Debug, Default)]
@@ -63,7 +41,7 @@ pub struct Counters {
     pub bytes: Counter,
     /// Packets without payload of TCP or UDP, which pass as they are.
     pub passed: Counter,
-    /// Keys that were derived.
+    /// Keys that the worker derived.
     pub derived: Counter,
 }
 
@@ -73,17 +51,24 @@ pub struct CipherShade {
     mode: Mode,
     vector: Vector,
     iv_len: usize,
-    current: Arc<Current>,
+    part: PartId<KeyPart>,
     state: Mutex<State>,
-    counters: Arc<Counters>,
 }
 
 struct State {
-    generation: u64,
     master: Arc<Master>,
     keys: Connections,
     /// Payload of frames that lie in several cells.
     scratch: Box<[u8]>,
+}
+
+impl State {
+    fn follow(&mut self, table: &KeyTable) {
+        if !Arc::ptr_eq(&self.master, &table.0) {
+            self.keys.clear();
+            self.master = table.0.clone();
+        }
+    }
 }
 
 /// A packet of a group.
@@ -108,22 +93,27 @@ struct Sums {
 }
 
 impl CipherShade {
-    /// The shade of settings, with the key at hand.
-    pub fn new(settings: &Settings, current: Arc<Current>, counters: Arc<Counters>) -> Self {
-        let master = current.get();
+    /// The shade of settings, whose key is this part of the tables, at first this one.
+    pub fn new(settings: &Settings, part: PartId<KeyPart>, master: Arc<Master>) -> Self {
         let count = if master.is_fixed() { 0 } else { settings.connections as usize };
-        let generation = current.generation.load(Ordering::Acquire);
         let scratch = vec![0; TEXT_MAX].into();
-        let state = State { generation, master, keys: Connections::new(count), scratch };
+        let state = State { master, keys: Connections::new(count), scratch };
         Self {
             direction: settings.direction,
             mode: settings.mode(),
             vector: settings.iv,
             iv_len: settings.iv_len(),
-            current,
+            part,
             state: Mutex::new(state),
-            counters,
         }
+    }
+
+    /// Wipes the keys of connections if the tables have another key, which packets of other versions get again. How many keys were
+    /// derived since the last time.
+    pub fn follow(&self, tables: &Tables) -> u64 {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.follow(tables.part(self.part));
+        state.keys.take_derived()
     }
 
     fn is_encrypting(&self) -> bool {
@@ -185,8 +175,6 @@ impl CipherShade {
         let front = if self.is_encrypting() { self.iv_len } else { 0 };
         view.cipher_done[row] = (front + len) as u32;
         view.cipher_sums[row] = u32::from(!finish(sums.old)) | u32::from(!finish(new)) << 16;
-        self.counters.packets.add(1);
-        self.counters.bytes.add(if self.is_encrypting() { member.len } else { len } as u64);
     }
 
     fn run(&self, texts: &mut [Text<'_>]) {
@@ -281,18 +269,12 @@ fn name(frame: &[u8], l3: usize, l4: usize, protocol: u8) -> Option<(Name, u64)>
 impl Shade<Tables> for CipherShade {
     fn shade(&self, _: &mut Rows, _: &Tables) {}
 
-    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], _: &Tables) {
+    fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], tables: &Tables) {
         let mut view = CipherColumns::view(rows);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
-        let generation = self.current.generation.load(Ordering::Acquire);
-        if generation != state.generation {
-            state.generation = generation;
-            state.master = self.current.get();
-            state.keys.clear();
-        }
-        let State { master, keys, scratch, .. } = state;
-        let derived_before = keys.derived();
+        state.follow(tables.part(self.part));
+        let State { master, keys, scratch } = state;
         let mut row = 0;
         while row < packets.len() {
             keys.begin();
@@ -323,7 +305,9 @@ impl Shade<Tables> for CipherShade {
             }
             self.group(&members[..count], packets, &mut view, (keys, master, scratch));
         }
-        // Not its own number: stages of other pipelines with this name count here, too.
-        self.counters.derived.add(keys.derived() - derived_before);
+    }
+
+    fn kernels(&self) -> Option<KernelForm> {
+        Some(kernels::form(self.mode, self.direction, self.vector, self.part.regions().start))
     }
 }

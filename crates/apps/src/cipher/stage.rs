@@ -20,16 +20,18 @@ use std::sync::Arc;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
 };
-use controlplane::Tables;
+use controlplane::{PartId, Tables};
 use crypto::modes::{Mode, Padding};
 use engine::{Context, Phases, Shade, Stage};
 use packet::{Decoded, IpProtocol};
 
 use super::columns::{self, CipherColumns};
 use super::headers::{Found, Headers, Payload, TRAILER_MAX, find, grow, shrink};
+use super::keys::Master;
 use super::reasons;
 use super::settings::{Direction, Settings};
-use super::shade::{CipherShade, Counters, Current};
+use super::shade::{CipherShade, Counters};
+use super::table::KeyPart;
 use crate::received;
 
 /// The stage of one worker.
@@ -46,11 +48,12 @@ pub struct Cipher {
 }
 
 impl Cipher {
-    /// A stage with these settings and the key at hand.
+    /// A stage with these settings, whose key is this part of the tables, at first this one.
     pub fn new(
         name: &'static str,
         settings: &Settings,
-        current: Arc<Current>,
+        part: PartId<KeyPart>,
+        master: Arc<Master>,
         counters: Arc<Counters>,
     ) -> Self {
         Self {
@@ -59,7 +62,7 @@ impl Cipher {
             mode: settings.mode(),
             iv_len: settings.iv_len(),
             mtu: settings.mtu.into(),
-            shade: Arc::new(CipherShade::new(settings, current, counters.clone())),
+            shade: Arc::new(CipherShade::new(settings, part, master)),
             counters,
             decoded: Decoded::default(),
             scratch: vec![0; TRAILER_MAX].into(),
@@ -152,6 +155,11 @@ impl Stage<Tables> for Cipher {
         true
     }
 
+    /// Packets grow before they are encrypted: only those that no stage before it has settled.
+    fn begins_segment(&self) -> bool {
+        true
+    }
+
     /// Lengths are right behind `post_shade` only.
     fn ends_segment(&self) -> bool {
         true
@@ -162,6 +170,7 @@ impl Stage<Tables> for Cipher {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        self.counters.derived.add(self.shade.follow(cx.tables));
         let view = CipherColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
             view.cipher_at[row] = 0;
@@ -185,6 +194,7 @@ impl Stage<Tables> for Cipher {
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        self.counters.derived.add(self.shade.follow(cx.tables));
         let view = CipherColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
             let at = usize::from(view.cipher_at[row]);
@@ -193,6 +203,11 @@ impl Stage<Tables> for Cipher {
             }
             cx.at(row);
             let (len, done) = (view.cipher_len[row] as usize, view.cipher_done[row] as usize);
+            self.counters.packets.add(1);
+            self.counters.bytes.add(match self.direction {
+                Direction::Encrypt => len,
+                Direction::Decrypt => done,
+            } as u64);
             let is_longer = self.direction == Direction::Decrypt && done != len;
             let payload = Payload { at, len };
             if is_longer

@@ -9,9 +9,10 @@ use chunk::{
     VerdictKind,
 };
 use control::config::section::{self, SectionValue, Word};
-use controlplane::Tables;
+use controlplane::{PartId, Tables};
 use crypto::Secret;
 use engine::{Context, Stage};
+use lookup::versions::Patchable;
 use packet::checksum::{finish, partial_sum};
 use packet::{Decoded, IpProtocol};
 use proptest::prelude::*;
@@ -21,17 +22,44 @@ use super::columns::CipherColumns;
 use super::keys::Master;
 use super::reasons;
 use super::settings::{Algorithm, Direction, Fill, Keys, Settings, Vector};
-use super::shade::{Counters, Current};
+use super::shade::Counters;
 use super::stage::Cipher;
+use super::table::{KeyPart, KeyPatch, KeyTable};
 
 fn pool() -> Pool {
     Pool::new(Region::new(4096, HugePages::Off).expect("memory").1, 1024)
 }
 
-fn stage(settings: &Settings, key: u8) -> Cipher {
+/// A stage and the tables that have its key.
+struct Own {
+    stage: Cipher,
+    tables: Tables,
+    part: PartId<KeyPart>,
+    /// A change only knows where the key is.
+    master: Arc<Master>,
+}
+
+fn master(settings: &Settings, key: u8) -> Arc<Master> {
     let len = if settings.keys == Keys::Static { settings.key_len() } else { 32 };
-    let master = Master::new(settings, &Secret::new(vec![key; len])).expect("a key");
-    Cipher::new("own", settings, Arc::new(Current::new(Arc::new(master))), Arc::default())
+    Arc::new(Master::new(settings, &Secret::new(vec![key; len])).expect("a key"))
+}
+
+impl Own {
+    fn new(settings: &Settings, key: u8, counters: Arc<Counters>) -> Self {
+        let (mut tables, master) = (Tables::default(), master(settings, key));
+        let part = tables.add::<KeyPart>(KeyTable(master.clone()));
+        let stage = Cipher::new("own", settings, part, master.clone(), counters);
+        Self { stage, tables, part, master }
+    }
+
+    fn set_key(&mut self, master: Arc<Master>) {
+        self.tables.apply(&self.part.patch(vec![KeyPatch::new(&master)]));
+        self.master = master;
+    }
+}
+
+fn stage(settings: &Settings, key: u8) -> Own {
+    Own::new(settings, key, Arc::default())
 }
 
 fn chunk_of(frames: &[Vec<u8>], pool: &mut Pool) -> Chunk {
@@ -46,13 +74,13 @@ fn chunk_of(frames: &[Vec<u8>], pool: &mut Pool) -> Chunk {
 }
 
 /// What a stage does with a chunk, step by step as an engine does.
-fn run(stage: &mut Cipher, chunk: &mut Chunk, pool: &mut Pool) {
+fn run(own: &mut Own, chunk: &mut Chunk, pool: &mut Pool) {
     let (mut dropped, mut released) = (Vec::new(), Vec::new());
-    let tables = Tables::default();
-    let mut cx = Context::detached(pool, &tables, 0, &mut dropped, &mut released);
+    let Own { stage, tables, .. } = own;
+    let mut cx = Context::detached(pool, tables, 0, &mut dropped, &mut released);
     stage.pre_shade(chunk, &mut cx);
     let Chunk { rows, packets, .. } = &mut *chunk;
-    stage.shader().expect("a shade").shade_packets(rows, packets, &tables);
+    stage.shader().expect("a shade").shade_packets(rows, packets, tables);
     stage.post_shade(chunk, &mut cx);
 }
 
@@ -333,13 +361,11 @@ fn plain(payload: usize, connection: u8) -> Vec<u8> {
 #[test]
 fn keys_come_and_go() {
     let settings = Settings { connections: 64, ..Settings::default() };
-    let master = |key| Arc::new(Master::new(&settings, &Secret::new(vec![key; 32])).unwrap());
-    let current = Arc::new(Current::new(master(1)));
     let counters = Arc::new(Counters::default());
-    let mut own = Cipher::new("own", &settings, current.clone(), counters.clone());
+    let mut own = Own::new(&settings, 1, counters.clone());
     let frames: Vec<_> = (0..200).map(|connection| plain(40, connection)).collect();
     let mut pool = pool();
-    let mut encrypt = |own: &mut Cipher| {
+    let mut encrypt = |own: &mut Own| {
         let mut chunk = chunk_of(&frames, &mut pool);
         run(own, &mut chunk, &mut pool);
         let all = results(&mut chunk).into_iter().map(Result::unwrap).collect::<Vec<_>>();
@@ -352,23 +378,23 @@ fn keys_come_and_go() {
     assert!(counters.derived.get() > 200, "{counters:?}");
     let distinct: std::collections::HashSet<_> = first.iter().map(|frame| &frame[42..]).collect();
     assert_eq!(distinct.len(), 200, "the same text is another one for each connection");
-    current.set(master(2));
+    let (first_key, second_key) = (Arc::downgrade(&own.master), master(&settings, 2));
+    own.set_key(second_key);
     let second = encrypt(&mut own);
     assert!(first.iter().zip(&second).all(|(a, b)| a[42..] != b[42..]));
     assert_eq!(encrypt(&mut own), second);
+    assert!(first_key.upgrade().is_none(), "a key that was replaced is gone");
 }
 
 /// Two pipelines with one `[stage.x]`: each worker has two stages that count together.
 #[test]
 fn stages_of_a_name_count_together() {
     let settings = Settings::default();
-    let master = Arc::new(Master::new(&settings, &Secret::new(vec![1; 32])).unwrap());
-    let current = Arc::new(Current::new(master));
     let counters = Arc::new(Counters::default());
-    let make = || Cipher::new("own", &settings, current.clone(), counters.clone());
+    let make = || Own::new(&settings, 1, counters.clone());
     let (mut one, mut other) = (make(), make());
     let mut pool = pool();
-    let mut send = |own: &mut Cipher, connections: std::ops::Range<u8>| {
+    let mut send = |own: &mut Own, connections: std::ops::Range<u8>| {
         let frames: Vec<_> = connections.map(|connection| plain(40, connection)).collect();
         let mut chunk = chunk_of(&frames, &mut pool);
         run(own, &mut chunk, &mut pool);
@@ -401,9 +427,9 @@ fn fragments_and_what_has_no_payload() {
     assert_eq!(found[1..4], frames[1..4].iter().cloned().map(Ok).collect::<Vec<_>>());
     assert_eq!(found[4], Err(reasons::CIPHER_MTU));
     assert_eq!(found[5].as_ref().map(Vec::len), Ok(1500 + 14));
-    let tables = Tables::default();
-    assert_eq!(own.describe(&mut chunk, 3, &tables), "no payload of TCP or UDP");
-    assert_eq!(own.describe(&mut chunk, 5, &tables), "1444 bytes encrypted to 1472");
+    let Own { stage, tables, .. } = &own;
+    assert_eq!(stage.describe(&mut chunk, 3, tables), "no payload of TCP or UDP");
+    assert_eq!(stage.describe(&mut chunk, 5, tables), "1444 bytes encrypted to 1472");
     end(chunk, &mut pool);
 }
 

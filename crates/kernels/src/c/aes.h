@@ -350,6 +350,38 @@ FN void aes_expand_own(PRIVATE uint *record, uint a, uint b, uint c, uint d)
     }
 }
 
+// Expands a key of 4, 6 or 8 words, whose lowest byte is the first, that lies where the round keys of its record begin.
+FN void aes_expand(GLOBAL uint *record, uint key_words)
+{
+    const uint rounds = key_words + 6u;
+    GLOBAL uint *keys = record + AES_ROUND_KEYS;
+    uint word = keys[key_words - 1u], rcon = 1u, phase = 0u;
+    for (uint i = key_words; i < 4u * (rounds + 1u); i++) {
+        if (phase == 0u || (key_words == 8u && phase == 4u)) {
+            word = aes_sub_word(phase == 0u ? rotate_left32(word, 24u) : word);
+            if (phase == 0u) {
+                word ^= rcon;
+                rcon = rcon << 1 ^ (rcon >> 7) * 0x11bu;
+            }
+        }
+        word ^= keys[i - key_words];
+        keys[i] = word;
+        phase = phase + 1u == key_words ? 0u : phase + 1u;
+    }
+    for (uint round = 0u; round <= rounds; round++) {
+        GLOBAL uint *key = keys + 4u * round;
+        aes_pair_t pair;
+        pair.a = aes_block_of(key[0], key[1], key[2], key[3]);
+        pair.b = aes_block_of(0u, 0u, 0u, 0u);
+        const aes_planes_t s = aes_planes_of(pair);
+        key[0] = s.p0 | s.p4 << 1;
+        key[1] = s.p1 | s.p5 << 1;
+        key[2] = s.p2 | s.p6 << 1;
+        key[3] = s.p3 | s.p7 << 1;
+    }
+    record[0] = rounds;
+}
+
 // ---- blocks of a text ----
 
 // The bytes of a block that a text of `len` bytes at `at` has from byte `from` on, zeros behind. Reads no byte of another
