@@ -6,6 +6,7 @@
 //! - [`netns`]: hosts and routers in network namespaces, joined by veth pairs.
 //! - [`packed`]: compressed files.
 //! - [`process`]: programs in the background, ended with the test.
+//! - [`strongswan`]: two key-exchange daemons of IPsec.
 #![forbid(unsafe_code)]
 
 pub mod frames;
@@ -16,6 +17,7 @@ pub mod process;
 mod skip;
 #[path = "../../xtask/src/skip_rule.rs"]
 mod skip_rule;
+pub mod strongswan;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

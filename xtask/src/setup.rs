@@ -130,7 +130,42 @@ const COMPONENTS: &[Component] = &[
         source: Debian("valgrind"),
         suites: &["unit", "valgrind"],
     },
-    Component { name: "gcc", found: Program("gcc"), source: Debian("gcc"), suites: &["peers"] },
+    Component {
+        name: "gcc",
+        found: Program("gcc"),
+        source: Debian("gcc"),
+        suites: &["unit", "peers"],
+    },
+    Component {
+        name: "strongSwan (charon)",
+        found: Program("charon-systemd"),
+        source: Debian("charon-systemd"),
+        suites: &["unit"],
+    },
+    Component {
+        name: "strongSwan (swanctl)",
+        found: Program("swanctl"),
+        source: Debian("strongswan-swanctl"),
+        suites: &["unit"],
+    },
+    Component {
+        name: "strongSwan (pki)",
+        found: Program("pki"),
+        source: Debian("strongswan-pki"),
+        suites: &["unit"],
+    },
+    Component {
+        name: "strongSwan (OpenSSL)",
+        found: File("/usr/lib/ipsec/plugins/libstrongswan-openssl.so"),
+        source: Debian("libstrongswan-standard-plugins"),
+        suites: &["unit"],
+    },
+    Component {
+        name: "strongSwan (libipsec)",
+        found: File("/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so"),
+        source: Debian("libcharon-extra-plugins"),
+        suites: &["unit"],
+    },
     Component {
         name: "pkg-config",
         found: Program("pkg-config"),
