@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (kind, flags) = (u16::from_ne_bytes([*k, *l]), u16::from_ne_bytes([*f, *g]));
     let Ok(message) = Message::decode(kind, flags, payload) else { return };
     let written = message.encode();
-    assert_eq!(written.len(), payload.len().next_multiple_of(4));
+    assert!(written.len() == payload.len().next_multiple_of(4) || written.expose() == payload);
     let again = Message::decode(kind, flags, written.expose()).expect("it was just written");
     assert_eq!(again, message);
     assert_eq!(again.encode().expose(), written.expose());

@@ -4,7 +4,12 @@
 //!  wire ─▶ structs ─▶ attribute ─▶ message    Message: decode, encode
 //!                       │
 //!                   algorithm                 Keys: the suite of `crypto` that algorithms make
+//!
+//!  messages ─▶ mirror ─▶ Change: associations and policies added, replaced, removed (types)
+//!  Counters, limits, packets without association ─▶ write_back ─▶ messages
 //! ```
+//!
+//! [`reference::Kernel`] is the other end, in plain form: it answers and announces as the kernel does, for tests.
 //!
 //! Nothing here opens sockets.
 #![forbid(unsafe_code)]
@@ -12,13 +17,23 @@
 mod algorithm;
 mod attribute;
 mod message;
+mod mirror;
+pub mod reference;
 pub mod structs;
+mod types;
 mod wire;
+mod write_back;
 
 pub use algorithm::{Algorithm, AlgorithmName, Keys, NAME_LEN, Unusable};
 pub use attribute::Attribute;
 pub use message::{Body, DecodeError, Kind, Message, NETLINK_XFRM, group};
+pub use mirror::{Bounds, Change, Mirror, MirrorStats};
+pub use types::{
+    Association, AssociationId, Counters, Direction, Mode, Policy, PolicyDirection, PolicyId,
+    Selector, Start, Template, Udp,
+};
 pub use wire::{AF_INET, AF_INET6, Address, Port, Spi, family};
+pub use write_back::{acquire, counters, expire, expire_policy};
 
 /// The example of the README.
 #[cfg(doctest)]

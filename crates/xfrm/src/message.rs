@@ -354,13 +354,18 @@ impl Message {
     }
 
     fn len(&self) -> usize {
-        let attributes = self.attributes.iter().map(Attribute::len).sum::<usize>();
-        self.body.len().next_multiple_of(4) + attributes
+        let body = match &self.body {
+            Body::Raw(bytes) => bytes.len(),
+            body => body.len().next_multiple_of(4),
+        };
+        body + self.attributes.iter().map(Attribute::len).sum::<usize>()
     }
 
     fn write(&self, to: &mut Vec<u8>) {
         self.body.write(to);
-        to.resize(to.len().next_multiple_of(4), 0);
+        if !matches!(self.body, Body::Raw(_)) {
+            to.resize(to.len().next_multiple_of(4), 0);
+        }
         self.attributes.iter().for_each(|attribute| attribute.write(to));
     }
 }

@@ -2,5 +2,6 @@
 
 mod keys;
 mod messages;
+mod mirror;
 mod random;
 mod recorded;
