@@ -47,7 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("flowlog", &["stream", "packet", "files", "chunk", "applayer", "l7proto"]),
     ("crypto", &[]),
     ("openflow", &[]),
-    ("xfrm", &["crypto"]),
+    ("xfrm", &["crypto", "control"]),
     ("l7proto", &["crypto"]),
     ("applayer", &["l7proto", "crypto"]),
     ("kernels", &["chunk"]),

@@ -11,11 +11,12 @@
 //!
 //! [`reference::Kernel`] is the other end, in plain form: it answers and announces as the kernel does, for tests.
 //!
-//! Nothing here opens sockets.
+//! [`Follower`] is a thread with the sockets, of `control::netlink`; all else knows bytes only.
 #![forbid(unsafe_code)]
 
 mod algorithm;
 mod attribute;
+mod follow;
 mod message;
 mod mirror;
 pub mod reference;
@@ -26,6 +27,7 @@ mod write_back;
 
 pub use algorithm::{Algorithm, AlgorithmName, Keys, NAME_LEN, Unusable};
 pub use attribute::Attribute;
+pub use follow::{Follower, FollowerStats, Options};
 pub use message::{Body, DecodeError, Kind, Message, NETLINK_XFRM, group};
 pub use mirror::{Bounds, Change, Mirror, MirrorStats};
 pub use types::{

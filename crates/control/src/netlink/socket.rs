@@ -11,6 +11,8 @@ use netlink_packet_core::{
     NLMSG_DONE, NLMSG_ERROR,
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use zeroize::Zeroize;
+
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -141,12 +143,45 @@ pub struct DumpEnd {
     pub interrupted: bool,
 }
 
+/// Memory for a datagram. If it is secret, what is in it is wiped before the next one and at the end.
+struct Buffer {
+    bytes: Vec<u8>,
+    is_secret: bool,
+}
+
+impl Buffer {
+    fn new(is_secret: bool) -> Self {
+        Self { bytes: Vec::with_capacity(DATAGRAM), is_secret }
+    }
+
+    /// Empty, with all of its room.
+    fn empty(&mut self) -> &mut Vec<u8> {
+        if self.is_secret {
+            self.bytes.as_mut_slice().zeroize();
+        }
+        self.bytes.clear();
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.empty();
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.bytes.len())
+    }
+}
+
 /// A socket for requests.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
     sequence: u32,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     limit: Duration,
 }
 
@@ -158,6 +193,15 @@ impl Client {
 
     /// A client for any netlink family (`NETLINK_…`).
     pub fn new(protocol: isize) -> Result<Client, Error> {
+        Client::with_buffer(protocol, Buffer::new(false))
+    }
+
+    /// A client whose answers have keys in them: it wipes them.
+    pub fn secret(protocol: isize) -> Result<Client, Error> {
+        Client::with_buffer(protocol, Buffer::new(true))
+    }
+
+    fn with_buffer(protocol: isize, buffer: Buffer) -> Result<Client, Error> {
         let failed = |error: io::Error| Error::socket("opening a netlink socket", error);
         let mut socket = Socket::new(protocol).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
@@ -167,12 +211,7 @@ impl Client {
         let _ = socket.set_ext_ack(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_netlink_get_strict_chk(true);
-        Ok(Client {
-            socket,
-            sequence: 1,
-            buffer: Vec::with_capacity(DATAGRAM),
-            limit: Duration::from_secs(5),
-        })
+        Ok(Client { socket, sequence: 1, buffer, limit: Duration::from_secs(5) })
     }
 
     /// How long to wait for each datagram of an answer. Five seconds at first.
@@ -287,19 +326,19 @@ impl Client {
 
 fn receive<'b>(
     socket: &Socket,
-    buffer: &'b mut Vec<u8>,
+    buffer: &'b mut Buffer,
     what: &str,
     limit: Duration,
 ) -> Result<&'b [u8], Error> {
     let failed = |error: io::Error| Error::socket(what, error);
     loop {
-        buffer.clear();
-        match socket.recv_from(buffer, MSG_DONTWAIT | MSG_TRUNC) {
-            Ok((length, _)) if length > buffer.capacity() => {
+        let bytes = buffer.empty();
+        match socket.recv_from(bytes, MSG_DONTWAIT | MSG_TRUNC) {
+            Ok((length, _)) if length > bytes.capacity() => {
                 return Err(Error::malformed(what, format!("a datagram of {length} bytes")));
             }
             Ok((_, from)) if from.port_number() != 0 => continue, // only the kernel is believed
-            Ok(_) => return Ok(buffer),
+            Ok(_) => return Ok(&buffer.bytes),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if !wait(&[socket.as_fd()], limit).map_err(failed)? {
                     let limit_ms = limit.as_millis() as u64;
@@ -328,7 +367,7 @@ pub enum Received<'b> {
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     buffer_bytes: usize,
 }
 
@@ -337,8 +376,22 @@ impl Listener {
     /// (by `SO_RCVBUFFORCE`; without the capability `CAP_NET_ADMIN` by `SO_RCVBUF`, which
     /// `net.core.rmem_max` bounds).
     pub fn route(groups: &[u32], buffer_bytes: usize) -> Result<Listener, Error> {
+        Listener::with_buffer(NETLINK_ROUTE, groups, buffer_bytes, Buffer::new(false))
+    }
+
+    /// Joins `groups` of another netlink family, whose notifications have keys in them: it wipes them.
+    pub fn secret(protocol: isize, groups: &[u32], buffer_bytes: usize) -> Result<Listener, Error> {
+        Listener::with_buffer(protocol, groups, buffer_bytes, Buffer::new(true))
+    }
+
+    fn with_buffer(
+        protocol: isize,
+        groups: &[u32],
+        buffer_bytes: usize,
+        buffer: Buffer,
+    ) -> Result<Listener, Error> {
         let failed = |error: io::Error| Error::socket("listening to the kernel's changes", error);
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
+        let mut socket = Socket::new(protocol).map_err(failed)?;
         if sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, buffer_bytes)
                 .map_err(|error| failed(error.into()))?;
@@ -346,11 +399,11 @@ impl Listener {
         let buffer_bytes = socket.get_rx_buf_sz().map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         for group in groups {
-            socket.add_membership(*group).map_err(|error| {
-                Error::socket(format!("joining rtnetlink group {group}"), error)
-            })?;
+            socket
+                .add_membership(*group)
+                .map_err(|error| Error::socket(format!("joining netlink group {group}"), error))?;
         }
-        Ok(Listener { socket, buffer: Vec::with_capacity(DATAGRAM), buffer_bytes })
+        Ok(Listener { socket, buffer, buffer_bytes })
     }
 
     /// The receive buffer that the kernel granted, in its own count (twice the request).
@@ -361,10 +414,10 @@ impl Listener {
     /// Takes one datagram without waiting.
     pub fn take(&mut self) -> Result<Received<'_>, Error> {
         loop {
-            self.buffer.clear();
-            match self.socket.recv_from(&mut self.buffer, MSG_DONTWAIT | MSG_TRUNC) {
+            let bytes = self.buffer.empty();
+            match self.socket.recv_from(bytes, MSG_DONTWAIT | MSG_TRUNC) {
                 Ok((_, from)) if from.port_number() != 0 => continue,
-                Ok((length, _)) if length > self.buffer.capacity() => {
+                Ok((length, _)) if length > bytes.capacity() => {
                     return Ok(Received::Overrun);
                 }
                 Ok(_) => break,
@@ -378,7 +431,7 @@ impl Listener {
                 Err(error) => return Err(Error::socket("reading the kernel's changes", error)),
             }
         }
-        Ok(Received::Messages(Messages::new(&self.buffer)))
+        Ok(Received::Messages(Messages::new(&self.buffer.bytes)))
     }
 
     /// Waits until a notification or `wake` is readable. `false`: the time passed.

@@ -2,6 +2,7 @@
 
 mod charon;
 mod ip;
+mod kernel;
 mod keys;
 mod messages;
 mod mirror;
