@@ -98,13 +98,13 @@ fields! {
     /// Upper six bits of the type of service or traffic class.
     IpDscp = 8, "ip_dscp", 6, false, Decimal, &[IP];
     /// Lower two bits of the type of service or traffic class.
-    IpEcn = 9, "ip_ecn", 2, false, Decimal, &[IP];
+    IpEcn = 9, "nw_ecn", 2, false, Decimal, &[IP];
     /// IPv4 protocol, IPv6 next header behind the extension headers.
-    IpProto = 10, "ip_proto", 8, false, Decimal, &[IP];
+    IpProto = 10, "nw_proto", 8, false, Decimal, &[IP];
     /// IPv4 source.
-    Ipv4Src = 11, "ipv4_src", 32, true, Ipv4, &[IPV4];
+    Ipv4Src = 11, "ip_src", 32, true, Ipv4, &[IPV4];
     /// IPv4 destination.
-    Ipv4Dst = 12, "ipv4_dst", 32, true, Ipv4, &[IPV4];
+    Ipv4Dst = 12, "ip_dst", 32, true, Ipv4, &[IPV4];
     /// TCP source port.
     TcpSrc = 13, "tcp_src", 16, false, Decimal, &[IP, TCP];
     /// TCP destination port.
@@ -156,7 +156,7 @@ fields! {
     /// Service identifier of the PBB tag.
     PbbIsid = 37, "pbb_isid", 24, true, Hex, &[PBB];
     /// Identifier of the tunnel that a logical port took the packet out of.
-    TunnelId = 38, "tunnel_id", 64, true, Hex, &[];
+    TunnelId = 38, "tun_id", 64, true, Hex, &[];
     /// Which IPv6 extension headers there are: nine bits, section 7.2.3.8.
     Ipv6Exthdr = 39, "ipv6_exthdr", 9, true, Hex, &[IPV6];
 }
@@ -172,7 +172,7 @@ impl Field {
         self as u8
     }
 
-    /// Its name, as ovs-ofctl of OpenFlow 1.3 knows it.
+    /// Its name in the flow syntax of ovs-ofctl.
     pub const fn name(self) -> &'static str {
         Self::TABLE[self as usize].name
     }

@@ -4,6 +4,9 @@
 //! | --- | --- |
 //! | [`field`], [`matches`], [`action`] | what flows match, what they do |
 //! | [`flow`], [`group`], [`port`], [`table`] | what a switch has: flows, groups and meters, ports and queues, tables |
+//! | [`wire`] | messages to bytes and back |
+//! | [`syntax`] | the flow syntax of ovs-ofctl |
+//! | [`agent`] | what a switch says to its controllers, over the trait [`Switch`] |
 //! | [`message`], [`error`] | what controller and switch say to each other |
 //!
 //! The types are those of 1.3; what 1.0 says in another way is mapped onto them. Nothing here knows sockets or threads,
@@ -21,6 +24,7 @@ pub mod group;
 pub mod matches;
 pub mod message;
 pub mod port;
+pub mod syntax;
 pub mod table;
 pub mod wire;
 
@@ -33,4 +37,5 @@ pub use group::{GroupMod, GroupType, MeterMod};
 pub use matches::{FieldMatch, Match};
 pub use message::{Body, Message};
 pub use port::{PortDesc, PortNo};
+pub use syntax::Syntax;
 pub use wire::{Header, Unencodable, decode, encode};

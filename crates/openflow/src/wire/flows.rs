@@ -17,6 +17,8 @@ type Write = Result<(), Unencodable>;
 const NO_BUFFER: u32 = 0xffff_ffff;
 /// 1.0's EMERG, where 1.3 has RESET_COUNTS.
 const EMERG: u16 = 1 << 2;
+/// Flags of 1.3.
+const FLAGS: u16 = 0x1f;
 
 fn read_buffer(reader: &mut Reader<'_>) -> Result<Option<u32>, ErrorCode> {
     reader.u32().map(|id| (id != NO_BUFFER).then_some(id))
@@ -102,7 +104,7 @@ fn read_mod13(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
     let buffer_id = read_buffer(reader)?;
     let (out_port, out_group) = (PortNo(reader.u32()?), reader.u32()?);
     let flag_bits = reader.u16()?;
-    if flag_bits & !0x1f != 0 {
+    if flag_bits & !FLAGS != 0 {
         return Err(ErrorCode::FlowModFlags);
     }
     reader.skip(2)?;
@@ -234,7 +236,7 @@ pub(super) fn read_stats(
     let (priority, idle_timeout, hard_timeout) = (body.u16()?, body.u16()?, body.u16()?);
     let flag_bits = match version {
         Version::V10 => 0,
-        Version::V13 => body.u16()?,
+        Version::V13 => body.u16()? & FLAGS,
     };
     body.skip(if version == Version::V10 { 6 } else { 4 })?;
     let (cookie, packets, bytes) = (body.u64()?, body.u64()?, body.u64()?);
@@ -316,7 +318,7 @@ pub(super) fn read_removed(
         0 => RemovedReason::IdleTimeout,
         1 => RemovedReason::HardTimeout,
         2 => RemovedReason::Delete,
-        3 => RemovedReason::GroupDelete,
+        3 if version == Version::V13 => RemovedReason::GroupDelete,
         _ => return Err(ErrorCode::BadRequestLen),
     };
     // 1.0 has padding here.
@@ -378,7 +380,7 @@ pub(super) fn read_in(reader: &mut Reader<'_>, version: Version) -> Result<Packe
     let reason = match reader.u8()? {
         0 => InReason::NoMatch,
         1 => InReason::Action,
-        2 => InReason::InvalidTtl,
+        2 if version == Version::V13 => InReason::InvalidTtl,
         _ => return Err(ErrorCode::BadRequestLen),
     };
     let table = reader.u8()?;

@@ -5,3 +5,4 @@ mod channels;
 mod ofctl;
 mod plain;
 mod random;
+mod text;

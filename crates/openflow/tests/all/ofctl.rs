@@ -216,3 +216,20 @@ fn files_bundles_groups_and_meters() {
     assert_eq!(probe, "");
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Gives flows to `ovs-ofctl add-flows`, and returns what the switch got.
+pub(crate) fn add_flows(text: &str) -> Vec<openflow::flow::FlowStats> {
+    use std::process::Stdio;
+    let switch = serve();
+    let mut run = Command::new("ovs-ofctl")
+        .args(["-O", "OpenFlow13", "add-flows", &switch.address, "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    run.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let flows = std::mem::take(&mut switch.switch.lock().unwrap().flows);
+    flows
+}

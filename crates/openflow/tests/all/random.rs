@@ -354,7 +354,7 @@ impl Random {
         features
     }
 
-    fn flow_stats(&mut self, version: Version) -> FlowStats {
+    pub(crate) fn flow_stats(&mut self, version: Version) -> FlowStats {
         FlowStats {
             table: self.u8(),
             duration: self.duration(),
