@@ -384,6 +384,17 @@ def recorded():
 
 
 SEEDS["xfrm"] = recorded()
+# Every fifth message of os-ken, and the forms of flows that the tests read.
+MESSAGES = (HERE / "../../tests/data/openflow/os-ken.txt").read_text().splitlines()[::5]
+SEEDS["openflow"] = {
+    line.split()[0].replace("/", "-"): bytes.fromhex(line.split()[1]) for line in MESSAGES
+}
+FORMS = (HERE / "../../crates/openflow/tests/all/flows.txt").read_text().splitlines()
+SEEDS["flow_syntax"] = {
+    **{f"{n}": "\n".join(FORMS[n : n + 6]).encode() for n in range(1, len(FORMS), 6)},
+    "group": b"group_id=1,type=select,bucket=weight:2,output:1,bucket=watch_port:2,actions=group:3",
+    "meter": b"meter=1,kbps,burst,stats,bands=type=drop,rate=1000,burst_size=50,type=dscp_remark,rate=9,prec_level=1",
+}
 for target, inputs in SEEDS.items():
     (HERE / target).mkdir(exist_ok=True)
     for name, data in inputs.items():

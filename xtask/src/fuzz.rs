@@ -45,6 +45,7 @@ const QUICK: &[&str] = &[
     "detect",
     "l7proto",
     "applayer",
+    "openflow",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same

@@ -39,3 +39,7 @@ pub use message::{Body, Message};
 pub use port::{PortDesc, PortNo};
 pub use syntax::Syntax;
 pub use wire::{Header, Unencodable, decode, encode};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

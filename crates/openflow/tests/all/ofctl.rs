@@ -230,6 +230,6 @@ pub(crate) fn add_flows(text: &str) -> Vec<openflow::flow::FlowStats> {
     run.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = run.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let flows = std::mem::take(&mut switch.switch.lock().unwrap().flows);
-    flows
+    let mut got = switch.switch.lock().unwrap();
+    std::mem::take(&mut got.flows)
 }

@@ -247,7 +247,7 @@ fn ovs_reads_the_same() {
             // It prints masks of IPv6 addresses that it cannot read.
             let is_masked = |f: &openflow::FieldMatch| f.field.bits() == 128 && !f.is_exact();
             is_known_to_ovs(flow)
-                && !flow.matches.fields().iter().any(|f| is_masked(f))
+                && !flow.matches.fields().iter().any(is_masked)
                 && flow.instructions.iter().all(|i| match i {
                     Instruction::WriteActions(a) if a.is_empty() => false,
                     Instruction::ApplyActions(a) | Instruction::WriteActions(a) => {
