@@ -7,10 +7,11 @@
 //! | [`wire`] | messages to bytes and back |
 //! | [`syntax`] | the flow syntax of ovs-ofctl |
 //! | [`agent`] | what a switch says to its controllers, over the trait [`Switch`] |
+//! | [`serve`] | sockets and threads for an agent |
 //! | [`message`], [`error`] | what controller and switch say to each other |
 //!
-//! The types are those of 1.3; what 1.0 says in another way is mapped onto them. Nothing here knows sockets or threads,
-//! and time is given by the caller.
+//! The types are those of 1.3; what 1.0 says in another way is mapped onto them. Nothing but [`serve`] knows sockets or
+//! threads, and time is given by the caller.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod group;
 pub mod matches;
 pub mod message;
 pub mod port;
+pub mod serve;
 pub mod syntax;
 pub mod table;
 pub mod wire;

@@ -1,56 +1,53 @@
 //! ovs-ofctl, unchanged, against an agent on a TCP socket of the loopback.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use openflow::agent::{Agent, ChannelKind, Settings};
+use openflow::agent::Settings;
+use openflow::flow::{InReason, PacketIn};
+use openflow::serve::{Channels, SocketEvent};
+use openflow::{Field, Match, PortNo};
 
 use crate::plain::Plain;
 
-/// A switch on a socket; each connection has a thread, and the switch a lock.
+/// A switch on a socket, with a thread of its own.
 struct Served {
     address: String,
     switch: Arc<Mutex<Plain>>,
 }
 
 fn serve() -> Served {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("tcp:127.0.0.1:{}", listener.local_addr().unwrap().port());
-    let switch = Arc::new(Mutex::new(Plain::new()));
+    serve_with(&[], Plain::new())
+}
+
+/// Ends when nobody has the switch any more.
+fn serve_with(controllers: &[String], switch: Plain) -> Served {
+    let (sender, events) = std::sync::mpsc::sync_channel::<SocketEvent>(16);
+    let mut channels =
+        Channels::new(Settings::default(), Arc::new(move |event| sender.send(event).is_ok()));
+    let address = channels.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    controllers.iter().for_each(|controller| channels.add_controller(controller));
+    let switch = Arc::new(Mutex::new(switch));
     let shared = switch.clone();
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, shared) = (stream.unwrap(), shared.clone());
-            std::thread::spawn(move || {
-                let start = Instant::now();
-                let mut agent = Agent::new(Settings::default());
-                let id = agent.open(ChannelKind::Service, Duration::ZERO);
-                let mut bytes = [0; 8192];
-                let mut len = 0;
-                loop {
-                    let mut switch = shared.lock().unwrap();
-                    agent.receive(id, &bytes[..len], &mut *switch, start.elapsed());
-                    drop(switch);
-                    while !agent.outgoing(id).is_empty() {
-                        let Ok(sent) = stream.write(agent.outgoing(id)) else { return };
-                        agent.sent(id, sent);
-                        agent.receive(id, &[], &mut *shared.lock().unwrap(), start.elapsed());
-                    }
-                    if agent.closed(id).is_some() {
-                        return;
-                    }
-                    len = match stream.read(&mut bytes) {
-                        Ok(0) | Err(_) => return,
-                        Ok(len) => len,
-                    };
-                }
-            });
+        let start = Instant::now();
+        while Arc::strong_count(&shared) > 1 {
+            channels.tick(start.elapsed());
+            if let Ok(event) = events.recv_timeout(Duration::from_millis(50)) {
+                let mut switch = shared.lock().unwrap();
+                channels.event(event, &mut *switch, start.elapsed());
+            }
+            let packets = std::mem::take(&mut shared.lock().unwrap().for_controller);
+            for packet in packets {
+                channels.agent().packet_in(&packet, None, start.elapsed());
+            }
+            channels.flush(start.elapsed());
         }
     });
-    Served { address, switch }
+    Served { address: format!("tcp:{address}"), switch }
 }
 
 /// There is an ovs-ofctl on this machine.
@@ -232,4 +229,54 @@ pub(crate) fn add_flows(text: &str) -> Vec<openflow::flow::FlowStats> {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let mut got = switch.switch.lock().unwrap();
     std::mem::take(&mut got.flows)
+}
+
+/// ovs-testcontroller, a learning switch in a controller, is reached, goes and comes again.
+#[test]
+fn a_controller_is_reached() {
+    if Command::new("ovs-testcontroller").arg("--version").output().is_err() {
+        println!("skipped: no ovs-testcontroller");
+        return;
+    }
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut first = frame([2, 0, 0, 0, 0, 9]);
+    first.extend([0; 46]);
+    let packet = PacketIn {
+        buffer_id: None,
+        total_len: first.len() as u16,
+        reason: InReason::NoMatch,
+        table: 0,
+        cookie: u64::MAX,
+        matches: Match::new().with(Field::InPort, 1_u32),
+        data: first.clone(),
+    };
+    let served = serve_with(&[free.to_string()], Plain::new());
+    for _ in 0..2 {
+        let run = Command::new("ovs-testcontroller")
+            .args(["--unixctl=none", &format!("ptcp:{}:127.0.0.1", free.port())])
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        let mut controller = run.unwrap();
+        // It floods what it does not know: the packet comes back.
+        let start = Instant::now();
+        let sent = loop {
+            served.switch.lock().unwrap().for_controller.push(packet.clone());
+            std::thread::sleep(Duration::from_millis(50));
+            if let Some(sent) = served.switch.lock().unwrap().sent.pop() {
+                break sent;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "no PACKET_OUT");
+        };
+        controller.kill().unwrap();
+        controller.wait().unwrap();
+        assert_eq!((sent.in_port, &sent.data), (PortNo(1), &first));
+        assert_eq!(sent.actions, [openflow::Action::output(PortNo::FLOOD)]);
+        std::thread::sleep(Duration::from_millis(200));
+        served.switch.lock().unwrap().sent.clear();
+    }
+}
+
+/// An Ethernet header from a station, to one that nobody knows.
+fn frame(from: [u8; 6]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 0xaa][..], &from, &[0x08, 0x00]].concat()
 }

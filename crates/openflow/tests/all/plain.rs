@@ -25,6 +25,7 @@ pub(crate) struct Plain {
     pub(crate) meters: Vec<MeterConfig>,
     pub(crate) ports: Vec<PortDesc>,
     pub(crate) sent: Vec<PacketOut>,
+    pub(crate) for_controller: Vec<openflow::flow::PacketIn>,
 }
 
 pub(crate) fn port(number: u32) -> PortDesc {
