@@ -388,6 +388,9 @@ impl Words<'_, '_> {
 
 /// `value->field` of `set_field`.
 pub(super) fn write_set(f: &mut fmt::Formatter<'_>, field: Field, to: u128) -> fmt::Result {
-    write(f, field, to)?;
+    match field {
+        Field::Ipv6Flabel => write!(f, "{to:#x}")?,
+        _ => write(f, field, to)?,
+    }
     write!(f, "->{field}")
 }
