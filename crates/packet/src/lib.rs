@@ -8,7 +8,7 @@
 //! * [`decode`](mod@decode): one pass over a frame, the router's parser. Everything else is off the hot path
 //!   or works on single fields.
 //! * [`ethernet`], [`vlan`], [`arp`], [`ipv4`], [`ipv6`], [`icmpv4`], [`icmpv6`], [`nd`],
-//!   [`tcp`], [`udp`], [`esp`]: views over bytes, and headers that are emitted into bytes.
+//!   [`tcp`], [`udp`], [`sctp`], [`esp`], [`mpls`], [`pbb`]: views over bytes, and headers that are emitted into bytes.
 //! * [`ndn`]: Interest and Data, their names, and the link packets around them.
 //! * [`host`]: classes of packets for the machine itself.
 //! * [`tunnel`]: what tunnels carry, decoded by the same pass.
@@ -35,11 +35,14 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mpls;
 pub mod nd;
 pub mod ndn;
 pub mod offload;
+pub mod pbb;
 pub mod quoted;
 pub mod reasons;
+pub mod sctp;
 pub mod tcp;
 pub mod tcp_reset;
 pub mod tunnel;

@@ -20,6 +20,9 @@ impl EtherType {
     /// The service tag of equipment older than 802.1ad.
     pub const QINQ_OLD: EtherType = EtherType(0x9100);
     pub const MPLS: EtherType = EtherType(0x8847);
+    pub const MPLS_MULTICAST: EtherType = EtherType(0x8848);
+    /// 802.1ah, I-TAG.
+    pub const PBB: EtherType = EtherType(0x88e7);
     pub const PPPOE_SESSION: EtherType = EtherType(0x8864);
     pub const LLDP: EtherType = EtherType(0x88cc);
 
