@@ -48,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crypto", &[]),
     ("openflow", &[]),
     ("xfrm", &["crypto", "control"]),
+    ("flowtable", &["openflow", "classify", "lookup", "packet", "chunk"]),
     ("l7proto", &["crypto"]),
     ("applayer", &["l7proto", "crypto"]),
     ("kernels", &["chunk"]),
@@ -117,6 +118,7 @@ const FORBID_CRATES: &[&str] = &[
     "applayer",
     "openflow",
     "xfrm",
+    "flowtable",
 ];
 const LINES_MAX: usize = 900;
 const DATA_TYPES: &[&str] = &["pcap", "pcapng", "cap", "gz", "xz", "zst", "dat", "bin"];

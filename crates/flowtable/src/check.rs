@@ -1,0 +1,173 @@
+//! Whether actions and instructions can be carried out (OpenFlow 1.3.5 §6.4, §7.2.5).
+
+use openflow::action::Action;
+use openflow::flow::ANY_GROUP;
+use openflow::group::GROUP_MAX;
+use openflow::{ErrorCode, Field, Instruction, Match, PortNo, Version};
+
+use crate::action_set;
+use crate::edit::{is_mpls, is_vlan};
+use crate::headers::VID_PRESENT;
+
+/// What there is beside flows.
+pub(crate) struct Known<'a> {
+    /// Tables.
+    pub(crate) tables: u8,
+    /// Which groups there are.
+    pub(crate) group: &'a dyn Fn(u32) -> bool,
+    /// Which meters there are.
+    pub(crate) meter: &'a dyn Fn(u32) -> bool,
+    /// The rules of this version.
+    pub(crate) version: Version,
+}
+
+impl Known<'_> {
+    /// Instructions of a flow of `table` with this match.
+    pub(crate) fn instructions(
+        &self,
+        table: u8,
+        matches: &Match,
+        instructions: &[Instruction],
+    ) -> Result<(), ErrorCode> {
+        let mut kinds = 0u8;
+        let mut packet = matches.clone();
+        // The set is carried out last, whatever the order on the wire is.
+        let is_last =
+            |instruction: &&Instruction| matches!(instruction, Instruction::WriteActions(_));
+        let first = instructions.iter().filter(|instruction| !is_last(instruction));
+        for instruction in first.chain(instructions.iter().filter(is_last)) {
+            let kind = match instruction {
+                Instruction::GotoTable(next) => {
+                    if *next <= table || *next >= self.tables {
+                        return Err(ErrorCode::BadInstructionTableId);
+                    }
+                    0
+                }
+                Instruction::WriteMetadata { .. } => 1,
+                Instruction::WriteActions(actions) => {
+                    if actions.iter().any(|action| action_set::place(action).is_none()) {
+                        return Err(ErrorCode::BadActionExperimenter);
+                    }
+                    // A group hides the output; that has to be right as well.
+                    let outputs =
+                        actions.iter().filter(|action| matches!(action, Action::Output { .. }));
+                    self.actions(&outputs.cloned().collect::<Vec<_>>(), &mut packet)?;
+                    self.actions(&action_set::ordered(actions), &mut packet)?;
+                    2
+                }
+                Instruction::ApplyActions(actions) => {
+                    self.actions(actions, &mut packet)?;
+                    3
+                }
+                Instruction::ClearActions => 4,
+                Instruction::Meter(meter) => {
+                    if !(self.meter)(*meter) {
+                        return Err(ErrorCode::MeterModUnknownMeter);
+                    }
+                    5
+                }
+                Instruction::Experimenter { .. } => {
+                    return Err(ErrorCode::BadInstructionUnsupported);
+                }
+            };
+            if kinds & 1 << kind != 0 {
+                return Err(ErrorCode::BadInstructionDup);
+            }
+            kinds |= 1 << kind;
+        }
+        Ok(())
+    }
+
+    /// Actions in the order in which they are carried out, on packets of which `packet` is known; it follows the actions.
+    pub(crate) fn actions(&self, actions: &[Action], packet: &mut Match) -> Result<(), ErrorCode> {
+        let is_13 = self.version == Version::V13;
+        for action in actions {
+            match action {
+                Action::Output { port, .. } => output_port(*port)?,
+                Action::Enqueue { port, .. } => {
+                    if !(port.is_ordinary() || *port == PortNo::IN_PORT) {
+                        return Err(ErrorCode::BadActionOutPort);
+                    }
+                }
+                Action::Group(group) => {
+                    if *group > GROUP_MAX && *group != ANY_GROUP || !(self.group)(*group) {
+                        return Err(ErrorCode::BadActionOutGroup);
+                    }
+                }
+                Action::SetField(field, value) => {
+                    if matches!(field, Field::InPort | Field::InPhyPort | Field::Ipv6Exthdr) {
+                        return Err(ErrorCode::BadActionSetType);
+                    }
+                    if *value > field.full() {
+                        return Err(ErrorCode::BadActionSetArgument);
+                    }
+                    if is_13 && !packet.provides(*field) {
+                        return Err(ErrorCode::BadActionMatchInconsistent);
+                    }
+                    if packet.get(*field).is_some()
+                        || matches!(field, Field::EthType | Field::IpProto)
+                    {
+                        packet.set(*field, *value, field.full());
+                    }
+                }
+                Action::PushVlan(ethertype) => {
+                    if !is_vlan(*ethertype) {
+                        return Err(ErrorCode::BadActionArgument);
+                    }
+                    packet.set(Field::VlanVid, VID_PRESENT.into(), VID_PRESENT.into());
+                }
+                Action::SetVlanVid(_) | Action::SetVlanPcp(_) => {
+                    packet.set(Field::VlanVid, VID_PRESENT.into(), VID_PRESENT.into());
+                }
+                Action::PopVlan => packet.set(Field::VlanVid, 0, Field::VlanVid.full()),
+                Action::PushMpls(ethertype) => {
+                    if !is_mpls(*ethertype) {
+                        return Err(ErrorCode::BadActionArgument);
+                    }
+                    packet.set(Field::EthType, u128::from(*ethertype), Field::EthType.full());
+                }
+                Action::PopMpls(ethertype) => {
+                    if is_13 && !packet.provides(Field::MplsLabel) {
+                        return Err(ErrorCode::BadActionMatchInconsistent);
+                    }
+                    packet.set(Field::EthType, u128::from(*ethertype), Field::EthType.full());
+                }
+                Action::PushPbb(ethertype) => {
+                    if *ethertype != 0x88e7 {
+                        return Err(ErrorCode::BadActionArgument);
+                    }
+                    packet.set(Field::EthType, 0x88e7, Field::EthType.full());
+                }
+                // What is inside is not known; the EtherType behind it may be any.
+                Action::PopPbb => packet.set(Field::EthType, 0, 0),
+                Action::Experimenter { .. } => return Err(ErrorCode::BadActionExperimenter),
+                Action::CopyTtlOut
+                | Action::CopyTtlIn
+                | Action::SetMplsTtl(_)
+                | Action::DecMplsTtl
+                | Action::SetNwTtl(_)
+                | Action::DecNwTtl
+                | Action::SetQueue(_)
+                | Action::SetTpSrc(_)
+                | Action::SetTpDst(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A port that packets can be sent to by a flow.
+fn output_port(port: PortNo) -> Result<(), ErrorCode> {
+    let reserved = [
+        PortNo::IN_PORT,
+        PortNo::NORMAL,
+        PortNo::FLOOD,
+        PortNo::ALL,
+        PortNo::CONTROLLER,
+        PortNo::LOCAL,
+    ];
+    match port.is_ordinary() || reserved.contains(&port) {
+        true => Ok(()),
+        false => Err(ErrorCode::BadActionOutPort),
+    }
+}

@@ -1,0 +1,323 @@
+//! From a frame to its flow key, and where its headers are.
+//!
+//! ```text
+//! Ethernet ─ one tag ─┬─ IPv4, IPv6 ─ TCP, UDP, SCTP, ICMP, ICMPv6 ─ neighbour discovery
+//!                     ├─ ARP
+//!                     ├─ MPLS: the outermost entry
+//!                     └─ PBB: the I-TAG
+//! ```
+//!
+//! The headers of IP are read by [`packet::decode`]; what is odd about a packet (addresses that no router forwards, a wrong
+//! checksum) does not matter to a switch, but lengths that contradict each other end the headers there. Only the outer tag is
+//! a VLAN to OpenFlow; behind a second one nothing is read, as in Open vSwitch with its default limit. A later fragment has no
+//! ports: they are zero.
+
+use packet::decode::{Anomaly, Decoded, decode_ip, ignore_checksum};
+use packet::icmpv6::message;
+use packet::ipv6::Ipv6View;
+use packet::mpls::LabelStackEntry;
+use packet::nd::{NdOptions, option};
+use packet::{EtherType, IpProtocol, arp, pbb};
+
+use crate::key::{Key, place};
+
+/// What follows the link header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Nothing that is read.
+    #[default]
+    Other,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// ARP for Ethernet and IPv4.
+    Arp,
+    /// A label stack.
+    Mpls,
+    /// An I-TAG.
+    Pbb,
+}
+
+/// What follows IP, where its fixed header is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Nothing that is read.
+    #[default]
+    Other,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// ICMP.
+    Icmp,
+    /// ICMPv6.
+    Icmpv6,
+}
+
+/// Where the headers of a frame are, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Headers {
+    /// What follows the link header.
+    pub network: Network,
+    /// What follows IP.
+    pub transport: Transport,
+    /// There is a tag.
+    pub tagged: bool,
+    /// The header of the network layer; the EtherType is in the two bytes before it, but for 802.3 frames.
+    pub l3: u16,
+    /// The transport header; 0 where there is none.
+    pub l4: u16,
+    /// The end of the IP packet.
+    pub l3_end: u16,
+    /// The source and the target link-layer address of neighbour discovery; 0 where there is none.
+    pub nd_macs: [u16; 2],
+    /// A neighbour solicitation or advertisement.
+    pub is_nd: bool,
+    /// The link header has no EtherType: an 802.3 length, or a frame too short.
+    pub is_802_3: bool,
+    /// IPv6 with a routing header: its destination is not that of the checksum.
+    pub is_routed: bool,
+}
+
+/// The EtherType of a frame without one (`OFP_DL_TYPE_NOT_ETH_TYPE`).
+pub const NOT_ETHERTYPE: u16 = 0x05ff;
+
+/// The tag is there: bit 12 of the VLAN field (`OFPVID_PRESENT`).
+pub const VID_PRESENT: u16 = 0x1000;
+
+/// Bits of the field of IPv6 extension headers (OpenFlow 1.3.5 §A.2.3.8, `ofp_ipv6exthdr_flags`).
+pub mod exthdr {
+    #![allow(missing_docs)] // the names are the specification's
+    pub const NO_NEXT: u16 = 1 << 0;
+    pub const ESP: u16 = 1 << 1;
+    pub const AUTH: u16 = 1 << 2;
+    pub const DEST: u16 = 1 << 3;
+    pub const FRAG: u16 = 1 << 4;
+    pub const ROUTER: u16 = 1 << 5;
+    pub const HOP: u16 = 1 << 6;
+    /// More often than it should be.
+    pub const UNREP: u16 = 1 << 7;
+    /// Not in the order of RFC 8200 §4.1.
+    pub const UNSEQ: u16 = 1 << 8;
+}
+
+/// Reads a frame. `frame` may be only its first part, `frame_len` is the length of the whole. All of `key` but metadata and
+/// tunnel identifier is set.
+pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Headers {
+    key.0[4..].fill(0);
+    key.set(place::IN_PORT, in_port.into());
+    key.set(place::IN_PHY_PORT, in_port.into());
+    let mut headers = Headers::default();
+    let Some(link) = frame.first_chunk::<14>() else {
+        key.set(place::ETH_TYPE, NOT_ETHERTYPE.into());
+        headers.is_802_3 = true;
+        headers.l3 = frame.len() as u16;
+        return headers;
+    };
+    key.set(place::ETH_DST, number(&link[..6]));
+    key.set(place::ETH_SRC, number(&link[6..12]));
+    let mut ethertype = EtherType(u16::from_be_bytes([link[12], link[13]]));
+    let mut l3 = 14;
+    if ethertype.is_vlan()
+        && let Some(tag) = frame.get(l3..).and_then(|rest| rest.first_chunk::<4>())
+    {
+        let tci = u16::from_be_bytes([tag[0], tag[1]]);
+        key.set(place::VLAN_VID, u128::from(tci & 0xfff | VID_PRESENT));
+        key.set(place::VLAN_PCP, u128::from(tci >> 13));
+        ethertype = EtherType(u16::from_be_bytes([tag[2], tag[3]]));
+        headers.tagged = true;
+        l3 += 4;
+    }
+    if ethertype.0 < 0x0600 {
+        // 802.3: a SNAP header with an EtherType (RFC 1042), or none.
+        headers.is_802_3 = true;
+        let snap = frame.get(l3..).and_then(|rest| rest.first_chunk::<8>());
+        ethertype = match snap {
+            Some([0xaa, 0xaa, 3, 0, 0, 0, high, low]) if *high >= 6 => {
+                l3 += 8;
+                EtherType(u16::from_be_bytes([*high, *low]))
+            }
+            _ => EtherType(NOT_ETHERTYPE),
+        };
+    }
+    headers.l3 = l3 as u16;
+    key.set(place::ETH_TYPE, ethertype.0.into());
+    let rest = frame.get(l3..).unwrap_or_default();
+    let available = frame_len.max(frame.len()) - l3;
+    match ethertype {
+        EtherType::IPV4 | EtherType::IPV6 => read_ip(rest, available, ethertype, key, &mut headers),
+        EtherType::ARP => read_arp(rest, key, &mut headers),
+        EtherType::MPLS | EtherType::MPLS_MULTICAST => {
+            if let Some(entry) = LabelStackEntry::read(rest) {
+                headers.network = Network::Mpls;
+                key.set(place::MPLS_LABEL, entry.label().into());
+                key.set(place::MPLS_TC, entry.traffic_class().into());
+                key.set(place::MPLS_BOS, entry.is_bottom().into());
+            }
+        }
+        EtherType::PBB => {
+            if let Some(tag) = pbb::i_tag(rest) {
+                headers.network = Network::Pbb;
+                key.set(place::PBB_ISID, pbb::service_id(tag).into());
+            }
+        }
+        _ => {}
+    }
+    headers
+}
+
+/// Up to 16 bytes as a number, most significant first.
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+fn read_arp(rest: &[u8], key: &mut Key, headers: &mut Headers) {
+    if arp::ArpView::new_checked(rest).is_none() {
+        return;
+    }
+    let Some(body) = rest.first_chunk::<28>() else { return };
+    headers.network = Network::Arp;
+    key.set(place::ARP_OP, number(&body[6..8]));
+    key.set(place::SENDER_MAC, number(&body[8..14]));
+    key.set(place::SRC_V4, number(&body[14..18]));
+    key.set(place::TARGET_MAC, number(&body[18..24]));
+    key.set(place::DST_V4, number(&body[24..28]));
+}
+
+fn read_ip(
+    rest: &[u8],
+    available: usize,
+    ethertype: EtherType,
+    key: &mut Key,
+    headers: &mut Headers,
+) {
+    let version = rest.first().map(|byte| byte >> 4);
+    if version != Some(if ethertype == EtherType::IPV4 { 4 } else { 6 }) {
+        return;
+    }
+    let mut d = decode_ip(rest, available);
+    ignore_checksum(&mut d);
+    // Fragments of nothing and the like are whole headers all the same.
+    if matches!(
+        d.anomaly,
+        Anomaly::Truncated
+            | Anomaly::BadVersion
+            | Anomaly::BadHeaderLength
+            | Anomaly::BadTotalLength
+    ) {
+        return;
+    }
+    let is_v6 = ethertype == EtherType::IPV6;
+    headers.network = if is_v6 { Network::Ipv6 } else { Network::Ipv4 };
+    headers.l3_end = headers.l3.saturating_add(d.ip_total_len.min(u16::MAX.into()) as u16);
+    key.set(place::SRC, u128::from(d.src[0]) << 64 | u128::from(d.src[1]));
+    key.set(place::DST, u128::from(d.dst[0]) << 64 | u128::from(d.dst[1]));
+    key.set(place::IP_PROTO, d.protocol.0.into());
+    key.set(place::IP_DSCP, d.dscp().into());
+    key.set(place::IP_ECN, (d.traffic_class & 3).into());
+    if is_v6 {
+        headers.is_routed = d.has(Decoded::ROUTING_HEADER);
+        if let Some(h) = rest.first_chunk::<4>() {
+            key.set(place::IPV6_FLABEL, u128::from(u32::from_be_bytes(*h) & 0xf_ffff));
+        }
+        key.set(place::IPV6_EXTHDR, extension_bits(rest, d.protocol).into());
+    }
+    let upper_is_there = d.anomaly == Anomaly::None || d.anomaly.leaves_lengths_right();
+    if !upper_is_there || d.fragment_offset != 0 || d.has(Decoded::L4_TRUNCATED) {
+        return;
+    }
+    let transport = match (d.protocol, is_v6) {
+        (IpProtocol::TCP, _) => Transport::Tcp,
+        (IpProtocol::UDP, _) => Transport::Udp,
+        (IpProtocol::SCTP, _) => Transport::Sctp,
+        (IpProtocol::ICMP, false) => Transport::Icmp,
+        (IpProtocol::ICMPV6, true) => Transport::Icmpv6,
+        _ => return,
+    };
+    let at = usize::from(d.l4_offset);
+    let end = rest.len().min(d.ip_total_len as usize);
+    let Some(l4) = rest.get(at..end).filter(|l4| l4.len() >= 4) else { return };
+    headers.transport = transport;
+    headers.l4 = headers.l3 + d.l4_offset;
+    if let Some((kind, code)) = d.icmp_type_code() {
+        key.set(place::L4_FIRST, kind.into());
+        key.set(place::L4_SECOND, code.into());
+        if transport == Transport::Icmpv6 && code == 0 {
+            read_nd(l4, kind, key, headers);
+        }
+    } else {
+        key.set(place::L4_FIRST, d.src_port().into());
+        key.set(place::L4_SECOND, d.dst_port().into());
+    }
+}
+
+/// The target and the link-layer address of a neighbour solicitation or advertisement. Options that are not well formed, or
+/// twice the same one: nothing is read, as in Open vSwitch.
+fn read_nd(l4: &[u8], kind: u8, key: &mut Key, headers: &mut Headers) {
+    let wanted = match kind {
+        message::NEIGHBOUR_SOLICITATION => option::SOURCE_LINK_LAYER,
+        message::NEIGHBOUR_ADVERTISEMENT => option::TARGET_LINK_LAYER,
+        _ => return,
+    };
+    let Some((fixed, rest)) = l4.split_first_chunk::<24>() else { return };
+    let Some(options) = NdOptions::new_checked(rest) else { return };
+    let mut found = None;
+    let mut at = 24;
+    for option in options {
+        if option.kind == wanted && option.data.len() == 6 {
+            if found.is_some() {
+                return;
+            }
+            found = Some((at + 2, number(option.data)));
+        }
+        at += option.data.len() + 2;
+    }
+    headers.is_nd = true;
+    key.set(place::ND_TARGET, number(&fixed[8..]));
+    if let Some((at, mac)) = found {
+        let is_target = kind == message::NEIGHBOUR_ADVERTISEMENT;
+        headers.nd_macs[usize::from(is_target)] = headers.l4 + at as u16;
+        key.set(if is_target { place::TARGET_MAC } else { place::SENDER_MAC }, mac);
+    }
+}
+
+/// Which extension headers a packet has, and whether they are as RFC 8200 §4.1 recommends.
+fn extension_bits(packet: &[u8], last: IpProtocol) -> u16 {
+    let mut bits = match last {
+        IpProtocol::NO_NEXT_HEADER => exthdr::NO_NEXT,
+        IpProtocol::ESP => exthdr::ESP,
+        _ => 0,
+    };
+    let first = packet.get(6).map_or(IpProtocol::NO_NEXT_HEADER, |next| IpProtocol(*next));
+    if !first.is_extension_header() {
+        return bits;
+    }
+    let Some(view) = Ipv6View::new_quoted(packet) else { return bits };
+    let (mut place, mut destinations) = (0, 0);
+    for header in view.extensions() {
+        // Destination options may be in two places: before a routing header, and last.
+        let (bit, own) = match header.kind {
+            IpProtocol::HOP_BY_HOP => (exthdr::HOP, 1),
+            IpProtocol::DESTINATION_OPTIONS if place < 3 && destinations == 0 => (exthdr::DEST, 2),
+            IpProtocol::IPV6_ROUTING => (exthdr::ROUTER, 3),
+            IpProtocol::IPV6_FRAGMENT => (exthdr::FRAG, 4),
+            IpProtocol::AH => (exthdr::AUTH, 5),
+            _ => (exthdr::DEST, 7),
+        };
+        destinations += u8::from(bit == exthdr::DEST);
+        let repeats = bits & bit != 0 && (bit != exthdr::DEST || destinations > 2);
+        bits |= bit | if repeats { exthdr::UNREP } else { 0 };
+        if own < place {
+            bits |= exthdr::UNSEQ;
+        }
+        place = place.max(own);
+    }
+    // ESP comes before the last destination options, which it hides: behind clear ones it is out of order.
+    if bits & exthdr::ESP != 0 && place > 6 {
+        bits |= exthdr::UNSEQ;
+    }
+    bits
+}

@@ -1,0 +1,40 @@
+//! The data path of an OpenFlow switch: flow keys, tables, groups, meters and actions.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`headers`], [`key`] | from a frame to the fields that flows match |
+//! | [`control`], [`groups`] | what controllers change, checked; patches |
+//! | [`tables`], [`exact`] | one version of everything, as packets see it; lookups in batches |
+//! | [`pipeline`], [`action_set`], [`edit`], [`meter`] | packets through tables, groups and meters; changes of frames |
+//! | [`mod@reference`] | the same, flow by flow, for tests |
+//!
+//! The model (matches, actions, requests) is that of the crate `openflow`. Nothing here knows sockets, stages or threads; time is
+//! given by the caller.
+#![forbid(unsafe_code)]
+
+pub mod action_set;
+mod check;
+pub mod control;
+pub mod edit;
+pub mod exact;
+pub mod flow;
+pub mod groups;
+pub mod headers;
+pub mod key;
+pub mod meter;
+pub mod pipeline;
+mod publish;
+pub mod reference;
+mod run;
+pub mod tables;
+
+pub use control::FlowControl;
+pub use flow::{Flow, Group, Port};
+pub use key::Key;
+pub use pipeline::{Dropped, Egress, Observer, Pipeline, Sent};
+pub use tables::{FlowPatch, FlowTables, Settings};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,284 @@
+//! Packets through tables, groups and meters.
+//!
+//! ```text
+//!          ┌───────────────── for each table, in ascending order ─────────────────┐
+//!  frames ─┴▶ keys of all rows that are there ─▶ one lookup ─▶ instructions by row ─┴─▶ action sets ─▶ Egress
+//!                                                   │ apply-actions: outputs, groups at once
+//! ```
+//!
+//! GOTO leads to later tables only, so one pass over the tables looks up all packets of a batch that meet there
+//! together. An output waits until the next action: if that is the last one, the frame itself goes, without a copy. Groups run their
+//! buckets on copies, but for the last one if nothing follows.
+//!
+//! A packet that makes too many copies ([`COPIES_MAX`]) makes no more: groups that lead to groups multiply.
+//!
+//! Threads: a [`Pipeline`] belongs to a worker.
+
+use openflow::flow::InReason;
+use openflow::{Action, PortNo};
+
+use crate::action_set::ActionSet;
+use crate::edit::Frame;
+use crate::flow::Flow;
+use crate::headers;
+use crate::key::Key;
+use crate::run::{Next, Row, Run, Work};
+use crate::tables::FlowTables;
+
+/// Frames that one packet may become.
+pub const COPIES_MAX: u32 = 1024;
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The port: an ordinary one that there is, LOCAL, NORMAL or CONTROLLER.
+    pub port: PortNo,
+    /// The port of entry.
+    pub in_port: PortNo,
+    /// The queue of the port, if one was set.
+    pub queue: Option<u32>,
+    /// To the controller: what it is told.
+    pub controller: Option<ToController>,
+}
+
+/// What a controller is told of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToController {
+    /// Bytes of it that are sent.
+    pub max_len: u16,
+    /// Why.
+    pub reason: InReason,
+    /// The table of the flow.
+    pub table: u8,
+    /// The cookie of the flow; all ones: none.
+    pub cookie: u64,
+    /// The metadata of the packet.
+    pub metadata: u64,
+    /// Its tunnel.
+    pub tunnel_id: u64,
+}
+
+/// Why a packet, or a copy of one, goes nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dropped {
+    /// No flow took it.
+    Miss,
+    /// The flows that took it send it nowhere.
+    Actions,
+    /// A meter.
+    Meter,
+    /// Its TTL ended.
+    Ttl,
+    /// No room for another tag, or no cell for a copy.
+    NoRoom,
+    /// The only port that it was sent to is not there, is down, is that of entry, or may not send.
+    Port,
+    /// A group has no live bucket, or is not there.
+    Group,
+}
+
+/// What becomes of frames: the world around the tables.
+pub trait Egress {
+    /// Frames.
+    type Frame: Frame;
+
+    /// A copy; `None` where there is no room.
+    fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame>;
+
+    /// A frame of row `row` goes somewhere.
+    fn send(&mut self, row: usize, frame: Self::Frame, to: &Sent);
+
+    /// A row is done. `frame`: what was not sent; `why`: the reason if nothing was sent.
+    fn done(&mut self, row: usize, frame: Option<Self::Frame>, why: Option<Dropped>);
+
+    /// A copy that goes nowhere.
+    fn free(&mut self, frame: Self::Frame);
+}
+
+/// Who looks on: a trace.
+pub trait Observer {
+    /// A packet was looked up in a table.
+    fn looked_up(&mut self, _row: usize, _table: u8, _key: &Key, _flow: Option<&Flow>) {}
+
+    /// An action is carried out.
+    fn acts(&mut self, _row: usize, _action: &Action) {}
+}
+
+/// Nobody.
+impl Observer for () {}
+
+/// Counters of lookups, by table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Packets looked up.
+    pub looked_up: u64,
+    /// Packets that a flow took.
+    pub matched: u64,
+}
+
+/// The packets of a batch.
+pub struct Pipeline<F> {
+    rows: Vec<Row<F>>,
+    sets: Vec<ActionSet>,
+    headers: Vec<u32>,
+    here: Vec<usize>,
+    found: Vec<Option<u32>>,
+    lookups: Vec<Lookups>,
+}
+
+impl<F: Frame> Default for Pipeline<F> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            rows: Vec::with_capacity(crate::tables::BATCH),
+            sets: Vec::new(),
+            headers: Vec::new(),
+            here: Vec::with_capacity(crate::tables::BATCH),
+            found: Vec::with_capacity(crate::tables::BATCH),
+            lookups: vec![Lookups::default(); 256],
+        }
+    }
+
+    /// Lookups of a table since the start.
+    pub fn lookups(&self) -> &[Lookups] {
+        &self.lookups
+    }
+
+    /// Adds a frame that came in by a port at a time.
+    pub fn push(&mut self, number: usize, frame: F, in_port: PortNo, now_ns: u64) {
+        let mut key = Key::default();
+        let headers = headers::read(frame.head(), frame.frame_len(), in_port.0, &mut key);
+        let (pending, queue) = (None, None);
+        let work = Some(Work { frame, key, headers, is_stale: false, pending, queue });
+        self.rows.push(Row {
+            number,
+            work,
+            now_ns,
+            in_port,
+            next: Some(0),
+            table: 0,
+            cookie: u64::MAX,
+            is_miss: false,
+            sent: 0,
+            copies: 0,
+            dropped: None,
+            has_set: false,
+        });
+    }
+
+    /// Brings all frames where they go.
+    pub fn run<E: Egress<Frame = F>>(
+        &mut self,
+        tables: &FlowTables,
+        egress: &mut E,
+        observer: &mut impl Observer,
+    ) {
+        if self.sets.len() < self.rows.len() {
+            self.sets.resize(self.rows.len(), ActionSet::default());
+        }
+        let mut table = 0;
+        loop {
+            self.here.clear();
+            self.here
+                .extend((0..self.rows.len()).filter(|row| self.rows[*row].next == Some(table)));
+            self.pass(table, tables, egress, observer);
+            // No row waits for a table that has been.
+            match self.rows.iter().filter_map(|row| row.next).min() {
+                Some(next) => table = next,
+                None => break,
+            }
+        }
+        for (row, set) in self.rows.iter_mut().zip(&mut self.sets) {
+            let mut run = Run { tables, egress, observer };
+            run.finish(row, set);
+        }
+        self.rows.clear();
+    }
+
+    /// Carries out actions of a PACKET_OUT on a frame; those to TABLE begin with the first table.
+    pub fn act<E: Egress<Frame = F>>(
+        &mut self,
+        tables: &FlowTables,
+        actions: &[Action],
+        (frame, in_port, now_ns): (F, PortNo, u64),
+        egress: &mut E,
+    ) {
+        self.push(0, frame, in_port, now_ns);
+        let (before, mut to_table, mut behind) = (actions, false, &actions[actions.len()..]);
+        let at = actions
+            .iter()
+            .position(|action| matches!(action, Action::Output { port: PortNo::TABLE, .. }));
+        let before = match at {
+            Some(at) => {
+                to_table = true;
+                behind = &actions[at + 1..];
+                &actions[..at]
+            }
+            None => before,
+        };
+        let mut observer = ();
+        let mut run = Run { tables, egress, observer: &mut observer };
+        let row = &mut self.rows[0];
+        let goes_on = run.list(row, before, !to_table);
+        row.next = None;
+        if to_table && matches!(goes_on, Next::GoesOn) {
+            run.flush(row);
+            // What follows sees the packet as it is now; the tables get it as well.
+            if !behind.is_empty()
+                && let Some(work) = &row.work
+                && let Some(copy) = run.egress.copy(&work.frame)
+            {
+                let mut own = Row { work: Some(Work::of(copy, in_port)), ..row.like() };
+                run.list(&mut own, behind, true);
+                run.end_copy(row, own);
+            }
+            row.next = Some(0);
+        }
+        self.run(tables, egress, &mut ());
+    }
+
+    /// The rows that are in a table.
+    fn pass<E: Egress<Frame = F>>(
+        &mut self,
+        table: u8,
+        tables: &FlowTables,
+        egress: &mut E,
+        observer: &mut impl Observer,
+    ) {
+        let Self { rows, sets, headers, here, found, lookups } = self;
+        for row in &*here {
+            rows[*row].refresh();
+        }
+        found.clear();
+        found.resize(here.len(), None);
+        {
+            let key = |at: usize| rows[here[at]].work.as_ref().map_or(&NO_KEY, |work| &work.key);
+            tables.look_up(table, key, headers, found);
+        }
+        lookups[usize::from(table)].looked_up += here.len() as u64;
+        for (row, found) in here.iter().zip(&*found) {
+            let (row, set) = (&mut rows[*row], &mut sets[*row]);
+            let flow = found.and_then(|id| tables.flow(id));
+            row.next = None;
+            if let Some(work) = &row.work {
+                observer.looked_up(row.number, table, &work.key, flow);
+            }
+            let mut run = Run { tables, egress, observer };
+            match flow {
+                Some(flow) => {
+                    lookups[usize::from(table)].matched += 1;
+                    run.instructions(row, set, flow);
+                }
+                None => run.miss(row, set, table),
+            }
+        }
+    }
+}
+
+static NO_KEY: Key = Key([0; crate::key::WORDS]);

@@ -1,0 +1,248 @@
+//! From what control knows to what packets see: patches, a few for each change.
+//!
+//! Changes are gathered by the number of the flow, so that a flow that comes and goes between two versions leaves no trace, and
+//! twenty thousand flows of one file are one build. A classifier takes changes one by one while they are few beside what it
+//! holds; otherwise, and when a flow looks at a word of the key that no flow of the table has looked at, it is built anew over
+//! the words that the flows look at then. By default a small table is searched one by one, and a larger one
+//! by what `classify`'s `auto` measures to be the quickest; it measures again each time a table has grown sixteen times.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use classify::algorithms::{Algorithm, find};
+use classify::{Classifier, Field, Kind, RuleRef, RuleSet, Schema};
+
+use crate::exact::is_exact;
+use crate::flow::Flow;
+use crate::key::{Key, WORDS};
+use crate::tables::{FlowPatch, rank};
+
+/// Wildcard flows up to which `auto` searches one by one without measuring.
+const FEW: usize = 64;
+
+/// How a table is searched by default.
+pub(crate) const AUTO: &str = "auto";
+
+/// The lookup of one table, as control keeps it.
+#[derive(Debug, Default)]
+struct Lookup {
+    /// The exact flow of each key.
+    exact: HashMap<Key, u32>,
+    /// The wildcard flows, by number.
+    wild: HashMap<u32, Arc<Flow>>,
+    words: Vec<u8>,
+    classifier: Option<Box<dyn Classifier>>,
+    /// Wildcard flows when the structure was chosen.
+    chosen_at: usize,
+}
+
+/// A flow as packets see it, and whether it is in the hash table of exact ones.
+type Seen = (Arc<Flow>, bool);
+
+/// What packets see, and what has changed since.
+#[derive(Debug)]
+pub(crate) struct Published {
+    tables: Vec<Lookup>,
+    flows: Vec<Option<Seen>>,
+    dirty: Vec<u32>,
+    is_dirty: Vec<bool>,
+    algorithm: &'static Algorithm,
+}
+
+impl Published {
+    /// Nothing, of so many tables, searched by an algorithm of `classify`.
+    pub(crate) fn new(tables: u8, algorithm: &'static Algorithm) -> Self {
+        let tables = (0..tables).map(|_| Lookup::default()).collect();
+        let (flows, dirty, is_dirty) = (Vec::new(), Vec::new(), Vec::new());
+        Self { tables, flows, dirty, is_dirty, algorithm }
+    }
+
+    /// The flow of a number has changed.
+    pub(crate) fn touch(&mut self, id: u32) {
+        let at = id as usize;
+        if self.is_dirty.len() <= at {
+            self.is_dirty.resize(at + 1, false);
+            self.flows.resize(at + 1, None);
+        }
+        if !std::mem::replace(&mut self.is_dirty[at], true) {
+            self.dirty.push(id);
+        }
+    }
+
+    /// The structure that a table is searched by, its words and its wildcard and exact flows.
+    pub(crate) fn structure(&self, table: u8) -> (&'static str, usize, usize, usize) {
+        let Some(own) = self.tables.get(usize::from(table)) else { return ("none", 0, 0, 0) };
+        let name = match &own.classifier {
+            None => "none",
+            Some(classifier) => classifier.chosen().unwrap_or(match own.chosen_at <= FEW {
+                true if self.algorithm.name == AUTO => "linear",
+                _ => self.algorithm.name,
+            }),
+        };
+        (name, own.words.len(), own.wild.len(), own.exact.len())
+    }
+
+    /// Patches to make packets see `current`.
+    pub(crate) fn patches(&mut self, current: &[Option<Arc<Flow>>], patches: &mut Vec<FlowPatch>) {
+        let mut changes: Vec<Vec<(u32, Option<Arc<Flow>>)>> = vec![Vec::new(); self.tables.len()];
+        let mut fresh = Vec::new();
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        for &id in &dirty {
+            let at = id as usize;
+            self.is_dirty[at] = false;
+            let new = current.get(at).and_then(Clone::clone);
+            let old = self.flows[at].take();
+            match (old, &new) {
+                (Some((old, is_exact)), Some(new)) if is_same_key(&old, new) => {
+                    if !is_exact {
+                        self.tables[usize::from(new.table)].wild.insert(id, new.clone());
+                    }
+                    self.flows[at] = Some((new.clone(), is_exact));
+                }
+                (old, new) => {
+                    if let Some((old, is_exact)) = old {
+                        let table = &mut self.tables[usize::from(old.table)];
+                        if is_exact {
+                            table.exact.remove(&old.words.value);
+                            patches.push(FlowPatch::Exact(old.table, old, false));
+                        } else {
+                            table.wild.remove(&id);
+                            changes[usize::from(old.table)].push((id, None));
+                        }
+                    }
+                    fresh.extend(new.clone());
+                }
+            }
+        }
+        let flow =
+            |id: &u32| FlowPatch::Flow(*id, current.get(*id as usize).and_then(Clone::clone));
+        patches.extend(dirty.iter().map(flow));
+        for flow in fresh {
+            let table = &mut self.tables[usize::from(flow.table)];
+            let (id, key) = (flow.id, flow.words.value);
+            let exact = is_exact(&flow.words) && !table.exact.contains_key(&key);
+            if exact {
+                table.exact.insert(key, id);
+                patches.push(FlowPatch::Exact(flow.table, flow.clone(), true));
+            } else {
+                table.wild.insert(id, flow.clone());
+                changes[usize::from(flow.table)].push((id, Some(flow.clone())));
+            }
+            self.flows[id as usize] = Some((flow, exact));
+        }
+        for (number, changes) in
+            changes.iter().enumerate().filter(|(_, changes)| !changes.is_empty())
+        {
+            self.tables[number].change(number as u8, self.algorithm, changes, patches);
+        }
+        dirty.clear();
+        self.dirty = dirty;
+    }
+}
+
+fn is_same_key(a: &Flow, b: &Flow) -> bool {
+    a.table == b.table && a.priority == b.priority && a.words == b.words
+}
+
+impl Lookup {
+    fn change(
+        &mut self,
+        number: u8,
+        algorithm: &Algorithm,
+        changes: &[(u32, Option<Arc<Flow>>)],
+        patches: &mut Vec<FlowPatch>,
+    ) {
+        if self.wild.is_empty() {
+            (self.classifier, self.words, self.chosen_at) = (None, Vec::new(), 0);
+            return patches.push(FlowPatch::Classifier(number, None));
+        }
+        let is_few = changes.len() <= 64 + self.wild.len() / 4;
+        let has_grown =
+            self.wild.len() > FEW && self.wild.len() > 16 * self.chosen_at.max(FEW / 16);
+        let has_words = changes.iter().all(|(_, flow)| match flow {
+            Some(flow) => self.looks_at(&flow.words.mask),
+            None => true,
+        });
+        let mut own = Vec::new();
+        if is_few && !has_grown && has_words && self.change_some(changes, &mut own) {
+            let patch = own.into_iter().map(|patch| FlowPatch::Classes(number, patch));
+            return patches.extend(patch);
+        }
+        patches.push(FlowPatch::Classifier(number, self.build(algorithm)));
+    }
+
+    /// Whether no bit of a mask is outside the words of the classifier.
+    fn looks_at(&self, mask: &Key) -> bool {
+        let words = (0..WORDS as u8).filter(|word| mask.0[usize::from(*word)] != 0);
+        words.into_iter().all(|word| self.words.contains(&word))
+    }
+
+    /// Changes rule by rule; `false` if that does not work.
+    fn change_some(
+        &mut self,
+        changes: &[(u32, Option<Arc<Flow>>)],
+        patches: &mut Vec<lookup::Patch>,
+    ) -> bool {
+        let Some(classifier) = &mut self.classifier else { return false };
+        for (id, flow) in changes {
+            let done = match flow {
+                None => classifier.remove(*id, patches),
+                Some(flow) => {
+                    let words = rule_words(flow, &self.words);
+                    let rule = RuleRef { words: &words, priority: rank(flow.priority), id: *id };
+                    classifier.insert(rule, patches).is_ok()
+                }
+            };
+            if !done {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Builds the classifier of all wildcard flows.
+    fn build(&mut self, algorithm: &Algorithm) -> Option<(Vec<u8>, classify::Tables)> {
+        let used =
+            |word: &u8| self.wild.values().any(|flow| flow.words.mask.0[usize::from(*word)] != 0);
+        // A table of nothing but a flow for all packets looks at one word that does not matter.
+        self.words = (0..WORDS as u8).filter(used).collect();
+        if self.words.is_empty() {
+            self.words.push(0);
+        }
+        let fields =
+            self.words.iter().map(|word| Field::new(format!("word {word}"), 32, Kind::Mask));
+        let schema = Schema::new(fields.collect()).expect("at most 32 words");
+        let mut set = RuleSet::new(schema);
+        let mut flows: Vec<_> = self.wild.values().collect();
+        flows.sort_unstable_by_key(|flow| flow.id);
+        for flow in flows {
+            let words = rule_words(flow, &self.words);
+            let rule = RuleRef { words: &words, priority: rank(flow.priority), id: flow.id };
+            set.push(rule).expect("a rule of the schema");
+        }
+        self.chosen_at = self.wild.len();
+        let is_small = algorithm.name == AUTO && set.len() <= FEW;
+        let algorithm = if is_small { find("linear").unwrap_or(algorithm) } else { algorithm };
+        // Every set of masks can be searched one by one.
+        let built = (algorithm.build)(&set).or_else(|_| match find("linear") {
+            Some(linear) => (linear.build)(&set),
+            None => (algorithm.build)(&set),
+        });
+        self.classifier = built.ok();
+        let tables = self.classifier.as_ref()?.tables().ok()?;
+        Some((self.words.clone(), tables))
+    }
+}
+
+/// A flow as a rule: values, then masks, each padded to the width of the schema.
+fn rule_words(flow: &Flow, words: &[u8]) -> Vec<u32> {
+    let width = classify::schema::WIDTHS.into_iter().find(|width| *width >= words.len());
+    let width = width.unwrap_or(WORDS);
+    let mut rule = vec![0; 2 * width];
+    for (at, word) in words.iter().enumerate() {
+        rule[at] = flow.words.value.0[usize::from(*word)];
+        rule[width + at] = flow.words.mask.0[usize::from(*word)];
+    }
+    rule
+}

@@ -1,0 +1,344 @@
+//! What controllers change: errors, strict and loose, cookies, time-outs, bundles, groups, meters.
+
+use flowtable::{Port, Settings};
+use openflow::flow::{ANY_GROUP, FlowCommand, FlowFilter, FlowMod, RemovedReason};
+use openflow::group::{
+    Band, BandKind, Bucket, GroupMod, GroupType, MeterFlags, MeterMod, TableCommand,
+};
+use openflow::port::PortConfig;
+use openflow::{Action, ErrorCode, Field, FlowFlags, Instruction, Match, PortNo, Version};
+
+use crate::world::World;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn add(matches: Match, priority: u16, actions: Vec<Action>) -> FlowMod {
+    let mut own = FlowMod::new(FlowCommand::Add);
+    (own.matches, own.priority) = (matches, priority);
+    own.instructions = vec![Instruction::ApplyActions(actions)];
+    own
+}
+
+fn out(port: u32) -> Vec<Action> {
+    vec![Action::output(PortNo(port))]
+}
+
+fn ipv4() -> Match {
+    Match::new().with(Field::EthType, 0x0800u128)
+}
+
+fn world() -> World {
+    World::new(Settings::of_13(4), "auto")
+}
+
+fn apply(world: &mut World, request: &FlowMod) -> Result<(), ErrorCode> {
+    world.control.flow_mod(request, Version::V13, SECOND)
+}
+
+/// The least of a frame: addresses, EtherType of an experiment, 46 bytes.
+fn frame() -> Vec<u8> {
+    let mut frame = vec![2; 60];
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+#[test]
+fn requests_that_cannot_be_have_their_error() {
+    let tcp = ipv4().with(Field::IpProto, 6u128);
+    let mut in_table_9 = add(Match::new(), 1, out(1));
+    in_table_9.table = 9;
+    let mut back = add(Match::new(), 1, out(1));
+    back.table = 2;
+    back.instructions.push(Instruction::GotoTable(2));
+    let mut twice = add(Match::new(), 1, out(1));
+    twice.instructions.push(Instruction::ApplyActions(out(2)));
+    let mut metered = add(Match::new(), 1, out(1));
+    metered.instructions.push(Instruction::Meter(7));
+    let set = |field, value| vec![Action::SetField(field, value)];
+    let cases = [
+        (in_table_9, ErrorCode::FlowModTableId),
+        (back, ErrorCode::BadInstructionTableId),
+        (twice, ErrorCode::BadInstructionDup),
+        (metered, ErrorCode::MeterModUnknownMeter),
+        (add(Match::new().with(Field::TcpSrc, 80u128), 1, out(1)), ErrorCode::BadMatchPrereq),
+        (add(ipv4().with(Field::TcpSrc, 80u128), 1, out(1)), ErrorCode::BadMatchPrereq),
+        (add(ipv4().with(Field::Ipv6Src, 1u128), 1, out(1)), ErrorCode::BadMatchPrereq),
+        (add(tcp.clone().with_masked(Field::TcpSrc, 80, 0xff), 1, out(1)), ErrorCode::BadMatchMask),
+        (add(Match::new(), 1, set(Field::Ipv4Src, 1)), ErrorCode::BadActionMatchInconsistent),
+        (add(tcp.clone(), 1, set(Field::UdpSrc, 1)), ErrorCode::BadActionMatchInconsistent),
+        (add(tcp, 1, set(Field::TcpSrc, 1 << 16)), ErrorCode::BadActionSetArgument),
+        (add(Match::new(), 1, set(Field::InPort, 1)), ErrorCode::BadActionSetType),
+        (add(Match::new(), 1, vec![Action::PushVlan(0x0800)]), ErrorCode::BadActionArgument),
+        (add(Match::new(), 1, vec![Action::PushMpls(0x8100)]), ErrorCode::BadActionArgument),
+        (add(Match::new(), 1, vec![Action::output(PortNo::ANY)]), ErrorCode::BadActionOutPort),
+        (add(Match::new(), 1, vec![Action::output(PortNo::TABLE)]), ErrorCode::BadActionOutPort),
+        (add(Match::new(), 1, vec![Action::Group(1)]), ErrorCode::BadActionOutGroup),
+    ];
+    let mut world = world();
+    for (request, error) in cases {
+        assert_eq!(apply(&mut world, &request), Err(error), "{request:?}");
+    }
+    assert!(world.control.is_empty());
+    // Actions change what a packet is.
+    let pushed = vec![
+        Action::PushMpls(0x8847),
+        Action::SetField(Field::MplsLabel, 7),
+        Action::PopMpls(0x0800),
+        Action::SetField(Field::Ipv4Src, 1),
+    ];
+    apply(&mut world, &add(Match::new(), 1, pushed)).unwrap();
+}
+
+#[test]
+fn full_tables_and_overlaps_are_refused() {
+    let (mut control, _) = flowtable::FlowControl::new(Settings::of_13(1), 2, "auto");
+    for (priority, wanted) in [(1, Ok(())), (2, Ok(())), (3, Err(ErrorCode::FlowModTableFull))] {
+        let request = add(Match::new(), priority, out(1));
+        assert_eq!(control.flow_mod(&request, Version::V13, 0), wanted);
+    }
+    control.flow_mod(&add(Match::new(), 2, out(2)), Version::V13, 0).unwrap();
+    let mut world = world();
+    apply(&mut world, &add(ipv4(), 7, out(1))).unwrap();
+    let mut request = add(Match::new().with(Field::InPort, 1u128), 7, out(1));
+    request.flags = FlowFlags::CHECK_OVERLAP;
+    assert_eq!(apply(&mut world, &request), Err(ErrorCode::FlowModOverlap));
+    request.priority = 8;
+    apply(&mut world, &request).unwrap();
+    request.matches = Match::new().with(Field::EthType, 0x0806u128);
+    request.priority = 7;
+    apply(&mut world, &request).unwrap();
+}
+
+#[test]
+fn strict_is_one_flow_and_loose_all_within() {
+    let mut world = world();
+    let source = |mask| ipv4().with_masked(Field::Ipv4Src, 0x0a00_0000, mask);
+    for (mask, port) in [(0xff00_0000u128, 1), (0xffff_0000, 2), (0xffff_ff00, 3)] {
+        let mut request = add(source(mask), 5, out(port));
+        request.cookie = u64::from(port);
+        apply(&mut world, &request).unwrap();
+    }
+    let count = |world: &World, matches: Match| {
+        let filter = FlowFilter { matches, ..FlowFilter::all() };
+        world.control.aggregate(&filter, Version::V13).unwrap().flows
+    };
+    assert_eq!(count(&world, source(0xffff_0000)), 2);
+    assert_eq!(count(&world, Match::new()), 3);
+    let mut strict = FlowMod::new(FlowCommand::DeleteStrict);
+    (strict.matches, strict.priority) = (source(0xffff_0000), 4);
+    apply(&mut world, &strict).unwrap();
+    assert_eq!(count(&world, Match::new()), 3, "another priority");
+    strict.priority = 5;
+    strict.out_port = PortNo(3);
+    apply(&mut world, &strict).unwrap();
+    assert_eq!(count(&world, Match::new()), 3, "sends to another port");
+    strict.out_port = PortNo(2);
+    apply(&mut world, &strict).unwrap();
+    assert_eq!(count(&world, Match::new()), 2);
+    let mut loose = FlowMod::new(FlowCommand::Delete);
+    (loose.cookie, loose.cookie_mask, loose.table) = (3, 3, 0xff);
+    apply(&mut world, &loose).unwrap();
+    assert_eq!(count(&world, Match::new()), 1, "the cookie");
+    let mut modify = add(ipv4(), 0, out(4));
+    modify.command = FlowCommand::Modify;
+    apply(&mut world, &modify).unwrap();
+    let stats = world.control.flow_stats(&FlowFilter::all(), Version::V13, SECOND).unwrap();
+    assert_eq!(stats[0].instructions, modify.instructions);
+    assert_eq!((stats[0].priority, stats[0].cookie), (5, 1));
+}
+
+#[test]
+fn flows_count_and_a_flow_that_is_added_again_keeps_its_counters() {
+    let mut world = world();
+    let mut request = add(Match::new(), 5, out(2));
+    apply(&mut world, &request).unwrap();
+    world.publish();
+    let sent = world.send(&[frame(), frame()], 1, 2 * SECOND).sent;
+    assert_eq!(sent.iter().map(|(.., to)| to.port).collect::<Vec<_>>(), [PortNo(2); 2]);
+    let counted = |world: &World| {
+        let all = world.control.aggregate(&FlowFilter::all(), Version::V13).unwrap();
+        (all.packets, all.bytes)
+    };
+    assert_eq!(counted(&world), (2, 120));
+    request.instructions = vec![Instruction::ApplyActions(out(3))];
+    apply(&mut world, &request).unwrap();
+    world.publish();
+    assert_eq!(world.send(&[frame()], 1, 2 * SECOND).sent[0].2.port, PortNo(3));
+    assert_eq!(counted(&world), (3, 180));
+    request.flags = FlowFlags::RESET_COUNTS;
+    apply(&mut world, &request).unwrap();
+    assert_eq!(counted(&world), (0, 0));
+}
+
+#[test]
+fn flows_leave_when_their_time_is_over() {
+    let mut world = world();
+    let mut idle = add(Match::new(), 5, out(2));
+    (idle.idle_timeout, idle.flags) = (10, FlowFlags::SEND_FLOW_REM);
+    let mut hard = add(ipv4(), 5, out(2));
+    (hard.hard_timeout, hard.flags) = (15, FlowFlags::SEND_FLOW_REM);
+    apply(&mut world, &idle).unwrap();
+    apply(&mut world, &hard).unwrap();
+    world.publish();
+    assert_eq!(world.control.next_deadline(), Some(11 * SECOND));
+    world.send(&[frame()], 1, 5 * SECOND);
+    assert_eq!(world.control.expire(14 * SECOND), 0, "a packet came at 5 s");
+    assert_eq!(world.control.expire(15 * SECOND), 1);
+    assert_eq!(world.control.expire(16 * SECOND), 1);
+    let removed = world.control.take_removed();
+    let reasons: Vec<_> = removed.iter().map(|own| own.reason).collect();
+    assert_eq!(reasons, [RemovedReason::IdleTimeout, RemovedReason::HardTimeout]);
+    assert_eq!((removed[0].packets, removed[0].duration.as_secs()), (1, 14));
+    world.publish();
+    assert!(world.send(&[frame()], 1, 17 * SECOND).sent.is_empty());
+}
+
+#[test]
+fn what_belongs_together_is_carried_out_as_a_whole() {
+    let mut world = world();
+    apply(&mut world, &add(ipv4(), 5, out(1))).unwrap();
+    let result = world.control.all_or_nothing(|control| {
+        control.group_mod(&group(1, vec![out(2)]), SECOND)?;
+        control.flow_mod(&add(Match::new(), 9, vec![Action::Group(1)]), Version::V13, SECOND)?;
+        let mut delete = FlowMod::new(FlowCommand::Delete);
+        delete.table = 0xff;
+        control.flow_mod(&delete, Version::V13, SECOND)?;
+        control.flow_mod(&add(Match::new(), 9, vec![Action::Group(2)]), Version::V13, SECOND)
+    });
+    assert_eq!(result, Err(ErrorCode::BadActionOutGroup));
+    assert_eq!((world.control.len(), world.control.group_descs().len()), (1, 0));
+    world.publish();
+    let stats = world.control.flow_stats(&FlowFilter::all(), Version::V13, SECOND).unwrap();
+    assert_eq!(stats[0].matches, ipv4());
+    assert!(world.send(&[frame()], 3, SECOND).sent.is_empty());
+}
+
+fn bucket(actions: Vec<Action>) -> Bucket {
+    Bucket { weight: 0, watch_port: PortNo::ANY, watch_group: ANY_GROUP, actions }
+}
+
+fn group(number: u32, buckets: Vec<Vec<Action>>) -> GroupMod {
+    let buckets = buckets.into_iter().map(bucket).collect();
+    GroupMod { command: TableCommand::Add, kind: GroupType::All, group: number, buckets }
+}
+
+#[test]
+fn loops_of_groups_are_refused_and_groups_leave_with_their_flows() {
+    let mut world = world();
+    let control = &mut world.control;
+    control.group_mod(&group(1, vec![out(2)]), SECOND).unwrap();
+    control.group_mod(&group(2, vec![vec![Action::Group(1)], out(3)]), SECOND).unwrap();
+    let mut back = group(1, vec![vec![Action::Group(2)]]);
+    assert_eq!(control.group_mod(&back, SECOND), Err(ErrorCode::GroupModExists));
+    back.command = TableCommand::Modify;
+    assert_eq!(control.group_mod(&back, SECOND), Err(ErrorCode::GroupModLoop));
+    let itself = group(3, vec![vec![Action::Group(3)]]);
+    assert_eq!(control.group_mod(&itself, SECOND), Err(ErrorCode::GroupModLoop));
+    let unknown = group(3, vec![vec![Action::Group(8)]]);
+    assert_eq!(control.group_mod(&unknown, SECOND), Err(ErrorCode::GroupModUnknown));
+    // As long as chains may be, and one more.
+    let mut last = 2;
+    let refused = (10..30).find_map(|number| {
+        let result = control.group_mod(&group(number, vec![vec![Action::Group(last)]]), SECOND);
+        last = number;
+        result.err()
+    });
+    assert_eq!(refused, Some(ErrorCode::GroupModChaining));
+    let request = add(Match::new(), 5, vec![Action::Group(2)]);
+    apply(&mut world, &request).unwrap();
+    world.publish();
+    let ports: Vec<_> =
+        world.send(&[frame()], 1, SECOND).sent.iter().map(|own| own.2.port).collect();
+    assert_eq!(ports, [PortNo(2), PortNo(3)]);
+    let stats = world.control.group_stats(1, SECOND);
+    assert_eq!((stats[0].packets, stats[0].bytes, stats[0].references), (1, 60, 1));
+    let mut delete = group(1, vec![]);
+    delete.command = TableCommand::Delete;
+    world.control.group_mod(&delete, SECOND).unwrap();
+    assert_eq!((world.control.len(), world.control.group_descs().len()), (0, 0));
+}
+
+/// Groups multiply: there is a bound.
+#[test]
+fn copies_have_a_bound() {
+    let mut world = world();
+    let mut last = out(2);
+    for number in 1..=7 {
+        world.control.group_mod(&group(number, vec![last; 16]), SECOND).unwrap();
+        last = vec![Action::Group(number)];
+    }
+    apply(&mut world, &add(Match::new(), 5, last)).unwrap();
+    world.publish();
+    let sent = world.send(&[frame()], 1, SECOND).sent.len();
+    assert!((900..=1100).contains(&sent), "{sent}");
+}
+
+#[test]
+fn fast_failover_follows_the_ports() {
+    let mut world = world();
+    let mut request = group(1, vec![out(2), out(3)]);
+    request.kind = GroupType::FastFailover;
+    for (bucket, port) in request.buckets.iter_mut().zip([2, 3]) {
+        bucket.watch_port = PortNo(port);
+    }
+    world.control.group_mod(&request, SECOND).unwrap();
+    apply(&mut world, &add(Match::new(), 5, vec![Action::Group(1)])).unwrap();
+    let port = |world: &mut World, number, live| {
+        let number = PortNo(number);
+        let port = Port { number, config: PortConfig::empty(), live };
+        world.control.set_port(number, Some(port));
+        world.publish();
+        world.send(&[frame()], 1, SECOND).sent.first().map(|own| own.2.port)
+    };
+    assert_eq!(port(&mut world, 2, true), Some(PortNo(2)));
+    assert_eq!(port(&mut world, 2, false), Some(PortNo(3)));
+    assert_eq!(port(&mut world, 3, false), None);
+    assert_eq!(port(&mut world, 2, true), Some(PortNo(2)));
+}
+
+#[test]
+fn meters_are_checked_and_leave_with_their_flows() {
+    let mut world = world();
+    let band = |rate| Band { kind: BandKind::Drop, rate, burst: 0 };
+    let request = |command, meter, rate| MeterMod {
+        command,
+        flags: MeterFlags::PKTPS,
+        meter,
+        bands: vec![band(rate)],
+    };
+    let control = &mut world.control;
+    let add_it = TableCommand::Add;
+    assert_eq!(control.meter_mod(&request(add_it, 0, 5), 0), Err(ErrorCode::MeterModInvalid));
+    assert_eq!(control.meter_mod(&request(add_it, 1, 0), 0), Err(ErrorCode::MeterModRate));
+    control.meter_mod(&request(add_it, 1, 10), 0).unwrap();
+    assert_eq!(control.meter_mod(&request(add_it, 1, 10), 0), Err(ErrorCode::MeterModExists));
+    let mut flow = add(Match::new(), 5, out(2));
+    flow.instructions.insert(0, Instruction::Meter(1));
+    apply(&mut world, &flow).unwrap();
+    world.publish();
+    let out = world.send(&vec![frame(); 5], 1, SECOND);
+    assert_eq!((out.sent.len(), out.dropped.len()), (1, 4));
+    let stats = world.control.meter_stats(1, SECOND);
+    assert_eq!((stats[0].packets, stats[0].bands[0].packets, stats[0].flows), (5, 4, 1));
+    world.control.meter_mod(&request(TableCommand::Delete, 1, 1), 0).unwrap();
+    assert!(world.control.is_empty());
+}
+
+#[test]
+fn a_packet_out_acts_and_may_go_through_the_tables() {
+    let mut world = world();
+    apply(&mut world, &add(Match::new().with(Field::InPort, 4u128), 5, out(2))).unwrap();
+    world.publish();
+    let mut sent = |actions: &[Action], in_port| {
+        let mut out = crate::world::Out::default();
+        let World { tables, pipeline, .. } = &mut world;
+        pipeline.act(tables, actions, (frame(), in_port, SECOND), &mut out);
+        out.sent.iter().map(|own| own.2.port.0).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&out(3), PortNo::CONTROLLER), [3]);
+    assert_eq!(sent(&[Action::output(PortNo::FLOOD)], PortNo::CONTROLLER), [1, 2, 3, 4]);
+    let table = Action::output(PortNo::TABLE);
+    assert_eq!(sent(std::slice::from_ref(&table), PortNo(4)), [2]);
+    assert_eq!(sent(&[out(1), vec![table.clone()], out(3)].concat(), PortNo(4)), [1, 3, 2]);
+    assert!(sent(&[table], PortNo::CONTROLLER).is_empty());
+}

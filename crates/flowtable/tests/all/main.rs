@@ -1,0 +1,9 @@
+//! Tests of the crate as its users see it.
+#![allow(unreachable_pub)] // modules of a test
+
+mod control;
+mod differential;
+mod generate;
+mod random;
+mod ryu;
+mod world;
