@@ -103,6 +103,8 @@ const UNSAFE_CRATES: &[&str] = &[
     "bench",
     "kernels",
 ];
+/// Tests with it, in crates without: one wraps a driver, whose functions are unsafe, to look for keys in its memory.
+const UNSAFE_TESTS: &[&str] = &["crates/apps/tests/cipher/witness.rs"];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] = &[
     "packet",
@@ -230,7 +232,9 @@ fn safety(files: &[File]) -> Vec<String> {
         for (at, line) in lines.iter().enumerate() {
             let Some(reach) = unsafe_reach(line) else { continue };
             let place = format!("{}:{}", file.path, at + 1);
-            if !UNSAFE_CRATES.contains(&file.crate_name()) {
+            let is_meant =
+                UNSAFE_CRATES.contains(&file.crate_name()) || UNSAFE_TESTS.contains(&&*file.path);
+            if !is_meant {
                 complaints.push(format!("{place}: unsafe code outside of the crates meant for it"));
             }
             let before = &lines[at.saturating_sub(reach)..=at];

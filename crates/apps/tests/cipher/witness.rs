@@ -83,6 +83,7 @@ impl Driver for Witness {
     fn queue(&mut self) -> Result<Queue, DeviceError> {
         self.driver.queue()
     }
+    // SAFETY: what the functions of a driver ask for, their callers here do.
     unsafe fn upload(
         &mut self,
         queue: Queue,

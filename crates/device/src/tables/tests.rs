@@ -34,6 +34,7 @@ impl Driver for Host {
     fn queue(&mut self) -> Result<Queue, DeviceError> {
         Ok(Queue(0))
     }
+    // SAFETY: what the functions of a driver ask for, their callers here do.
     unsafe fn upload(
         &mut self,
         _: Queue,
