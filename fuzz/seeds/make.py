@@ -244,6 +244,12 @@ QUIC = bytes.fromhex(
 )
 
 SEEDS = {
+    "ipsec": {
+        "v4": bytes([0, 3, 4]) + V4["udp"],
+        "v6": bytes([1, 1, 41]) + V6["udp"],
+        "udp": bytes([2, 0, 4]) + V4["udp"],
+        "genuine": bytes([0, 0, 4]) + ipv4(50, esp(7, V4["udp"])),
+    },
     "esp": {
         "genuine": bytes([0, 8, 0, 9, 3]) + esp(7, V4["udp"]),
         "payload": bytes([12, 9, 1, 77, 0]) + V4["tcp"],

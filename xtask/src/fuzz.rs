@@ -40,6 +40,7 @@ const QUICK: &[&str] = &[
     "chunk",
     "interleave",
     "crypto",
+    "ipsec",
     "automata",
     "signatures",
     "detect",

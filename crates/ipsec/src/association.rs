@@ -1,0 +1,388 @@
+//! Security associations (RFC 4301 §4.4.2): parameters, counts, and lifetimes.
+//!
+//! An association is for one direction. All threads share it: sequence numbers and replay window are those of
+//! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crypto::esp::{self, AssociationError};
+use crypto::{Key, Suite};
+
+use crate::policy::Tuple;
+use crate::{Words, words};
+
+/// Which way packets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// They are received.
+    In,
+    /// They are sent.
+    Out,
+}
+
+/// What ESP is around (RFC 4303 §3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A whole packet, behind a header of its own.
+    Tunnel,
+    /// What is behind the headers of the packet.
+    Transport,
+}
+
+/// The differentiated services code point of an outer header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dscp {
+    /// That of the inner header.
+    Copy,
+    /// Always this one, 6 bits.
+    Set(u8),
+}
+
+/// DF of an outer IPv4 header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dont {
+    /// That of the inner header; set over IPv6.
+    Copy,
+    /// Set.
+    Set,
+    /// Not set: the outer packet may be fragmented.
+    Clear,
+}
+
+/// UDP around ESP (RFC 3948): ports of the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Udp {
+    /// Source port of what is sent.
+    pub source: u16,
+    /// Destination port of what is sent, by which received packets are known, too.
+    pub destination: u16,
+}
+
+/// A soft and a hard limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Limit {
+    /// Where a new association is due.
+    pub soft: Option<u64>,
+    /// Where the association ends.
+    pub hard: Option<u64>,
+}
+
+/// The lifetime of an association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Limits {
+    /// Bytes of payload.
+    pub bytes: Limit,
+    /// Packets.
+    pub packets: Limit,
+    /// Seconds since it was added; over captures, since its first packet.
+    pub seconds: Limit,
+}
+
+/// What an association is, but for its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters {
+    /// Which way.
+    pub direction: Direction,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Sender of the outer packets; in transport mode of the packets.
+    pub source: IpAddr,
+    /// Receiver.
+    pub destination: IpAddr,
+    /// Tunnel or transport.
+    pub mode: Mode,
+    /// The number by which policies name it.
+    pub reqid: u32,
+    /// Sequence numbers have 64 bits.
+    pub is_extended: bool,
+    /// Numbers of the replay window; 0 for none.
+    pub window: u32,
+    /// The first number that is sent: numbers before were used with this key.
+    pub first_number: u64,
+    /// UDP around ESP.
+    pub udp: Option<Udp>,
+    /// Tunnel mode: shorter inner packets are padded to this length in bytes (RFC 4303 §2.7).
+    pub pad_to: u16,
+    /// Outer code point.
+    pub dscp: Dscp,
+    /// Outer DF.
+    pub dont_fragment: Dont,
+    /// Congestion marks go between the headers (RFC 6040); otherwise the outer header has none.
+    pub ecn: bool,
+    /// TTL or hop limit of outer headers.
+    pub hop_limit: u8,
+    /// Its lifetime.
+    pub limits: Limits,
+}
+
+impl Parameters {
+    /// An association in tunnel mode between two ends, with 32-bit numbers and a window of 64.
+    pub fn new(direction: Direction, spi: u32, ends: (IpAddr, IpAddr), reqid: u32) -> Self {
+        Self {
+            direction,
+            spi,
+            source: ends.0,
+            destination: ends.1,
+            mode: Mode::Tunnel,
+            reqid,
+            is_extended: false,
+            window: 64,
+            first_number: 1,
+            udp: None,
+            pad_to: 0,
+            dscp: Dscp::Copy,
+            dont_fragment: Dont::Copy,
+            ecn: true,
+            hop_limit: 64,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// The half of ESP that it has.
+#[derive(Debug)]
+enum Esp {
+    In(esp::Inbound),
+    Out(esp::Outbound),
+}
+
+/// That an association has ended: packets are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exhausted;
+
+/// A limit that was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expiry {
+    /// The association.
+    pub spi: u32,
+    /// Its receiver.
+    pub destination: IpAddr,
+    /// Which way.
+    pub direction: Direction,
+    /// The number by which policies name it.
+    pub reqid: u32,
+    /// The hard limit: the association is gone.
+    pub is_hard: bool,
+}
+
+/// A security association.
+#[derive(Debug)]
+pub struct Association {
+    parameters: Parameters,
+    family: u8,
+    ends: (Words, Words),
+    esp: Esp,
+    /// Nanoseconds since 1970 when its time began; 0: not yet.
+    began_ns: AtomicU64,
+    bytes: AtomicU64,
+    packets: AtomicU64,
+    is_soft: AtomicBool,
+    is_hard: AtomicBool,
+    /// Packets that were not authentic.
+    forged: AtomicU64,
+    /// Packets that the window refused.
+    replayed: AtomicU64,
+    /// The source port of the last authentic packet in UDP; 0 before.
+    peer_port: AtomicU64,
+}
+
+impl Association {
+    /// With a key.
+    ///
+    /// # Errors
+    /// Parameters that ESP refuses.
+    pub fn new(parameters: Parameters, key: Key, now_ns: u64) -> Result<Self, AssociationError> {
+        let Parameters { direction, spi, is_extended, window, .. } = parameters;
+        let first = parameters.first_number;
+        let esp = match direction {
+            Direction::In => Esp::In(esp::Inbound::new(key, spi, is_extended, window)?),
+            Direction::Out => Esp::Out(esp::Outbound::resume(key, spi, is_extended, first)?),
+        };
+        let ((family, src), (_, dst)) = (words(parameters.source), words(parameters.destination));
+        Ok(Self {
+            parameters,
+            family,
+            ends: (src, dst),
+            esp,
+            began_ns: AtomicU64::new(now_ns),
+            bytes: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            is_soft: AtomicBool::new(false),
+            is_hard: AtomicBool::new(false),
+            forged: AtomicU64::new(0),
+            replayed: AtomicU64::new(0),
+            peer_port: AtomicU64::new(0),
+        })
+    }
+
+    /// What it is.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// How its packets are sealed.
+    pub fn suite(&self) -> Suite {
+        match &self.esp {
+            Esp::In(own) => own.suite(),
+            Esp::Out(own) => own.suite(),
+        }
+    }
+
+    /// The family of its ends: 4 or 6.
+    pub fn family(&self) -> u8 {
+        self.family
+    }
+
+    /// Source and destination.
+    pub fn ends(&self) -> (Words, Words) {
+        self.ends
+    }
+
+    /// What packets are sealed by; `None` of one that receives.
+    pub fn sealer(&self) -> Option<&esp::Outbound> {
+        match &self.esp {
+            Esp::Out(own) => Some(own),
+            Esp::In(_) => None,
+        }
+    }
+
+    /// What packets are opened by; `None` of one that sends.
+    pub fn opener(&self) -> Option<&esp::Inbound> {
+        match &self.esp {
+            Esp::In(own) => Some(own),
+            Esp::Out(_) => None,
+        }
+    }
+
+    /// Whether it may protect a packet: in transport mode the packet is between its ends.
+    pub fn serves(&self, tuple: &Tuple) -> bool {
+        let is_between = (self.family, self.ends) == (tuple.family, (tuple.src, tuple.dst));
+        self.parameters.mode == Mode::Tunnel || is_between
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.is_hard.load(Relaxed)
+    }
+
+    /// Counts a packet with `len` bytes of payload.
+    ///
+    /// # Errors
+    /// A hard limit was reached before: the packet is not to be sent or accepted.
+    pub fn count(&self, len: usize, now_ns: u64) -> Result<(), Exhausted> {
+        if self.has_ended() || self.is_over_time(now_ns) {
+            return Err(Exhausted);
+        }
+        let Limits { bytes, packets, .. } = self.parameters.limits;
+        let counts = [
+            (self.bytes.fetch_add(len as u64, Relaxed), len as u64, bytes),
+            (self.packets.fetch_add(1, Relaxed), 1, packets),
+        ];
+        let mut result = Ok(());
+        for (before, added, limit) in counts {
+            // The packet that reaches a limit is the last one.
+            if limit.hard.is_some_and(|hard| before >= hard) {
+                self.is_hard.store(true, Relaxed);
+                result = Err(Exhausted);
+            }
+            if limit.soft.is_some_and(|soft| before.saturating_add(added) >= soft) {
+                self.is_soft.store(true, Relaxed);
+            }
+        }
+        if result.is_err() {
+            self.bytes.fetch_sub(len as u64, Relaxed);
+            self.packets.fetch_sub(1, Relaxed);
+        }
+        result
+    }
+
+    /// Looks at the clock: whether the hard limit of time is reached.
+    pub fn is_over_time(&self, now_ns: u64) -> bool {
+        let Limit { soft, hard } = self.parameters.limits.seconds;
+        if soft.is_none() && hard.is_none() {
+            return false;
+        }
+        let began = match self.began_ns.compare_exchange(0, now_ns, Relaxed, Relaxed) {
+            Ok(_) => now_ns,
+            Err(began) => began,
+        };
+        let age = now_ns.saturating_sub(began) / 1_000_000_000;
+        if soft.is_some_and(|soft| age >= soft) {
+            self.is_soft.store(true, Relaxed);
+        }
+        let is_over = hard.is_some_and(|hard| age >= hard);
+        if is_over {
+            self.is_hard.store(true, Relaxed);
+        }
+        is_over
+    }
+
+    /// Counts a packet that was refused.
+    pub fn count_refused(&self, error: esp::OpenError) {
+        match error {
+            esp::OpenError::Replay(_) => self.replayed.fetch_add(1, Relaxed),
+            esp::OpenError::Authentication => self.forged.fetch_add(1, Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// An authentic packet came from this port; whether that is new. A translator between may have given the peer another one
+    /// (RFC 3947 §4).
+    pub fn heard_from(&self, port: u16) -> bool {
+        let known = u64::from(port);
+        self.peer_port.load(Relaxed) != known && self.peer_port.swap(known, Relaxed) != known
+    }
+
+    /// Packets to the peer go to this port from now on.
+    pub fn send_to(&self, port: u16) {
+        self.peer_port.store(port.into(), Relaxed);
+    }
+
+    /// The port that packets in UDP go to.
+    pub fn udp_destination(&self) -> Option<u16> {
+        let udp = self.parameters.udp?;
+        Some(match self.peer_port.load(Relaxed) as u16 {
+            0 => udp.destination,
+            moved => moved,
+        })
+    }
+
+    /// Goes on where another association was, which it replaces: no number is sent again, and none is accepted again.
+    pub(crate) fn follow(&self, before: &Self) {
+        match (&self.esp, &before.esp) {
+            (Esp::Out(own), Esp::Out(other)) => {
+                let (next, other) = (own.sequence().next(), other.sequence().next());
+                own.sequence().take(other.saturating_sub(next));
+            }
+            (Esp::In(own), Esp::In(other)) => {
+                if let (Some(own), Some(other)) = (own.window(), other.window()) {
+                    let top = other.top();
+                    let first = top.saturating_sub(own.len().into()) + 1;
+                    for number in first..=top {
+                        let _ = own.update(number);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a limit was reached and which; the caller remembers what it has said.
+    pub fn reached(&self) -> (bool, bool) {
+        (self.is_soft.load(Relaxed), self.has_ended())
+    }
+
+    /// Bytes of payload, packets, packets that were not authentic, packets that the window refused.
+    pub fn counts(&self) -> [u64; 4] {
+        [&self.bytes, &self.packets, &self.forged, &self.replayed].map(|own| own.load(Relaxed))
+    }
+
+    /// The next number that is sent, or the highest that was accepted.
+    pub fn number(&self) -> u64 {
+        match &self.esp {
+            Esp::Out(own) => own.sequence().next(),
+            Esp::In(own) => own.window().map_or(0, |own| own.top()),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is around ESP in packets that are sent.
+//!
+//! ```text
+//!  tunnel     │ outer IP │ UDP │ ESP │ inner packet │ TFC padding, padding, trailer, check value │
+//!  transport  │ IP, headers before ESP │ UDP │ ESP │ the rest of the packet │ padding, trailer, check value │
+//!             ◀── kept ───▶◀── front ──▶◀── payload ───────▶◀── back ──▶
+//! ```
+//!
+//! [`plan`] says how much room a packet needs and where; whoever has the packet makes it, in front of the payload and
+//! behind; [`Plan::write_headers`] fills the headers; `crypto::esp` seals the payload; [`finish`] does what depends on the
+//! sealed bytes.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use crypto::esp;
+use packet::checksum::{ipv4_decrement_ttl, partial_sum, pseudo_header_v6};
+use packet::ipv4::{Ipv4Header, fill_checksum};
+use packet::ipv6::{Ipv6Header, decrement_hop_limit};
+use packet::{Decoded, IpProtocol, Kind};
+
+use crate::association::{Association, Dont, Dscp, Mode, Parameters};
+
+/// IPv4 in a tunnel.
+pub const IPV4: u8 = 4;
+/// IPv6 in a tunnel.
+pub const IPV6: u8 = 41;
+/// Bytes of UDP's header.
+pub const UDP_LEN: usize = 8;
+
+/// Why a packet cannot be protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Transport mode protects whole packets (RFC 4303 §3.3.4).
+    Fragment,
+    /// The packet that would come out is longer than any.
+    TooLong,
+    /// Its headers are not right, or the association does not send.
+    Malformed,
+}
+
+/// Where everything goes in a packet that is to be protected. Places are bytes from the first IP header on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Bytes of the packet that stay in front of all that is added.
+    pub kept: usize,
+    /// Bytes that are added behind them.
+    pub front: usize,
+    /// Bytes of the packet that are sealed.
+    pub payload: usize,
+    /// TFC padding.
+    pub padding: usize,
+    /// Bytes behind the payload: TFC padding and all of ESP's.
+    pub back: usize,
+    /// Protocol of the payload.
+    pub next_header: u8,
+    /// Where in the kept bytes the protocol of what follows is; in transport mode.
+    protocol_at: usize,
+    /// The family of the packet that comes out, 4 or 6.
+    pub family: u8,
+}
+
+/// Room for a packet: its bytes from the IP header on begin `ip`, at least its headers, and `d` is its record, counted from
+/// anywhere.
+///
+/// # Errors
+/// Why it cannot be protected by this association.
+pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> {
+    let Parameters { mode, udp, pad_to, .. } = own.parameters();
+    let len = d.ip_total_len as usize;
+    let udp = if udp.is_some() { UDP_LEN } else { 0 };
+    let around = udp + esp::front_len(own.suite());
+    let plan = match mode {
+        Mode::Tunnel => {
+            let outer = if own.family() == 4 { 20 } else { 40 };
+            let padding = usize::from(*pad_to).saturating_sub(len);
+            let next_header = if d.kind == Kind::Ipv4 { IPV4 } else { IPV6 };
+            let back = padding + esp::back_len(own.suite(), len + padding);
+            let (front, family) = (outer + around, own.family());
+            let (kept, protocol_at) = (0, 0);
+            Plan { kept, front, payload: len, padding, back, next_header, protocol_at, family }
+        }
+        Mode::Transport if d.has(Decoded::FRAGMENT) => return Err(Refusal::Fragment),
+        Mode::Transport => {
+            let (kept, protocol_at, next_header) = place(ip, d).ok_or(Refusal::Malformed)?;
+            let payload = len.checked_sub(kept).ok_or(Refusal::Malformed)?;
+            let back = esp::back_len(own.suite(), payload);
+            let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+            let (front, padding) = (around, 0);
+            Plan { kept, front, payload, padding, back, next_header, protocol_at, family }
+        }
+    };
+    // IPv6 counts what is behind its header.
+    let most = if plan.family == 4 { 65_535 } else { 65_575 };
+    if plan.len() > most { Err(Refusal::TooLong) } else { Ok(plan) }
+}
+
+/// Where ESP goes in transport mode (RFC 4303 §3.1.1): behind the headers that routers look at, and before destination
+/// options for the receiver. Where the header before it says what follows, and what follows.
+fn place(ip: &[u8], d: &Decoded) -> Option<(usize, usize, u8)> {
+    if d.kind == Kind::Ipv4 {
+        let len = usize::from(*ip.first()? & 0xf) * 4;
+        return Some((len, 9, *ip.get(9)?));
+    }
+    let (mut at, mut protocol_at) = (40, 6);
+    // Headers up to here stay in front.
+    let mut found = (at, protocol_at);
+    for _ in 0..packet::decode::MAX_EXTENSION_HEADERS {
+        let kind = IpProtocol(*ip.get(protocol_at)?);
+        let is_option = kind == IpProtocol::DESTINATION_OPTIONS;
+        let stays = [IpProtocol::HOP_BY_HOP, IpProtocol::IPV6_ROUTING, IpProtocol::IPV6_FRAGMENT];
+        if !is_option && !stays.contains(&kind) {
+            break;
+        }
+        let len = match kind {
+            IpProtocol::IPV6_FRAGMENT => 8,
+            _ => (usize::from(*ip.get(at + 1)?) + 1) * 8,
+        };
+        (protocol_at, at) = (at, at + len);
+        if !is_option {
+            found = (at, protocol_at);
+        }
+    }
+    Some((found.0, found.1, *ip.get(found.1)?))
+}
+
+/// The longest inner packet in bytes with which a tunnel's packets have at most `mtu` bytes.
+pub fn inner_max(own: &Association, mtu: usize) -> usize {
+    let outer = if own.family() == 4 { 20 } else { 40 };
+    let udp = if own.parameters().udp.is_some() { UDP_LEN } else { 0 };
+    let front = outer + udp + esp::front_len(own.suite());
+    let fits = |len: usize| front + len + esp::back_len(own.suite(), len) <= mtu;
+    // What is behind the payload depends on its length by less than a block.
+    let most = mtu.saturating_sub(front);
+    (most.saturating_sub(128)..=most).rev().find(|len| fits(*len)).unwrap_or(0)
+}
+
+impl Plan {
+    /// Bytes of the packet that comes out.
+    pub fn len(&self) -> usize {
+        self.kept + self.front + self.payload + self.back
+    }
+
+    /// Never true.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the payload is, once there is room.
+    pub fn payload_range(&self) -> Range<usize> {
+        let start = self.kept + self.front;
+        start..start + self.payload
+    }
+
+    /// Fills the headers of a packet that has room: exactly [`Plan::len`] bytes. `number` is its sequence number. A TTL in
+    /// a tunnel is taken down, as routers do; its packet must have more than 1 left.
+    pub fn write_headers(&self, own: &Association, packet: &mut [u8], number: u64) {
+        let parameters = own.parameters();
+        let behind = packet.len() - self.kept;
+        let protocol = if parameters.udp.is_some() { IpProtocol::UDP } else { IpProtocol::ESP };
+        let udp_at = match parameters.mode {
+            Mode::Tunnel => {
+                let outer = if own.family() == 4 { 20 } else { 40 };
+                let (header, inner) = packet.split_at_mut(self.front);
+                write_outer(parameters, protocol, header, inner, behind - outer, number);
+                outer
+            }
+            Mode::Transport => {
+                packet[self.protocol_at] = protocol.0;
+                if self.family == 4 {
+                    let len = (packet.len() as u16).to_be_bytes(); // bounded by `plan`
+                    packet[2..4].copy_from_slice(&len);
+                    fill_checksum(packet);
+                } else {
+                    let len = (packet.len() - 40) as u16; // likewise
+                    packet[4..6].copy_from_slice(&len.to_be_bytes());
+                }
+                self.kept
+            }
+        };
+        if let (Some(udp), Some(port)) = (parameters.udp, own.udp_destination()) {
+            let len = (packet.len() - udp_at) as u16;
+            let fields = [udp.source, port, len, 0].map(u16::to_be_bytes);
+            packet[udp_at..udp_at + UDP_LEN].copy_from_slice(fields.as_flattened());
+        }
+    }
+}
+
+/// Writes an outer header to the front of `header`, and takes the TTL of `inner` down.
+fn write_outer(
+    parameters: &Parameters,
+    protocol: IpProtocol,
+    header: &mut [u8],
+    inner: &mut [u8],
+    payload_len: usize,
+    number: u64,
+) {
+    let (class, inner_df) = match inner {
+        [first, _, _, _, _, _, bits, _, ..] if *first >> 4 == 4 => {
+            let df = *bits & 0x40 != 0;
+            ipv4_decrement_ttl(inner);
+            (inner[1], df)
+        }
+        [_, _, ..] => {
+            decrement_hop_limit(inner);
+            // IPv6 is never fragmented on its way.
+            ((u16::from_be_bytes([inner[0], inner[1]]) >> 4) as u8, true)
+        }
+        _ => return,
+    };
+    let dscp = match parameters.dscp {
+        Dscp::Copy => class >> 2,
+        Dscp::Set(own) => own & 0x3f,
+    };
+    // RFC 6040 §4.1: normal mode copies, compatibility mode marks nothing.
+    let ecn = if parameters.ecn { class & 3 } else { 0 };
+    let traffic_class = dscp << 2 | ecn;
+    let ttl = parameters.hop_limit;
+    let dont_fragment = match parameters.dont_fragment {
+        Dont::Copy => inner_df,
+        Dont::Set => true,
+        Dont::Clear => false,
+    };
+    match (parameters.source, parameters.destination) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let outer = Ipv4Header {
+                traffic_class,
+                identification: number as u16,
+                dont_fragment,
+                ttl,
+                ..Ipv4Header::new(src, dst, protocol)
+            };
+            let _ = outer.emit(payload_len, header);
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let outer =
+                Ipv6Header { traffic_class, hop_limit: ttl, ..Ipv6Header::new(src, dst, protocol) };
+            let _ = outer.emit(payload_len, header);
+        }
+        _ => {} // no association has two families
+    }
+}
+
+/// Does what is left when the packet is sealed: UDP over IPv6 has a checksum (RFC 8200 §8.1); over IPv4 there is none (RFC
+/// 3948 §2.1).
+pub fn finish(own: &Association, plan: &Plan, packet: &mut [u8]) {
+    if own.parameters().udp.is_none() || plan.family == 4 {
+        return;
+    }
+    let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept };
+    let (IpAddr::V6(src), IpAddr::V6(dst)) =
+        (own.parameters().source, own.parameters().destination)
+    else {
+        return;
+    };
+    let Some((_, udp)) = packet.split_at_mut_checked(at) else { return };
+    let Ok(len) = u32::try_from(udp.len()) else { return };
+    let sum = pseudo_header_v6(src, dst, IpProtocol::UDP, len) + partial_sum(udp);
+    let checksum = match packet::checksum::finish(sum) {
+        0 => 0xffff, // 0 says that there is none
+        other => other,
+    };
+    if let Some(place) = udp.get_mut(6..8) {
+        place.copy_from_slice(&checksum.to_be_bytes());
+    }
+}

@@ -1,0 +1,312 @@
+//! Security policies (RFC 4301 §4.4.1): what is protected, what passes, what is discarded.
+//!
+//! Policies of a direction have an order by priority, and the first one that matches a packet decides. A lookup is one of
+//! `classify`: IPv4 and IPv6 have tables of their own, and a policy without addresses is in both.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use classify::filter::{self, Tail, field, shape};
+use classify::{Classify, Condition, Match, RuleRef, RuleSet, Tables};
+use ipnet::IpNet;
+use packet::{Decoded, Kind};
+
+use crate::Words;
+use crate::association::Direction;
+
+/// Policies of one family that are searched one after the other; above, by tuples of their masks.
+const LINEAR_MAX: usize = 128;
+
+/// What a policy asks of a packet. `None` asks nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// Source addresses.
+    pub source: Option<IpNet>,
+    /// Destination addresses, of the same family.
+    pub destination: Option<IpNet>,
+    /// The upper layer's protocol.
+    pub protocol: Option<u8>,
+    /// Source ports. A packet without ports, such as a later fragment, matches only where all are asked for.
+    pub source_ports: RangeInclusive<u16>,
+    /// Destination ports, likewise.
+    pub destination_ports: RangeInclusive<u16>,
+}
+
+/// All ports.
+pub const ANY_PORT: RangeInclusive<u16> = 0..=u16::MAX;
+
+impl Selector {
+    /// Every packet.
+    pub const ANY: Self = Self {
+        source: None,
+        destination: None,
+        protocol: None,
+        source_ports: ANY_PORT,
+        destination_ports: ANY_PORT,
+    };
+
+    /// That of the opposite direction.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            protocol: self.protocol,
+            source_ports: self.destination_ports.clone(),
+            destination_ports: self.source_ports.clone(),
+        }
+    }
+
+    /// The family that it asks for, 4 or 6; `None` for both.
+    fn family(&self) -> Option<u8> {
+        let family = |net: &IpNet| if matches!(net, IpNet::V4(_)) { 4 } else { 6 };
+        self.source.as_ref().or(self.destination.as_ref()).map(family)
+    }
+
+    /// Whether its two prefixes are of two families.
+    fn is_mixed(&self) -> bool {
+        let both = self.source.zip(self.destination);
+        both.is_some_and(|(a, b)| matches!(a, IpNet::V4(_)) != matches!(b, IpNet::V4(_)))
+    }
+
+    fn asks_for_ports(&self) -> bool {
+        self.source_ports != ANY_PORT || self.destination_ports != ANY_PORT
+    }
+
+    /// Whether it matches a packet: the plain form of the lookup.
+    pub fn matches(&self, tuple: &Tuple) -> bool {
+        let holds = |net: &Option<IpNet>, address: Words| {
+            net.is_none_or(|net| {
+                let (family, prefix) = crate::words(net.network());
+                let bits = |words: Words| u128::from(words[0]) << 64 | u128::from(words[1]);
+                let width = if family == 4 { 32 } else { 128 };
+                let dropped = u32::from(width - net.prefix_len());
+                let same = bits(prefix).checked_shr(dropped) == bits(address).checked_shr(dropped);
+                family == tuple.family && same
+            })
+        };
+        let has_ports = match tuple.ports {
+            Some((from, to)) => {
+                self.source_ports.contains(&from) && self.destination_ports.contains(&to)
+            }
+            None => !self.asks_for_ports(),
+        };
+        holds(&self.source, tuple.src)
+            && holds(&self.destination, tuple.dst)
+            && self.protocol.is_none_or(|own| own == tuple.protocol)
+            && has_ports
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let net = |net: &Option<IpNet>| net.map_or("any".to_owned(), |net| net.to_string());
+        let ports = |ports: &RangeInclusive<u16>| match (ports.start(), ports.end()) {
+            _ if *ports == ANY_PORT => String::new(),
+            (first, last) if first == last => format!(" port {first}"),
+            (first, last) => format!(" port {first}-{last}"),
+        };
+        let (from, to) = (net(&self.source), net(&self.destination));
+        write!(f, "{from}{} > {to}{}", ports(&self.source_ports), ports(&self.destination_ports))?;
+        self.protocol.map_or(Ok(()), |own| write!(f, " {}", packet::IpProtocol(own)))
+    }
+}
+
+/// What a packet is looked up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tuple {
+    /// 4 or 6.
+    pub family: u8,
+    /// Protocol of the upper layer.
+    pub protocol: u8,
+    /// Source.
+    pub src: Words,
+    /// Destination.
+    pub dst: Words,
+    /// Source and destination port, where they are known.
+    pub ports: Option<(u16, u16)>,
+}
+
+impl Tuple {
+    /// That of a decoded packet; `None` where it is not IP.
+    pub fn of(d: &Decoded) -> Option<Self> {
+        let family = match d.kind {
+            Kind::Ipv4 => 4,
+            Kind::Ipv6 => 6,
+            Kind::Arp | Kind::Other => return None,
+        };
+        Some(Self { family, protocol: d.protocol.0, src: d.src, dst: d.dst, ports: d.ports() })
+    }
+
+    fn tail(&self) -> Tail {
+        let (sport, dport) = self.ports.unwrap_or_default();
+        let shape = if self.ports.is_some() { shape::PORTS } else { 0 };
+        Tail { sport, dport, proto: self.protocol, shape, ..Tail::default() }
+    }
+}
+
+/// How a packet is protected: which associations serve it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Template {
+    /// Associations with this number.
+    pub reqid: u32,
+    /// Only those between these ends.
+    pub tunnel: Option<(std::net::IpAddr, std::net::IpAddr)>,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// It passes as it is.
+    Bypass,
+    /// It is dropped.
+    Discard,
+    /// It leaves as ESP, or must have come so.
+    Protect(Template),
+}
+
+/// A policy.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// Of packets that leave, or that came in.
+    pub direction: Direction,
+    /// The lowest comes first; among equals the one that was added first.
+    pub priority: u32,
+    /// What it asks for.
+    pub selector: Selector,
+    /// What becomes of those packets.
+    pub action: Action,
+}
+
+/// Why a policy cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Its prefixes are of two families.
+    #[error("source and destination are of two address families")]
+    Families,
+    /// A range of ports is empty.
+    #[error("a range of ports is empty")]
+    Ports,
+    /// The tables do not take it.
+    #[error("the policy cannot be looked up: {0}")]
+    Rule(#[from] classify::RuleError),
+}
+
+impl Policy {
+    /// Whether it can be.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        match &self.selector {
+            own if own.is_mixed() => Err(PolicyError::Families),
+            own if own.source_ports.is_empty() || own.destination_ports.is_empty() => {
+                Err(PolicyError::Ports)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The policies of one direction, to be looked up.
+#[derive(Debug)]
+pub struct Policies {
+    v4: Tables,
+    v6: Tables,
+    /// By their number in the tables.
+    actions: Vec<Action>,
+}
+
+impl Policies {
+    /// Of policies in their order.
+    ///
+    /// # Errors
+    /// One cannot be looked up.
+    pub fn new<'a>(policies: impl Iterator<Item = &'a Policy>) -> Result<Self, PolicyError> {
+        let mut sets = [filter::schema_v4(), filter::schema_v6()].map(RuleSet::new);
+        let mut actions = Vec::new();
+        for (policy, number) in policies.zip(0..) {
+            policy.check()?;
+            let own = &policy.selector;
+            for (set, family) in sets.iter_mut().zip([4, 6]) {
+                if own.family().is_none_or(|wanted| wanted == family) {
+                    add(set, own, number)?;
+                }
+            }
+            actions.push(policy.action);
+        }
+        let [v4, v6] = sets;
+        Ok(Self { v4: tables(&v4)?, v6: tables(&v6)?, actions })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// The policy of a packet; `None` where none matches.
+    pub fn find(&self, tuple: &Tuple) -> Option<Action> {
+        let mut out = [Match::NONE];
+        let tail = tuple.tail();
+        match tuple.family {
+            4 => {
+                let header = filter::header_v4(tuple.src[1] as u32, tuple.dst[1] as u32, tail);
+                self.v4.classify(&header, &mut out);
+            }
+            _ => self.v6.classify(&filter::header_v6(tuple.src, tuple.dst, tail), &mut out),
+        }
+        out[0].id().and_then(|id| self.actions.get(id as usize).copied())
+    }
+}
+
+fn add(set: &mut RuleSet, own: &Selector, number: u32) -> Result<(), PolicyError> {
+    let schema = set.schema().clone();
+    let mut conditions: Vec<Condition> = schema.fields().iter().map(Condition::any).collect();
+    let address = |net: IpNet| {
+        let (_, words) = crate::words(net.network());
+        let value = u128::from(words[0]) << 64 | u128::from(words[1]);
+        Condition::Prefix { value, len: net.prefix_len() }
+    };
+    let ports = |own: &RangeInclusive<u16>| Condition::Range {
+        low: (*own.start()).into(),
+        high: (*own.end()).into(),
+    };
+    for (at, net) in [(field::SRC, own.source), (field::DST, own.destination)] {
+        if let Some(net) = net {
+            conditions[at] = address(net);
+        }
+    }
+    conditions[field::SPORT] = ports(&own.source_ports);
+    conditions[field::DPORT] = ports(&own.destination_ports);
+    if let Some(protocol) = own.protocol {
+        conditions[field::PROTO] =
+            Condition::exact(&schema.fields()[field::PROTO], protocol.into());
+    }
+    if own.asks_for_ports() {
+        let bit = u128::from(shape::PORTS);
+        conditions[field::SHAPE] = Condition::Mask { value: bit, mask: bit };
+    }
+    let words = schema.conditions(&conditions)?;
+    set.push(RuleRef { words: &words, priority: number, id: number })?;
+    Ok(())
+}
+
+fn tables(set: &RuleSet) -> Result<Tables, PolicyError> {
+    let name = if set.len() <= LINEAR_MAX { "linear" } else { "tuple" };
+    let algorithm = classify::algorithms::find(name).expect("a structure of `classify`");
+    let classifier = (algorithm.build)(set)?;
+    Ok(classifier.tables()?)
+}
+
+/// The plain form of the lookup.
+pub mod reference {
+    use super::{Action, Policy, Tuple};
+
+    /// The action of the first policy that matches.
+    pub fn find<'a>(
+        mut policies: impl Iterator<Item = &'a Policy>,
+        tuple: &Tuple,
+    ) -> Option<Action> {
+        policies.find(|own| own.selector.matches(tuple)).map(|own| own.action)
+    }
+}

@@ -1,0 +1,115 @@
+//! Associations in the database: which one serves, lifetimes, replacement.
+
+use std::net::IpAddr;
+
+use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
+use ipsec::{
+    Database, DatabaseError, Direction, Exhausted, Limit, Mode, Parameters, Template, Tuple, words,
+};
+
+fn key() -> Key {
+    let encryption = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
+    let suite = Suite::new(encryption, Authentication::None).unwrap();
+    Key::new(suite, &Secret::new(vec![3; 20]), &Secret::none()).unwrap()
+}
+
+fn ends() -> (IpAddr, IpAddr) {
+    ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap())
+}
+
+fn out(spi: u32) -> Parameters {
+    Parameters::new(Direction::Out, spi, ends(), 7)
+}
+
+#[test]
+fn the_newest_association_serves() {
+    let mut database = Database::new();
+    let template = Template { reqid: 7, tunnel: None };
+    let tuple = Tuple { family: 4, ..Tuple::default() };
+    assert!(database.view().unwrap().outbound(&template, &tuple).is_none());
+    database.add(out(256), key(), 0).unwrap();
+    database.add(out(257), key(), 0).unwrap();
+    let again = database.add(out(257), key(), 0).unwrap_err();
+    assert_eq!(again, DatabaseError::Exists { spi: 257, destination: ends().1 });
+    let spi = |database: &mut Database, template: &Template| {
+        let view = database.view().unwrap();
+        view.outbound(template, &tuple).map(|own| own.parameters().spi)
+    };
+    assert_eq!(spi(&mut database, &template), Some(257));
+    let elsewhere = Template { reqid: 7, tunnel: Some((ends().1, ends().0)) };
+    assert_eq!(spi(&mut database, &elsewhere), None);
+    assert_eq!(spi(&mut database, &Template { reqid: 7, tunnel: Some(ends()) }), Some(257));
+    assert!(database.delete(257, ends().1).is_some());
+    assert!(database.delete(257, ends().1).is_none());
+    assert_eq!(spi(&mut database, &template), Some(256));
+    assert!(database.add(out(255), key(), 0).is_err(), "a reserved index");
+    let mixed = Parameters { source: "::1".parse().unwrap(), ..out(300) };
+    assert_eq!(database.add(mixed, key(), 0).unwrap_err(), DatabaseError::Families);
+}
+
+#[test]
+fn transport_mode_serves_its_ends() {
+    let mut database = Database::new();
+    database.add(Parameters { mode: Mode::Transport, ..out(256) }, key(), 0).unwrap();
+    let view = database.view().unwrap();
+    let template = Template { reqid: 7, tunnel: None };
+    let ((family, src), (_, dst)) = (words(ends().0), words(ends().1));
+    let tuple = Tuple { family, src, dst, ..Tuple::default() };
+    assert!(view.outbound(&template, &tuple).is_some());
+    assert!(view.outbound(&template, &Tuple { src: dst, ..tuple }).is_none());
+}
+
+#[test]
+fn lifetimes_end_an_association_once() {
+    let mut database = Database::new();
+    let mut parameters = out(256);
+    parameters.limits.packets = Limit { soft: Some(2), hard: Some(3) };
+    let own = database.add(parameters, key(), 0).unwrap();
+    assert_eq!(own.count(10, 1), Ok(()));
+    assert!(database.expire(1).is_empty());
+    assert_eq!(own.count(10, 1), Ok(()));
+    let said = database.expire(1);
+    assert_eq!((said.len(), said[0].is_hard, said[0].spi), (1, false, 256));
+    assert!(database.expire(1).is_empty(), "said once");
+    assert_eq!(own.count(10, 1), Ok(()));
+    assert_eq!(own.count(10, 1), Err(Exhausted));
+    assert_eq!(own.counts(), [30, 3, 0, 0]);
+    let said = database.expire(1);
+    assert_eq!((said.len(), said[0].is_hard), (1, true));
+    assert!(database.associations().is_empty());
+    // By bytes, and by time.
+    let mut parameters = out(257);
+    parameters.limits.bytes = Limit { soft: None, hard: Some(100) };
+    let own = database.add(parameters, key(), 0).unwrap();
+    assert_eq!((own.count(99, 1), own.count(99, 1)), (Ok(()), Ok(())));
+    assert_eq!(own.count(1, 1), Err(Exhausted));
+    let mut parameters = out(258);
+    parameters.limits.seconds = Limit { soft: Some(5), hard: Some(10) };
+    const SECOND: u64 = 1_000_000_000;
+    let own = database.add(parameters, key(), 0).unwrap();
+    assert_eq!(own.count(1, 1000 * SECOND), Ok(()), "its time begins with the first packet");
+    assert_eq!(own.count(1, 1009 * SECOND), Ok(()));
+    assert_eq!(own.reached(), (true, false));
+    assert_eq!(own.count(1, 1010 * SECOND), Err(Exhausted));
+}
+
+/// The same index with another key or other limits: no number comes a second time.
+#[test]
+fn a_replaced_association_goes_on() {
+    let mut database = Database::new();
+    let own = database.add(out(256), key(), 0).unwrap();
+    assert_eq!(own.sealer().unwrap().take(5).count(), 5);
+    let next = database.replace(out(256), key(), 0).unwrap();
+    assert_eq!(next.number(), 6);
+    let mut inward = Parameters::new(Direction::In, 300, ends(), 7);
+    let own = database.add(inward.clone(), key(), 0).unwrap();
+    let opener = own.opener().unwrap();
+    opener.accept(1000).unwrap();
+    inward.window = 128;
+    let next = database.replace(inward, key(), 0).unwrap();
+    let opener = next.opener().unwrap();
+    for number in [1000, 999, 990, 873, 872, 1] {
+        assert!(opener.accept(number).is_err(), "{number}");
+    }
+    assert!(opener.accept(1001).is_ok());
+}

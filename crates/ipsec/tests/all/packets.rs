@@ -1,0 +1,378 @@
+//! Packets through plan, seal, open and back: what comes out is what went in.
+
+use std::net::IpAddr;
+
+use crypto::esp::{self, Seal};
+use crypto::{Authentication, Key, Secret, Suite};
+use ipsec::inbound::{self, Found, combined, found, inner, transport_back};
+use ipsec::outbound::{self, Refusal, inner_max, plan};
+use ipsec::{Association, Direction, Dont, Dscp, Mode, Parameters, Udp};
+use packet::checksum::internet_checksum;
+use packet::ipv4::Ipv4Header;
+use packet::ipv6::Ipv6Header;
+use packet::{Decoded, IpProtocol, Kind};
+use proptest::prelude::*;
+
+/// Both halves of an association.
+fn pair(parameters: &Parameters, suite: Suite) -> (Association, Association) {
+    let key = || {
+        let of = |len: usize| Secret::new((0..len as u8).collect());
+        let (encryption, authentication) =
+            (of(suite.encryption_key_len()), of(suite.authentication_key_len()));
+        Key::new(suite, &encryption, &authentication).unwrap()
+    };
+    let of = |direction| {
+        let parameters = Parameters { direction, ..parameters.clone() };
+        Association::new(parameters, key(), 0).unwrap()
+    };
+    (of(Direction::Out), of(Direction::In))
+}
+
+/// An IP packet with a UDP datagram or other bytes behind extension headers.
+#[derive(Debug, Clone)]
+struct Inner {
+    is_v6: bool,
+    class: u8,
+    ttl: u8,
+    df: bool,
+    /// Extension headers of IPv6: hop-by-hop, destination options.
+    extensions: (bool, bool),
+    len: usize,
+}
+
+fn ends(is_v6: bool) -> (IpAddr, IpAddr) {
+    match is_v6 {
+        false => ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+        true => ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap()),
+    }
+}
+
+impl Inner {
+    fn bytes(&self) -> Vec<u8> {
+        let upper: Vec<u8> = (0..self.len).map(|at| at as u8).collect();
+        let mut out = vec![0; 40];
+        let mut rest = Vec::new();
+        let (from, to) = ends(self.is_v6);
+        match (from, to) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                out.truncate(20);
+                let header = Ipv4Header {
+                    traffic_class: self.class,
+                    ttl: self.ttl,
+                    dont_fragment: self.df,
+                    ..Ipv4Header::new(src, dst, IpProtocol(200))
+                };
+                header.emit(upper.len(), &mut out).unwrap();
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let mut next = 200;
+                // From the last one to the first one.
+                if self.extensions.1 {
+                    rest.splice(0..0, [next, 0, 1, 4, 0, 0, 0, 0]);
+                    next = 60;
+                }
+                if self.extensions.0 {
+                    rest.splice(0..0, [next, 0, 1, 4, 0, 0, 0, 0]);
+                    next = 0;
+                }
+                let header = Ipv6Header {
+                    traffic_class: self.class,
+                    flow_label: 5,
+                    hop_limit: self.ttl,
+                    ..Ipv6Header::new(src, dst, IpProtocol(next))
+                };
+                header.emit(rest.len() + upper.len(), &mut out).unwrap();
+            }
+            _ => unreachable!(),
+        }
+        [out, rest, upper].concat()
+    }
+}
+
+fn decode(ip: &[u8]) -> Decoded {
+    packet::decode::decode_ip(ip, ip.len())
+}
+
+/// Seals a packet; the IP packet that comes out.
+fn seal(own: &Association, ip: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let plan = plan(own, ip, &decode(ip))?;
+    let (kept, rest) = ip.split_at(plan.kept);
+    let mut out = [kept, &vec![0xee; plan.front], rest, &vec![0xee; plan.back]].concat();
+    assert_eq!(out.len(), plan.len());
+    let number = own.sealer().unwrap().take(1).next().unwrap();
+    plan.write_headers(own, &mut out, number.value());
+    let mut seals: [Seal<'_>; 1] =
+        [number.seal(&mut out, plan.payload_range(), plan.next_header, plan.padding)];
+    esp::seal_batch(&mut seals);
+    seals[0].result().unwrap();
+    outbound::finish(own, &plan, &mut out);
+    Ok(out)
+}
+
+/// Opens a packet; the IP packet that was inside.
+fn open(own: &Association, ip: &mut [u8]) -> Vec<u8> {
+    let d = decode(ip);
+    let Found::Esp { at, spi, end, port } = found(ip, &d) else { panic!("{:?}", found(ip, &d)) };
+    assert_eq!(spi, own.parameters().spi);
+    assert!(inbound::is_encapsulated_right(own, port));
+    let mut opens = [own.opener().unwrap().open(&mut ip[at..end])];
+    esp::open_batch(&mut opens);
+    let opened = opens[0].result().unwrap();
+    if inbound::is_tunnel(own) {
+        let payload = &mut ip[at + opened.payload.start..at + opened.payload.end];
+        let found = inner(own, payload, opened.next_header, d.traffic_class & 3).unwrap();
+        return payload[..found.len].to_vec();
+    }
+    let rest = transport_back(ip, &d, (at, opened.payload), opened.next_header, port.is_some());
+    let rest = rest.unwrap();
+    let start = rest.kept + rest.gone;
+    [&ip[..rest.kept], &ip[start..start + rest.len]].concat()
+}
+
+fn inner_packets() -> impl Strategy<Value = Inner> {
+    let flags = (any::<bool>(), any::<bool>(), any::<(bool, bool)>());
+    (flags, any::<u8>(), 2u8..=255, 8usize..1400).prop_map(
+        |((is_v6, df, extensions), class, ttl, len)| Inner {
+            is_v6,
+            class,
+            ttl,
+            df,
+            extensions,
+            len,
+        },
+    )
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    let outer = any::<bool>();
+    let dscp = prop_oneof![Just(Dscp::Copy), (0u8..64).prop_map(Dscp::Set)];
+    let df = prop::sample::select(vec![Dont::Copy, Dont::Set, Dont::Clear]);
+    let udp = prop::option::of(Just(Udp { source: 4500, destination: 4500 }));
+    let pad = prop_oneof![Just(0u16), 0u16..1500];
+    (outer, any::<[bool; 3]>(), dscp, df, udp, pad).prop_map(
+        |(is_v6, flags, dscp, df, udp, pad)| {
+            let ends = match is_v6 {
+                false => ([192, 0, 2, 1].into(), [198, 51, 100, 1].into()),
+                true => ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()),
+            };
+            let [is_transport, is_extended, ecn] = flags;
+            Parameters {
+                mode: if is_transport { Mode::Transport } else { Mode::Tunnel },
+                is_extended,
+                udp,
+                pad_to: pad,
+                dscp,
+                dont_fragment: df,
+                ecn,
+                ..Parameters::new(Direction::Out, 0x1234, ends, 1)
+            }
+        },
+    )
+}
+
+/// The inner packet as a router forwards it.
+fn lowered(ip: &[u8]) -> Vec<u8> {
+    let mut ip = ip.to_vec();
+    match ip[0] >> 4 {
+        4 => packet::checksum::ipv4_decrement_ttl(&mut ip),
+        _ => packet::ipv6::decrement_hop_limit(&mut ip),
+    }
+    ip
+}
+
+proptest! {
+    /// Every suite, family and mode; headers are right, and the outer ones say what they must.
+    #[test]
+    fn what_is_sealed_is_opened(
+        packet in inner_packets(),
+        parameters in parameters(),
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+    ) {
+        let mut parameters = parameters;
+        if parameters.mode == Mode::Transport {
+            (parameters.source, parameters.destination) = ends(packet.is_v6);
+        }
+        let (out, back) = pair(&parameters, suite);
+        let ip = packet.bytes();
+        let mut sealed = seal(&out, &ip).unwrap();
+        let d = decode(&sealed);
+        prop_assert_eq!(d.anomaly, packet::Anomaly::None);
+        prop_assert_eq!(d.ip_total_len as usize, sealed.len());
+        prop_assert_eq!(d.src_ip(), Some(parameters.source));
+        prop_assert_eq!(d.dst_ip(), Some(parameters.destination));
+        let expected = match parameters.mode {
+            Mode::Tunnel => {
+                let dscp = match parameters.dscp { Dscp::Copy => packet.class >> 2, Dscp::Set(own) => own };
+                let ecn = if parameters.ecn { packet.class & 3 } else { 0 };
+                prop_assert_eq!(d.traffic_class, dscp << 2 | ecn);
+                prop_assert_eq!(d.ttl, parameters.hop_limit);
+                if d.kind == Kind::Ipv4 {
+                    let df = match parameters.dont_fragment {
+                        Dont::Copy => packet.is_v6 || packet.df,
+                        Dont::Set => true,
+                        Dont::Clear => false,
+                    };
+                    prop_assert_eq!(d.has(Decoded::DONT_FRAGMENT), df);
+                }
+                prop_assert!(sealed.len() >= usize::from(parameters.pad_to));
+                lowered(&ip)
+            }
+            Mode::Transport => {
+                prop_assert_eq!(d.traffic_class, packet.class);
+                ip.clone()
+            }
+        };
+        if parameters.udp.is_some() && d.kind == Kind::Ipv6 {
+            let udp = &sealed[usize::from(d.l4_offset)..];
+            let (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) = (d.src_ip(), d.dst_ip()) else { panic!() };
+            let sum = packet::checksum::pseudo_header_v6(src, dst, IpProtocol::UDP, udp.len() as u32);
+            prop_assert_eq!(packet::checksum::finish(sum + packet::checksum::partial_sum(udp)), 0);
+        }
+        let opened = open(&back, &mut sealed);
+        prop_assert_eq!(opened, expected);
+    }
+
+    /// A flipped bit anywhere in ESP, and a packet that is cut, are refused; nothing panics.
+    #[test]
+    fn what_is_changed_is_refused(
+        packet in inner_packets(),
+        parameters in parameters(),
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        (at, bit) in (any::<prop::sample::Index>(), 0u8..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut parameters = parameters;
+        parameters.mode = Mode::Tunnel;
+        let (out, back) = pair(&parameters, suite);
+        let sealed = seal(&out, &packet.bytes()).unwrap();
+        let d = decode(&sealed);
+        let Found::Esp { at: start, end, .. } = found(&sealed, &d) else { panic!() };
+        let mut changed = sealed.clone();
+        let place = start + 8 + at.index(end - start - 8);
+        changed[place] ^= 1 << bit;
+        let mut opens = [back.opener().unwrap().open(&mut changed[start..end])];
+        esp::open_batch(&mut opens);
+        prop_assert_eq!(opens[0].result(), Err(esp::OpenError::Authentication));
+        let mut short = sealed[..start + cut.index(end - start)].to_vec();
+        let mut opens = [back.opener().unwrap().open(&mut short[start..])];
+        esp::open_batch(&mut opens);
+        prop_assert!(opens[0].result().is_err());
+    }
+
+    /// Whatever the bytes are: there is an answer.
+    #[test]
+    fn any_bytes_have_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200), next in any::<u8>(), udp in any::<bool>()) {
+        let d = decode(&bytes);
+        let _ = found(&bytes, &d);
+        let suite = Suite::new(crypto::Encryption::Null, Authentication::HmacSha1_96).unwrap();
+        let ends = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+        for mode in [Mode::Tunnel, Mode::Transport] {
+            let parameters = Parameters { mode, ..Parameters::new(Direction::Out, 0x1234, ends, 1) };
+            let (out, back) = pair(&parameters, suite);
+            if d.anomaly == packet::Anomaly::None {
+                let _ = plan(&out, &bytes, &d);
+            }
+            let _ = inner(&back, &mut bytes.clone(), next, 3);
+        }
+        if d.is_ip() {
+            let at = usize::from(d.l4_offset);
+            let _ = transport_back(&mut bytes.clone(), &d, (at, 8..20), next, udp);
+        }
+    }
+
+    /// The longest packet that fits does, and the next longer one does not.
+    #[test]
+    fn the_longest_packet_is_the_longest(
+        parameters in parameters(),
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        mtu in 600usize..9000,
+    ) {
+        let parameters = Parameters { mode: Mode::Tunnel, pad_to: 0, ..parameters };
+        let (out, _) = pair(&parameters, suite);
+        let most = inner_max(&out, mtu);
+        let len = |len: usize| {
+            let packet =
+                Inner { is_v6: false, class: 0, ttl: 9, df: true, extensions: (false, false), len: len - 20 };
+            let ip = packet.bytes();
+            plan(&out, &ip, &decode(&ip)).unwrap().len()
+        };
+        prop_assert!(len(most) <= mtu);
+        prop_assert!(len(most + 1) > mtu);
+    }
+}
+
+#[test]
+fn congestion_marks_are_those_of_the_rfc() {
+    // Figure 4 of RFC 6040: rows are inner marks Not-ECT, ECT(0), ECT(1), CE; columns outer ones in that order.
+    let marks = [0, 2, 1, 3];
+    let expected = [
+        [Some(0), Some(0), Some(0), None],
+        [Some(2), Some(2), Some(1), Some(3)],
+        [Some(1), Some(1), Some(1), Some(3)],
+        [Some(3), Some(3), Some(3), Some(3)],
+    ];
+    for (row, inner) in marks.into_iter().enumerate() {
+        for (column, outer) in marks.into_iter().enumerate() {
+            assert_eq!(combined(inner, outer), expected[row][column], "{inner} {outer}");
+        }
+    }
+}
+
+/// Marks change in place, and the checksum with them.
+#[test]
+fn a_mark_keeps_the_checksum_right() {
+    let suite = Suite::new(crypto::Encryption::Null, Authentication::HmacSha1_96).unwrap();
+    let ends = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+    let (_, back) = pair(&Parameters::new(Direction::Out, 0x1234, ends, 1), suite);
+    for is_v6 in [false, true] {
+        let packet =
+            Inner { is_v6, class: 0xba, ttl: 9, df: false, extensions: (false, false), len: 9 };
+        let mut ip = packet.bytes();
+        inner(&back, &mut ip, if is_v6 { 41 } else { 4 }, 3).unwrap();
+        let d = decode(&ip);
+        assert_eq!((d.traffic_class, d.anomaly), (0xbb, packet::Anomaly::None));
+        if !is_v6 {
+            assert_eq!(internet_checksum(&ip[..20]), 0);
+        }
+    }
+}
+
+#[test]
+fn messages_on_the_port_of_esp_are_told_apart() {
+    let datagram = |port: u16, load: &[u8]| {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = ends(false) else { panic!() };
+        let mut out = vec![0; 28];
+        Ipv4Header::new(src, dst, IpProtocol::UDP).emit(8 + load.len(), &mut out).unwrap();
+        out[20..28].copy_from_slice(
+            [1111, port, 8 + load.len() as u16, 0].map(u16::to_be_bytes).as_flattened(),
+        );
+        [out, load.to_vec()].concat()
+    };
+    let of = |port, load: &[u8]| {
+        let ip = datagram(port, load);
+        found(&ip, &decode(&ip))
+    };
+    assert_eq!(of(4500, &[0xff]), Found::KeepAlive);
+    assert_eq!(of(4500, &[0xfe]), Found::Other);
+    assert_eq!(of(4500, &[0, 0, 0, 0, 1, 2, 3, 4]), Found::Other, "key agreement");
+    assert_eq!(of(4500, &[0, 0, 1, 0, 0, 0]), Found::Short);
+    let esp = Found::Esp { at: 28, spi: 256, end: 36, port: Some(1111) };
+    assert_eq!(of(4500, &[0, 0, 1, 0, 0, 0, 0, 1]), esp);
+    assert_eq!(of(4501, &[0, 0, 1, 0, 0, 0, 0, 1]), Found::Other);
+}
+
+/// A peer behind a translator whose port moves: what is sent follows, once somebody says so.
+#[test]
+fn a_port_that_moves_is_noticed() {
+    let suite = Suite::new(crypto::Encryption::Null, Authentication::HmacSha1_96).unwrap();
+    let ends = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+    let udp = Some(Udp { source: 4500, destination: 4500 });
+    let (out, back) =
+        pair(&Parameters { udp, ..Parameters::new(Direction::Out, 0x1234, ends, 1) }, suite);
+    assert!(back.heard_from(4500));
+    assert!(!back.heard_from(4500));
+    assert!(back.heard_from(30_000));
+    assert_eq!(out.udp_destination(), Some(4500));
+    out.send_to(30_000);
+    assert_eq!(out.udp_destination(), Some(30_000));
+}

@@ -1,0 +1,128 @@
+//! Policies looked up by `classify` against the plain list.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use ipsec::policy::{ANY_PORT, reference};
+use ipsec::{Action, Database, Direction, Policies, Policy, Selector, Template, Tuple, words};
+use proptest::prelude::*;
+
+/// Addresses that are near each other, so that prefixes hold some of them.
+fn address(is_v6: bool) -> impl Strategy<Value = IpAddr> {
+    (0u8..4, 0u8..3, any::<u8>()).prop_map(move |(a, b, c)| match is_v6 {
+        false => IpAddr::from([10, a, b, c]),
+        true => IpAddr::from([0xfd00, a.into(), b.into(), 0, 0, 0, 0, c.into()]),
+    })
+}
+
+fn net(is_v6: bool) -> impl Strategy<Value = Option<IpNet>> {
+    let lens = if is_v6 { vec![0, 16, 32, 48, 127, 128] } else { vec![0, 8, 16, 24, 31, 32] };
+    let net = (address(is_v6), prop::sample::select(lens))
+        .prop_map(|(address, len)| IpNet::new(address, len).unwrap().trunc());
+    prop::option::of(net)
+}
+
+fn ports() -> impl Strategy<Value = std::ops::RangeInclusive<u16>> {
+    prop_oneof![
+        3 => Just(ANY_PORT),
+        1 => Just(80..=80),
+        1 => Just(1024..=u16::MAX),
+        1 => (0u16..100, 0u16..100).prop_map(|(a, b)| a.min(b)..=a.max(b)),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let selector = any::<bool>().prop_flat_map(|is_v6| {
+        let protocol = prop::option::of(prop::sample::select(vec![6u8, 17, 1, 50]));
+        (net(is_v6), net(is_v6), protocol, ports(), ports())
+    });
+    let action = prop_oneof![
+        Just(Action::Bypass),
+        Just(Action::Discard),
+        (1u32..9).prop_map(|reqid| Action::Protect(Template { reqid, tunnel: None })),
+    ];
+    (selector, action, 0u32..4).prop_map(|(selector, action, priority)| {
+        let (source, destination, protocol, source_ports, destination_ports) = selector;
+        let selector = Selector { source, destination, protocol, source_ports, destination_ports };
+        Policy { direction: Direction::Out, priority, selector, action }
+    })
+}
+
+fn tuple() -> impl Strategy<Value = Tuple> {
+    any::<bool>().prop_flat_map(|is_v6| {
+        let port = || prop_oneof![Just(80u16), 0u16..120, any::<u16>()];
+        let ports = prop::option::of((port(), port()));
+        let protocol = prop::sample::select(vec![6u8, 17, 1, 50, 47]);
+        (address(is_v6), address(is_v6), protocol, ports).prop_map(|(src, dst, protocol, ports)| {
+            let ((family, src), (_, dst)) = (words(src), words(dst));
+            Tuple { family, protocol, src, dst, ports }
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_lookup_is_that_of_the_list(
+        policies in prop::collection::vec(policy(), 0..200),
+        tuples in prop::collection::vec(tuple(), 1..40),
+    ) {
+        let found = Policies::new(policies.iter()).unwrap();
+        for tuple in &tuples {
+            prop_assert_eq!(found.find(tuple), reference::find(policies.iter(), tuple), "{:?}", tuple);
+        }
+    }
+
+    /// The first one of the lowest priority decides, whatever the order in which they were added, replaced and deleted.
+    #[test]
+    fn the_database_keeps_the_order(
+        policies in prop::collection::vec(policy(), 0..40),
+        deleted in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        tuples in prop::collection::vec(tuple(), 1..20),
+    ) {
+        let mut database = Database::new();
+        let mut plain: Vec<Policy> = Vec::new();
+        for policy in &policies {
+            database.replace_policy(policy.clone()).unwrap();
+            let same = |own: &&mut Policy| {
+                (own.priority, &own.selector) == (policy.priority, &policy.selector)
+            };
+            match plain.iter_mut().find(same) {
+                Some(own) => own.action = policy.action,
+                None => plain.push(policy.clone()),
+            }
+            prop_assert!(database.add_policy(policy.clone()).is_err());
+        }
+        plain.sort_by_key(|own| own.priority);
+        for index in &deleted {
+            if plain.is_empty() {
+                break;
+            }
+            let selector = plain[index.index(plain.len())].selector.clone();
+            prop_assert!(database.delete_policy(Direction::Out, &selector));
+            prop_assert!(!database.delete_policy(Direction::In, &selector));
+            let at = plain.iter().position(|own| own.selector == selector).unwrap();
+            plain.remove(at);
+        }
+        let view = database.view().unwrap();
+        for tuple in &tuples {
+            prop_assert_eq!(view.outgoing.find(tuple), reference::find(plain.iter(), tuple));
+            prop_assert_eq!(view.incoming.find(tuple), None);
+        }
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let mut database = Database::new();
+    let selector = Selector {
+        source: Some("10.0.0.0/8".parse().unwrap()),
+        destination: Some("fd00::/16".parse().unwrap()),
+        ..Selector::ANY
+    };
+    let (direction, priority, action) = (Direction::In, 0, Action::Discard);
+    assert!(database.add_policy(Policy { direction, priority, selector, action }).is_err());
+    #[allow(clippy::reversed_empty_ranges)]
+    let selector = Selector { source_ports: 9..=8, ..Selector::ANY };
+    assert!(database.add_policy(Policy { direction, priority, selector, action }).is_err());
+    assert!(database.policies().is_empty());
+}
