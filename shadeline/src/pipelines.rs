@@ -61,7 +61,7 @@ mod tests {
         };
         let longest: Vec<_> = all.iter().filter(is_longest).map(|list| list.join(" ")).collect();
         let expected = [
-            "decode nat flow l7 modules ids firewall rpf route nat_source rewrite",
+            "decode esp_in nat flow l7 modules ids firewall rpf route esp_out nat_source rewrite",
             "bridge_in flow l7 modules ids firewall bridge bridge_out",
             "ndn_decode name_lookup pit",
             "flow l7 modules ids firewall wire",
@@ -71,7 +71,7 @@ mod tests {
         for shortest in ["decode route rewrite", "bridge_in bridge bridge_out", "wire", "monitor"] {
             assert!(all.iter().any(|list| list.join(" ") == shortest), "{shortest}");
         }
-        assert_eq!((all.len(), known().pipelines().len()), (141, 3508));
+        assert_eq!((all.len(), known().pipelines().len()), (221, 6682));
     }
 
     #[test]

@@ -15,8 +15,9 @@ logging.getLogger("scapy").setLevel(logging.ERROR)
 from scapy.all import (  # noqa: E402
     ARP, ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS,
     ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, ICMPv6TimeExceeded, IPOption_LSRR, IPOption_NOP, IPOption_RR, IPv6,
-    IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw, fragment6,
+    IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw, fragment, fragment6,
 )
+from scapy.layers.ipsec import ESP, SecurityAssociation  # noqa: E402
 from scapy.utils import checksum  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -1164,10 +1165,207 @@ def ids_fragments():
     yield from sent(v4(id=10) / client(337, "PA", 1) / b"GET / HTTP/1.1\r\n")
 
 
+# --- IPsec ----------------------------------------------------------------------------------------------------
+
+# Cipher and authentication of the configuration, those of scapy, bytes of their keys, with the salt.
+SUITES = [
+    ("aes-128-cbc", "hmac-sha1-96", "AES-CBC", "HMAC-SHA1-96", 16, 20),
+    ("aes-192-cbc", "hmac-sha256-128", "AES-CBC", "SHA2-256-128", 24, 32),
+    ("aes-256-cbc", "hmac-sha512-256", "AES-CBC", "SHA2-512-256", 32, 64),
+    ("aes-128-ctr", "hmac-sha1-96", "AES-CTR", "HMAC-SHA1-96", 20, 20),
+    ("aes-192-ctr", "hmac-sha384-192", "AES-CTR", "SHA2-384-192", 28, 48),
+    ("aes-256-ctr", "hmac-sha256-128", "AES-CTR", "SHA2-256-128", 36, 32),
+    ("aes-128-gcm", "none", "AES-GCM", "NULL", 20, 0),
+    ("aes-192-gcm", "none", "AES-GCM", "NULL", 28, 0),
+    ("aes-256-gcm", "none", "AES-GCM", "NULL", 36, 0),
+    ("chacha20-poly1305", "none", "CHACHA20-POLY1305", "NULL", 36, 0),
+    ("aes-128-gmac", "none", "AES-NULL-GMAC", "NULL", 20, 0),
+    ("aes-256-gmac", "none", "AES-NULL-GMAC", "NULL", 36, 0),
+    ("null", "hmac-sha1-96", "NULL", "HMAC-SHA1-96", 0, 20),
+    ("null", "hmac-sha384-192", "NULL", "SHA2-384-192", 0, 48),
+]
+GATEWAYS = {4: "192.0.2.1", 6: "2001:db8:ffff::1"}
+
+
+def tunnels():
+    """One table for each pair of associations: every suite in each mode and family, plain and in UDP in turn."""
+    number = 0
+    for mode in ("tunnel", "transport"):
+        for at, suite in enumerate(SUITES):
+            for outer in (4, 6):
+                number += 1
+                inner = outer if mode == "transport" else (4, 6)[at // 2 % 2]
+                peer = f"198.51.100.{number}" if outer == 4 else f"2001:db8:1::{number}"
+                local = GATEWAYS[outer]
+                if mode == "transport":
+                    local = "10.0.0.7" if outer == 4 else "fd00:1::7"
+                host = f"10.{100 + number}.0.9" if inner == 4 else f"fd00:{100 + number}::9"
+                host = peer if mode == "transport" else host
+                yield {
+                    "number": number, "mode": mode, "suite": suite, "outer": outer, "inner": inner, "local": local,
+                    "peer": peer, "udp": outer == 4 and at % 3 == 1, "esn": at in (1, 6, 9), "host": host,
+                }
+
+
+def key_of(tunnel):
+    """The keys of a suite, for all associations: of the cipher, and for the authentication."""
+    seed = " ".join(tunnel["suite"][:2]).encode()
+    whole = hashlib.shake_256(seed).digest(tunnel["suite"][4] + tunnel["suite"][5])
+    return whole[: tunnel["suite"][4]], whole[tunnel["suite"][4] :]
+
+
+def scapy_of(tunnel, direction):
+    """The same association of scapy, for packets that leave the gateway or come to it."""
+    *_, crypt, auth, _, _ = tunnel["suite"]
+    ends = (tunnel["local"], tunnel["peer"])
+    src, dst = ends if direction == "out" else ends[::-1]
+    key, mac = key_of(tunnel)
+    header = IP(src=src, dst=dst) if tunnel["outer"] == 4 else IPv6(src=src, dst=dst)
+    return SecurityAssociation(
+        ESP, spi=(0x1000 if direction == "out" else 0x2000) + tunnel["number"], seq_num=1,
+        crypt_algo=crypt, crypt_key=key, auth_algo=auth, auth_key=mac or None,
+        tunnel_header=header if tunnel["mode"] == "tunnel" else None,
+        nat_t_header=UDP(sport=4500, dport=4500) if tunnel["udp"] else None,
+        esn_en=tunnel["esn"], esn=0,
+    )
+
+
+def ipsec_files(folder):
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\nmtu = 9000\naddresses = ["10.0.0.1/24", "fd00:1::1/64"]\n',
+        '[port.wan]\nmac = "02:00:00:00:02:01"\nmtu = 1500\naddresses = ["192.0.2.1/24", "2001:db8:ffff::1/64"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
+        '[[route]]\nprefix = "::/0"\nvia = "2001:db8:ffff::fe"\n',
+        '[[policy]]\naction = "discard"\ndestination = "10.66.0.0/16"\n',
+        '[[policy]]\naction = "bypass"\nprotocol = "tcp"\ndestination = "10.101.0.0/16"\ndestination_port = 179\n',
+    ]
+    for tunnel in tunnels():
+        number, suite = tunnel["number"], tunnel["suite"]
+        for direction in ("out", "in"):
+            name = f"{suite[0]}-{suite[1]}.key"
+            (folder / name).write_text("".join(key.hex() + "\n" for key in key_of(tunnel) if key))
+            ends = (tunnel["local"], tunnel["peer"])
+            source, destination = ends if direction == "out" else ends[::-1]
+            spi = (0x1000 if direction == "out" else 0x2000) + number
+            lines = [
+                f'[[sa]]\ndirection = "{direction}"\nspi = {spi:#x}\nsource = "{source}"\ndestination = "{destination}"',
+                f'reqid = {number}\nencryption = "{suite[0]}"\nkey_file = "{name}"',
+            ]
+            lines += [f'authentication = "{suite[1]}"'] * (suite[1] != "none")
+            lines += ['mode = "transport"'] * (tunnel["mode"] == "transport")
+            lines += ["udp = true"] * tunnel["udp"] + ["esn = true"] * tunnel["esn"]
+            lines += ["pad_to = 300"] * (number == 3 and direction == "out")
+            out.append("\n".join(lines) + "\n")
+        net = f"{tunnel['host']}/{32 if tunnel['inner'] == 4 else 128}" if tunnel["mode"] == "transport" else (
+            f"10.{100 + number}.0.0/16" if tunnel["inner"] == 4 else f"fd00:{100 + number}::/32"
+        )
+        out.append(f'[[policy]]\naction = "protect"\nreqid = {number}\ndestination = "{net}"\n')
+    (folder / "config.toml").write_text("\n".join(out))
+
+
+def ipsec():
+    """(port, frame): a gateway with an association for every suite, family and mode, in both directions."""
+    folder = HERE / "ipsec"
+    folder.mkdir(exist_ok=True)
+    ipsec_files(folder)
+    lan_ether = lambda: Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01")
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+
+    def inside(to, size, family, **fields):
+        ip = IP(src="10.0.0.7", dst=to, **fields) if family == 4 else IPv6(src="fd00:1::7", dst=to, **fields)
+        return ip / UDP(sport=5000, dport=6000) / bytes(i & 255 for i in range(size))
+
+    def outside(to, size, family, **fields):
+        ip = IP(src=to, dst="10.0.0.7", **fields) if family == 4 else IPv6(src=to, dst="fd00:1::7", **fields)
+        return ip / UDP(sport=6000, dport=5000) / bytes(i & 255 for i in range(size))
+
+    def sealed(tunnel, packet, seq=1):
+        sa = scapy_of(tunnel, "in")
+        # scapy draws vectors at random.
+        size = sa.crypt_algo.iv_size or 0
+        iv = hashlib.sha256(f"{tunnel['number']} {seq}".encode()).digest()[:size]
+        packet = IP(bytes(packet)) if packet.version == 4 else IPv6(bytes(packet))
+        out = sa.encrypt(packet, seq_num=seq, iv=iv)
+        if tunnel["udp"]:
+            out[UDP].chksum = 0  # RFC 3948
+        return bytes(wan_ether() / out)
+
+    all = list(tunnels())
+    for tunnel in all:
+        for size in (0, 18, 100):
+            marked = {"tos": 0xB9} if size == 18 and tunnel["inner"] == 4 else {}
+            yield "lan", bytes(lan_ether() / inside(tunnel["host"], size, tunnel["inner"], **marked))
+    for tunnel in all:
+        for seq, size in ((1, 0), (2, 18), (4, 100)):
+            yield "wan", sealed(tunnel, outside(tunnel["host"], size, tunnel["inner"]), seq)
+    first = all[0]
+    peer = first["host"]
+    data = sealed(first, outside(peer, 50, first["inner"]), 5)
+    yield "wan", data
+    yield "wan", data  # a replay
+    yield "wan", sealed(first, outside(peer, 51, first["inner"]), 3)  # late, within the window
+    yield "wan", sealed(first, outside(peer, 52, first["inner"]), 100)
+    yield "wan", sealed(first, outside(peer, 53, first["inner"]), 7)  # behind the window
+    forged = bytearray(sealed(first, outside(peer, 54, first["inner"]), 101))
+    forged[60] ^= 1
+    yield "wan", bytes(forged)
+    yield "wan", sealed(first, outside("10.250.0.9", 55, 4), 102)  # a source that no policy has
+    yield "wan", bytes(wan_ether() / outside(peer, 56, first["inner"]))  # unprotected
+    odd = lambda to, spi, size: bytes(wan_ether() / IP(src=first["peer"], dst=to) / ESP(spi=spi, seq=103, data=bytes(size)))
+    yield "wan", odd(first["local"], 0x9999, 64)
+    yield "wan", odd("10.0.0.99", 0x9999, 64)  # transit
+    yield "wan", odd(first["local"], 0x2001, 7)
+    udp = next(own for own in all if own["udp"])
+    ports = UDP(sport=4500, dport=4500, chksum=0)
+    nat = lambda load: bytes(wan_ether() / IP(src=udp["peer"], dst=udp["local"]) / ports / load)
+    yield "wan", nat(b"\xff")  # keep-alive
+    yield "wan", nat(bytes(4) + b"a message of key agreement")
+    spi = 0x2000 + udp["number"]
+    plain = sealed(udp, outside(udp["host"], 20, udp["inner"]), 9)
+    yield "wan", plain[:23] + b"\x32" + plain[24:]  # as plain ESP: its header checksum is wrong
+    header = IP(src=udp["peer"], dst=udp["local"], proto=50)
+    yield "wan", bytes(wan_ether() / header / Raw(struct.pack("!II", spi, 9) + bytes(60)))
+    # Marks: the outer header says that the way is congested.
+    for ecn in (0, 1, 2):
+        packet = outside(peer, 60 + ecn, 4, tos=ecn)
+        marked = bytearray(sealed(first, packet, 110 + ecn))
+        header = IP(bytes(marked[14:34]))
+        header.tos, header.chksum = 3, None
+        marked[14:34] = bytes(header)[:20]
+        yield "wan", bytes(marked)
+    # What leaves: discarded, passed, without a policy; too long with DF; TTL.
+    yield "lan", bytes(lan_ether() / inside("10.66.0.1", 10, 4))
+    yield "lan", bytes(lan_ether() / IP(src="10.0.0.7", dst="10.101.0.9") / TCP(sport=5000, dport=179))
+    yield "lan", bytes(lan_ether() / inside("203.0.113.5", 10, 4))
+    yield "lan", bytes(lan_ether() / inside(peer, 1450, 4, flags="DF"))
+    yield "lan", bytes(lan_ether() / inside(peer, 1450, 4))
+    yield "lan", bytes(lan_ether() / inside(peer, 10, 4, ttl=1))
+    # Over several cells.
+    yield "lan", bytes(lan_ether() / inside(peer, 4000, 4))
+    yield "wan", sealed(first, outside(peer, 4000, 4), 120)
+    yield "wan", sealed(udp, outside(udp["host"], 1900, udp["inner"]), 10)
+    # In fragments, the last one first; plain and in UDP.
+    for own, seq in ((first, 121), (udp, 11)):
+        whole = IP(sealed(own, outside(own["host"], 2000, own["inner"]), seq)[14:])
+        for part in reversed(fragment(whole, 1400)):
+            yield "wan", bytes(wan_ether() / part)
+    six = next(own for own in all if own["inner"] == 6 and own["mode"] == "tunnel")
+    yield "lan", bytes(lan_ether() / inside(six["host"], 1440, 6))
+    # Headers of IPv6 in transport mode: before and behind ESP.
+    own = next(own for own in all if own["inner"] == 6 and own["mode"] == "transport")
+    ip = IPv6(src="fd00:1::7", dst=own["host"])
+    yield "lan", bytes(lan_ether() / ip / IPv6ExtHdrHopByHop() / UDP(sport=5000, dport=6000) / b"behind hop-by-hop")
+    yield "lan", bytes(lan_ether() / ip / IPv6ExtHdrDestOpt() / UDP(sport=5000, dport=6000) / b"behind destination options")
+    # Fragments are not for transport mode.
+    own = next(own for own in all if own["inner"] == 4 and own["mode"] == "transport")
+    yield "lan", bytes(lan_ether() / IP(src="10.0.0.7", dst=own["host"], flags="MF", proto=17) / Raw(bytes(64)))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat_ftp, ids_fragments,
+    firewall_classbench, nat, nat64, nat_ftp, ids_fragments, ipsec,
 ]
 
 

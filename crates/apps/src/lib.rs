@@ -5,13 +5,16 @@
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
 //! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`ids`] looks for what rules describe
 //! in them; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a router; [`cipher`] encrypts payload in any
-//! of them. Their tables are parts of one version ([`controlplane::tables`]).
+//! of them; [`ipsec`](mod@ipsec) makes a router a gateway. Their tables are parts of one version ([`controlplane::tables`]).
 #![forbid(unsafe_code)]
 
 pub mod cipher;
 pub mod firewall;
 pub mod flow;
+mod fragments;
 pub mod ids;
+pub mod ipsec;
+mod key_file;
 pub mod l7;
 pub mod modules;
 pub mod nat;
@@ -42,6 +45,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &flow::MONITOR,
     &nat::DESCRIPTOR,
     &cipher::DESCRIPTOR,
+    &ipsec::DESCRIPTOR,
 ];
 
 /// The files of kernels of all applications, beside those of [`kernels::files::ALL`].

@@ -12,9 +12,6 @@
 //! Threads: the master is shared, a table belongs to one worker.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use crypto::derive::{Derivation, Derived};
 use crypto::modes::{Mode, RawKey, VectorKey};
@@ -22,9 +19,8 @@ use crypto::{Secret, SecretWords};
 use kernels::cipher::sha256_record;
 
 use super::settings::{Keys, Settings};
+use crate::key_file;
 
-/// Bytes of a file at most: digits of the longest key, and some space.
-const FILE_MAX: usize = 1024;
 /// Bytes of keys of `keys = "connection"`.
 const MASTER: std::ops::RangeInclusive<usize> = 16..=64;
 /// The salt of HKDF: what these keys are for.
@@ -66,42 +62,6 @@ const REGION_WORDS: usize = 64;
 const REGION_DERIVATION: usize = 8;
 const REGION_FIXED: usize = 40;
 
-/// Reads the key of a file.
-fn read(path: &Path) -> Result<Secret, String> {
-    let shown = path.display();
-    let wrong = |error: std::io::Error| format!("{shown}: {error}");
-    let mut file = files::open_regular(path).map_err(wrong)?;
-    let mode = file.metadata().map_err(wrong)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(format!(
-            "{shown}: mode {mode:03o} gives others access to the key: expected 600 or 400 (chmod 600)"
-        ));
-    }
-    // As long as the longest file, so that it does not grow and leave copies behind.
-    let mut bytes = vec![0; FILE_MAX + 1];
-    let mut len = 0;
-    let result = loop {
-        match file.read(&mut bytes[len..]) {
-            Ok(0) => break Ok(()),
-            Ok(count) => len += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => break Err(wrong(error)),
-        }
-    };
-    // Wiped when it goes.
-    let bytes = Secret::new(bytes);
-    result?;
-    if len > FILE_MAX {
-        return Err(format!(
-            "{shown}: longer than {FILE_MAX} bytes: expected the key as hexadecimal digits"
-        ));
-    }
-    let text = std::str::from_utf8(&bytes.expose()[..len]);
-    let text =
-        text.map_err(|_| format!("{shown}: not text: expected the key as hexadecimal digits"))?;
-    Secret::from_hex(text.trim()).map_err(|error| format!("{shown}: {error}"))
-}
-
 impl Master {
     /// Of the file that the settings name.
     ///
@@ -114,7 +74,7 @@ impl Master {
                 "`key_file` is missing: `[stage.NAME]` must name a file with the key".to_owned()
             );
         }
-        let key = read(&settings.key_file)?;
+        let key = key_file::read_one(&settings.key_file)?;
         let shown = settings.key_file.display();
         Self::new(settings, &key).map_err(|error| format!("{shown}: {error}"))
     }

@@ -34,11 +34,11 @@ use stream::{FlowKey, Side};
 use super::ahead::Open;
 use super::columns::{DestinationColumns, DestinationView, HeadersColumns, HeadersView};
 use super::family::{replace, turn};
-use super::fragments::Fragments;
 use super::known::{AHEAD, PlainRow, prefetch_turned};
 use super::source::{Stopped, Wanted, reason};
 use super::{Current, Shared, lock, reasons};
 use crate::firewall::Headers;
+use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::router::RouterPart;
 use crate::router::columns::{RouterColumns, flags};
@@ -172,7 +172,7 @@ impl Destination {
         Self {
             translator,
             current,
-            fragments: Fragments::new(seed),
+            fragments: Fragments::new(seed, reasons::NAT_FRAGMENT),
             with_headers,
             writes_sources: false,
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
@@ -573,10 +573,21 @@ impl Stage<Tables> for Destination {
                 continue;
             }
             if d.has(Decoded::FRAGMENT) {
-                let taken = self.fragments.take(packet, d, row, arrival_ns, &self.current, cx);
-                if let Some(verdict) = taken {
-                    out.verdict[row] = verdict;
-                    continue;
+                // A datagram that is whole is handed over to the worker of its session. Over captures there is one worker, and it
+                // takes the place of the fragment: handed over, it would come after all packets in flight, and how many those
+                // are depends on what shades.
+                match self.fragments.take(packet, d, arrival_ns, cx) {
+                    Taken::Nothing => continue,
+                    Taken::Whole(datagram) if !cx.is_live() => *packet = datagram,
+                    taken => {
+                        if let Taken::Whole(datagram) = taken {
+                            let hash = hash_of(&rules, datagram.data());
+                            let place = cx.place(PLACE).unwrap_or(0);
+                            cx.hand_over(datagram, Some(row), hash, place);
+                        }
+                        out.verdict[row] = Verdict::TAKEN.0;
+                        continue;
+                    }
                 }
                 out.changed(row, packet, d);
             }
@@ -659,6 +670,6 @@ impl Stage<Tables> for Destination {
 }
 
 /// The worker's hash of a packet, by the rules in use: for datagrams that are handed over.
-pub(super) fn hash_of(rules: &Arc<Rules>, frame: &[u8]) -> u32 {
+fn hash_of(rules: &Arc<Rules>, frame: &[u8]) -> u32 {
     rules.frame_hash(frame)
 }

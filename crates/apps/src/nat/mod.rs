@@ -32,7 +32,6 @@ pub mod commands;
 mod control_part;
 pub mod destination;
 mod family;
-mod fragments;
 mod ftp;
 mod known;
 pub mod origin;
@@ -78,6 +77,8 @@ pub static APPLICATION: Application = Application {
     sections: &["nat", "translation"],
     joins: Some(STAGE),
     joins_end: Some(SOURCE_STAGE),
+    // What tunnels carry is not translated; `esp_out` comes before `nat_source`, too.
+    behind: &[crate::ipsec::IN],
     ..Application::NONE
 };
 

@@ -86,6 +86,10 @@ pub(crate) enum Answer {
     RejectedV4,
     /// The same of IPv6.
     RejectedV6,
+    /// A packet of IPv4 that is too long for what becomes of it; the column `decision` has the longest that is not.
+    TooBigV4,
+    /// The same of IPv6.
+    TooBigV6,
     /// An IPv4 header whose option at this offset is malformed.
     BadOption(u8),
 }
@@ -100,6 +104,8 @@ impl Answer {
             Answer::LinkLocal => 2,
             Answer::RejectedV4 => 3,
             Answer::RejectedV6 => 4,
+            Answer::TooBigV4 => 5,
+            Answer::TooBigV6 => 6,
             Answer::BadOption(pointer) => pointer as u16,
         };
         flags::ANSWER | argument << flags::ARGUMENT_SHIFT
@@ -117,6 +123,8 @@ impl Answer {
             2 => Answer::LinkLocal,
             3 => Answer::RejectedV4,
             4 => Answer::RejectedV6,
+            5 => Answer::TooBigV4,
+            6 => Answer::TooBigV6,
             pointer => Answer::BadOption(pointer),
         }
     }
@@ -212,6 +220,8 @@ mod tests {
             Answer::LinkLocal,
             Answer::RejectedV4,
             Answer::RejectedV6,
+            Answer::TooBigV4,
+            Answer::TooBigV6,
             Answer::BadOption(20),
             Answer::BadOption(59),
         ];

@@ -371,6 +371,10 @@ impl ControlPart for RouterControl {
             origin: worker.shared.get(),
             proxy: self.proxy.clone(),
         };
+        if kind == "decode" {
+            // For a stage behind it that takes packets out of others.
+            worker.shared.put(options.clone());
+        }
         let stage = super::stage::<Fib>(kind, &worker.pipeline.kinds, &options).ok()?;
         Some(OverPart::boxed(stage, self.part))
     }

@@ -49,7 +49,7 @@ impl RouterCounters {
     }
 
     /// How many interfaces it counts for.
-    pub(super) fn interfaces(&self) -> usize {
+    pub(crate) fn interfaces(&self) -> usize {
         self.tagged.len()
     }
 

@@ -42,6 +42,9 @@ const AHEAD: usize = 24;
 const ODD: u16 =
     Decoded::HAS_OPTIONS | Decoded::SRC_MAC_GROUP | Decoded::DST_MULTICAST | Decoded::DST_BROADCAST;
 
+/// The columns of a pipeline whose later stages read headers.
+pub(crate) const WITH_HEADERS: &[Declaration] = &[RouterColumns::COLUMNS, DecodeColumns::COLUMNS];
+
 /// The stage.
 pub struct Decode {
     with_source: bool,
@@ -271,7 +274,7 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
 
     fn columns(&self) -> &'static [Declaration] {
         match self.with_headers {
-            true => &[RouterColumns::COLUMNS, DecodeColumns::COLUMNS],
+            true => WITH_HEADERS,
             false => &[RouterColumns::COLUMNS],
         }
     }
@@ -290,13 +293,54 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
-        let cx = &mut cx.over(T::as_ref);
+        self.look(chunk, &mut cx.over(T::as_ref), false);
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
+        let tables = tables.as_ref();
+        let packet = &chunk.packets[row];
+        let d = packet::decode(packet.data(), packet.frame_len());
+        let port = packet.port;
+        let interface = tables
+            .classify(port, d.vlan_count, d.vlan_tci)
+            .and_then(|index| tables.interface(index))
+            .map_or_else(|| self.names.name(port), |interface| interface.name.clone());
+        let mut text = match (d.src_ip(), d.dst_ip()) {
+            (Some(src), Some(dst)) => {
+                let (protocol, ttl, len) = (d.protocol, d.ttl, d.ip_total_len);
+                format!("{src} > {dst} {protocol} ttl {ttl} length {len} in by {interface}")
+            }
+            _ => format!("{} in by {interface}", d.ethertype),
+        };
+        if d.anomaly != Anomaly::None {
+            text = format!("{text}: {}", d.anomaly.name());
+            if received::is_forgiven(packet, &d) {
+                text += " (ignored)";
+            }
+        }
+        text
+    }
+}
+
+impl Decode {
+    /// Decodes the packets of all live rows. `is_again`: the other rows stay as they are, and these have been changed since
+    /// they were decoded.
+    pub(crate) fn look(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Fib>, is_again: bool) {
         let mut out = match self.with_headers {
             true => DecodeColumns::view(&mut chunk.rows).into(),
             false => Out::from(RouterColumns::view(&mut chunk.rows)),
         };
         if let Some(headers) = &mut out.headers {
-            headers.begin();
+            match is_again {
+                false => headers.begin(),
+                true => {
+                    out.verdict.iter().zip(&mut *headers.family).for_each(|(verdict, family)| {
+                        if is_live(*verdict) {
+                            *family = 0;
+                        }
+                    })
+                }
+            }
         }
         let packets = &mut chunk.packets[..];
         for packet in packets.iter().take(AHEAD) {
@@ -368,33 +412,6 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
         }
     }
 
-    fn describe(&self, chunk: &mut Chunk, row: usize, tables: &T) -> String {
-        let tables = tables.as_ref();
-        let packet = &chunk.packets[row];
-        let d = packet::decode(packet.data(), packet.frame_len());
-        let port = packet.port;
-        let interface = tables
-            .classify(port, d.vlan_count, d.vlan_tci)
-            .and_then(|index| tables.interface(index))
-            .map_or_else(|| self.names.name(port), |interface| interface.name.clone());
-        let mut text = match (d.src_ip(), d.dst_ip()) {
-            (Some(src), Some(dst)) => {
-                let (protocol, ttl, len) = (d.protocol, d.ttl, d.ip_total_len);
-                format!("{src} > {dst} {protocol} ttl {ttl} length {len} in by {interface}")
-            }
-            _ => format!("{} in by {interface}", d.ethertype),
-        };
-        if d.anomaly != Anomaly::None {
-            text = format!("{text}: {}", d.anomaly.name());
-            if received::is_forgiven(packet, &d) {
-                text += " (ignored)";
-            }
-        }
-        text
-    }
-}
-
-impl Decode {
     /// A packet that is not plain: its flags and interface, or its verdict.
     #[cold]
     #[inline(never)]

@@ -139,6 +139,9 @@ impl Rewrite {
         problem: Problem,
         cx: &mut Context<'_, Fib>,
     ) {
+        if packet.mark & super::MARK_OPENED != 0 {
+            return;
+        }
         match self.as_sent(packet, transit, cx) {
             Some((sent, own)) => {
                 // Headers of the other family have another length (RFC 7915 §4 and §5).
@@ -249,6 +252,9 @@ impl Rewrite {
         transit: Transit,
         cx: &mut Context<'_, Fib>,
     ) {
+        if packet.mark & super::MARK_OPENED != 0 {
+            return;
+        }
         if let Some((sent, own)) = self.as_sent(packet, transit, cx) {
             self.report_rejected_as_sent(&sent, own, cx);
             return sent.free(cx.pool);

@@ -69,6 +69,7 @@ pub use columns::{RouterColumns, RouterView};
 pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};
 pub use gate::ErrorGate;
+pub(crate) use route::{mtu_of, way};
 pub use versions::{FibImages, RouterPart};
 
 /// Blocks of the reasons that its stages drop for. `rewrite` rejects packets for the firewall.
@@ -173,6 +174,9 @@ pub const STAGES: &[StageKind] = &[
 
 /// The stages that `mode = "router"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
+
+/// A packet that came protected, and was opened: no error tells of it, which would show what was inside.
+pub(crate) const MARK_OPENED: u32 = 1 << 28;
 
 /// What the stages of one worker are given.
 #[derive(Clone, Debug, Default)]

@@ -376,6 +376,12 @@ impl Rewrite {
                 self.report_rejected(packet, Transit { flags, ..transit }, cx);
                 Verdict::drop(crate::firewall::reasons::FIREWALL_REJECT)
             }
+            answer @ (Answer::TooBigV4 | Answer::TooBigV6) => {
+                let is_v4 = answer == Answer::TooBigV4;
+                let flags = if is_v4 { flags::IPV4 } else { flags::IPV6 };
+                let mtu = u16::try_from(decision).unwrap_or(u16::MAX);
+                self.refuse(packet, Transit { flags, ..transit }, Problem::TooBig(mtu), cx)
+            }
             Answer::BadOption(pointer) => {
                 let transit = Transit { flags: flags::IPV4, ..transit };
                 self.report(packet, transit, Problem::BadOption(pointer), cx);

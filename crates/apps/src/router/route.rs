@@ -143,6 +143,31 @@ pub(super) fn decide(fib: &Fib, id: NextHopId, flow_hash: u32) -> Result<Decisio
     }
 }
 
+/// The way of a packet that a stage behind `route` makes: what the column `decision` has for it, and the longest packet in
+/// bytes that its link takes. `family` and `address` are those of the destination. `None`: there is none.
+pub(crate) fn way(fib: &Fib, family: u8, address: [u64; 2], flow_hash: u32) -> Option<(u32, u16)> {
+    let mut found = [lookup::NO_ROUTE];
+    match family {
+        4 => fib.lookup4(&[address[1] as u32], &mut found),
+        _ => fib.lookup6(&[address], &mut found),
+    }
+    let decision = decide(fib, found[0], flow_hash).ok()?;
+    Some((decision.encode(), mtu(fib, decision)?))
+}
+
+/// The longest packet that the way of a column `decision` takes; `None` where it leads nowhere.
+pub(crate) fn mtu_of(fib: &Fib, decision: u32) -> Option<u16> {
+    mtu(fib, Decision::decode(decision))
+}
+
+fn mtu(fib: &Fib, decision: Decision) -> Option<u16> {
+    match decision {
+        Decision::Adjacency(index) => fib.adjacency(index).map(|own| own.mtu),
+        Decision::Connected(interface) => fib.interface(interface).map(|own| own.mtu),
+        _ => None,
+    }
+}
+
 impl<T: AsRef<Fib>> Shade<T> for Lookup {
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {

@@ -3,6 +3,7 @@
 mod addresses;
 mod apps;
 mod firewall;
+mod ipsec;
 mod modules;
 mod nat;
 mod ndn;
@@ -49,6 +50,7 @@ pub(super) fn check(
     firewall::check(reads("firewall"), config, spans, walk);
     firewall::stages(config, spans, walk);
     nat::check(config, spans, walk);
+    ipsec::check(config, spans, walk);
     for (stage, (place, _)) in config.stages.iter().zip(&spans.stages) {
         if !config.in_use().any(|pipeline| pipeline.stages.contains(&stage.name)) {
             let message =

@@ -205,6 +205,12 @@ impl Diff {
             if all.is_empty() { "-".to_owned() } else { all.join("; ") }
         };
         compare(&mut diff.live, "nat", rules(old), rules(new));
+        fn joined<T: ToString>(all: &[T]) -> String {
+            let all: Vec<String> = all.iter().map(T::to_string).collect();
+            if all.is_empty() { "-".to_owned() } else { all.join("; ") }
+        }
+        compare(&mut diff.live, "sa", joined(&old.associations), joined(&new.associations));
+        compare(&mut diff.live, "policy", joined(&old.policies), joined(&new.policies));
         diff.stages(old, new);
         diff.dumps(old, new);
         diff

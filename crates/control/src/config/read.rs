@@ -37,6 +37,8 @@ pub(super) struct Spans {
     pub(super) l7: Place,
     pub(super) rules: Vec<Place>,
     pub(super) nat: Vec<Place>,
+    pub(super) associations: Vec<Place>,
+    pub(super) policies: Vec<Place>,
     /// By stage of `[stage.NAME]`: its keys, and its rules.
     pub(super) stages: Vec<(Place, Vec<Place>)>,
     pub(super) modules: Vec<Place>,
@@ -221,6 +223,22 @@ pub(super) fn config(
         translation.read(&mut section, walk);
         section.finish(walk);
     }
+    let mut associations = Vec::new();
+    for mut section in sections(&mut file, walk, "sa") {
+        let mut own = SaEntry::default();
+        own.read(&mut section, walk);
+        spans.associations.push(section.place());
+        section.finish(walk);
+        associations.push(own);
+    }
+    let mut policies = Vec::new();
+    for mut section in sections(&mut file, walk, "policy") {
+        let mut own = PolicyEntry::default();
+        own.read(&mut section, walk);
+        spans.policies.push(section.place());
+        section.finish(walk);
+        policies.push(own);
+    }
     (firewall.rules, spans.rules) = read_rules(&mut file, walk, "");
     firewall.is_on = file.has("firewall") || file.has("rule");
     let mut in_use = in_use.into_iter();
@@ -308,6 +326,8 @@ pub(super) fn config(
         modules,
         nat,
         translation,
+        associations,
+        policies,
         stages,
         dumps,
         engine,

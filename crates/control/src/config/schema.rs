@@ -5,6 +5,7 @@ mod engine;
 pub(super) mod firewall;
 mod flow;
 mod ids;
+mod ipsec;
 mod l7;
 mod module;
 mod nat;
@@ -21,6 +22,10 @@ pub use firewall::Firewall;
 pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
 pub use ids::{Ids, IdsAction, IdsEvent};
+pub use ipsec::{
+    PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, SaAuthentication, SaDf,
+    SaDirection, SaEncryption, SaEntry, SaMode,
+};
 pub use l7::{L7, Sureness};
 pub use module::{
     ModuleEntry, ModulePatterns, ModuleSource, OnFailure, module_groups, modules_use_flows,
@@ -98,6 +103,8 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[[module]]", vec![of::<ModuleEntry>()]),
         ("[[nat]]", vec![of::<NatRule>()]),
         ("[translation]", vec![of::<Translation>()]),
+        ("[[sa]]", vec![of::<SaEntry>()]),
+        ("[[policy]]", vec![of::<PolicyEntry>()]),
         ("[ndn]", vec![of::<Ndn>()]),
         ("[ndn.face.NAME]", vec![of::<ndn::AnyFace>(), of::<ndn::EthernetFace>()]),
         ("[ndn.face.NAME] over UDP", vec![of::<ndn::UdpFace>()]),

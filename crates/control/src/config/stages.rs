@@ -319,10 +319,16 @@ impl KnownStages {
                 continue;
             };
             let name = kind.name;
-            if name == first && at != 1 {
+            let is_first = |own: &&StageKind| {
+                own.application.joins_end.is_some() && own.application.joins == Some(own.name)
+            };
+            let is_end = |own: &&StageKind| own.application.joins_end == Some(own.name);
+            if name == first && (at == 0 || !kinds[1..at].iter().all(is_first)) {
                 return Err(format!("`{name}` must be the second stage"));
             }
-            if name == end && at + 2 != kinds.len() && at + 1 != kinds.len() {
+            let behind = &kinds[at + 1..];
+            let behind = behind.strip_suffix(&[kinds[kinds.len() - 1]]).unwrap_or_default();
+            if name == end && !behind.iter().all(is_end) {
                 return Err(format!("`{name}` must be the stage before the last one"));
             }
             // A list that is not finished may still get the other one.
@@ -330,6 +336,22 @@ impl KnownStages {
             let is_finished = last.is_some_and(|last| last.is_last);
             if name == first && is_finished && !kinds.iter().any(|own| own.name == end) {
                 return Err(format!("`{name}` without `{end}`, the stage before the last one"));
+            }
+            // Of two that do so, the ends have the order of the firsts.
+            let place = |name: &str| kinds.iter().position(|own| own.name == name);
+            for other in kinds.iter().filter(|own| is_first(own)) {
+                let (from, to) = (other.name, other.application.joins_end.unwrap_or_default());
+                let [Some(first), Some(end), Some(from_at), Some(to_at)] =
+                    [first, end, from, to].map(place)
+                else {
+                    continue;
+                };
+                if from_at < first && to_at > end {
+                    let (end, first) = (kinds[end].name, kinds[first].name);
+                    return Err(format!(
+                        "`{to}` must come before `{end}`, as `{from}` comes before `{first}`"
+                    ));
+                }
             }
         }
         Ok(())
@@ -468,7 +490,7 @@ impl KnownStages {
         let mut new = vec![(at, stage)];
         if let Some(stage) = application.joins_end {
             // Before the last stage, which the first one may have moved.
-            new.push((pipeline.stages.len().max(at + 1), stage));
+            new.push((self.place_of_end(&pipeline.stages, at) + 1, stage));
         }
         for (at, stage) in &new {
             pipeline.stages.insert(*at, (*stage).to_owned());
@@ -477,6 +499,17 @@ impl KnownStages {
         let places = new.into_iter().map(|(at, _)| at).collect();
         pipeline.applications = self.arrange(&pipeline.stages).unwrap_or_default();
         places
+    }
+
+    /// Where the stage that ends what a stage at place `at` begins would be: before the last one, and before the ends of
+    /// those that begin behind it.
+    fn place_of_end(&self, stages: &[String], at: usize) -> usize {
+        let behind = stages.iter().skip(at);
+        let has_end = |own: &&String| {
+            let application = self.kind(own).map(|kind| kind.application);
+            application.is_some_and(|a| a.joins_end.is_some() && a.joins == Some(own.as_str()))
+        };
+        stages.len().saturating_sub(1 + behind.filter(has_end).count()).max(at)
     }
 
     /// Where the stage that an application puts in is in a shipped pipeline: behind the first stage that decodes,
@@ -491,7 +524,7 @@ impl KnownStages {
             *at <= with.len() && {
                 with.insert(*at, stage.to_owned());
                 if let Some(end) = end {
-                    with.insert(with.len() - 1, end.to_owned());
+                    with.insert(self.place_of_end(stages, *at) + 1, end.to_owned());
                 }
                 self.arrange(&with).is_ok()
             }

@@ -10,9 +10,10 @@ pub use super::schema::{
     FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, Ids, IdsAction,
     IdsEvent, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute,
     NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure,
-    Overlap, Physical, Port, PortKind, PortRange, Register, Route, RouteFile, Router, Rpf, Seccomp,
-    SimCost, Station, Sureness, Switch, System, TableV4, TableV6, Translation, VlanTag, XdpMode,
-    ZeroCopy, module_groups, modules_use_flows,
+    Overlap, Physical, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, Port, PortKind,
+    PortRange, Register, Route, RouteFile, Router, Rpf, SaAuthentication, SaDf, SaDirection,
+    SaEncryption, SaEntry, SaMode, Seccomp, SimCost, Station, Sureness, Switch, System, TableV4,
+    TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;
@@ -63,6 +64,10 @@ pub struct Config {
     pub nat: Vec<NatRule>,
     /// `[translation]`.
     pub translation: Translation,
+    /// `[[sa]]`, in the file's order.
+    pub associations: Vec<SaEntry>,
+    /// `[[policy]]`, in the file's order.
+    pub policies: Vec<PolicyEntry>,
     /// `[stage.NAME]`, in the file's order.
     pub stages: Vec<StageConfig>,
     /// `[dump.NAME]`, in the file's order.

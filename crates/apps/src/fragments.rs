@@ -1,18 +1,28 @@
-//! Fragments: only the first one has ports, so datagrams are put together before they are translated, as Linux does.
-//! `rewrite` cuts them again to the MTU of their way out.
+//! Fragments that stages put together before they look at a datagram, for only the first one has ports, and ESP is sealed as a
+//! whole.
 //!
 //! RFC 6146 §3.4 asks for fragments in any order, with bounds: those of [`stream::defrag`].
 
-use chunk::{Packet, Verdict};
+use chunk::{DropReason, Packet};
 use controlplane::Tables;
 use engine::Context;
 use packet::Decoded;
 use stream::defrag::{Config, Defragmenter, Outcome, Output};
 
-use super::{Current, reasons};
+/// What became of a packet.
+pub(crate) enum Taken {
+    /// It is no fragment, and still there.
+    Nothing,
+    /// It waits for others, or was dropped.
+    Waits,
+    /// It completes this datagram.
+    Whole(Packet),
+}
 
 /// Fragments of a worker that wait for others.
-pub(super) struct Fragments {
+pub(crate) struct Fragments {
+    /// What fragments are dropped for whose datagram does not become whole.
+    reason: DropReason,
     defragmenter: Defragmenter<Packet>,
     linear: Vec<u8>,
     /// Datagrams that became whole, and what becomes of fragments.
@@ -23,10 +33,11 @@ pub(super) struct Fragments {
 }
 
 impl Fragments {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, reason: DropReason) -> Self {
         let defragmenter = Defragmenter::new(Config { seed, ..Config::default() });
         let most = defragmenter.config().fragments_per_datagram + 1;
         Self {
+            reason,
             linear: Vec::with_capacity(66_000),
             whole: Vec::with_capacity(66_000),
             is_whole: false,
@@ -36,22 +47,18 @@ impl Fragments {
         }
     }
 
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.defragmenter.fragments()
     }
 
-    /// Takes a fragment, the packet of row `row`; its verdict. A datagram that it completes is handed over to the worker of its
-    /// session. Over captures there is one worker, and the datagram takes the place of the fragment (`None`): handed over, it
-    /// would come after all packets in flight, and how many those are depends on what shades.
-    pub(super) fn take(
+    /// Takes a fragment.
+    pub(crate) fn take(
         &mut self,
         packet: &mut Packet,
         d: &Decoded,
-        row: usize,
         now_ns: u64,
-        current: &Current,
         cx: &mut Context<'_, Tables>,
-    ) -> Option<u32> {
+    ) -> Taken {
         let (mark, port, time_ns) = (packet.mark, packet.port, packet.time_ns);
         let own = std::mem::replace(packet, Packet::empty());
         self.linear.clear();
@@ -69,45 +76,37 @@ impl Fragments {
         };
         if let Some(own) = self.defragmenter.push_frame(d, &self.linear, own, now_ns, &mut out) {
             *packet = own; // not a fragment
-            return Some(Verdict::NEXT.0);
+            return Taken::Nothing;
         }
+        let mut taken = Taken::Waits;
         if std::mem::take(&mut self.is_whole) {
             match Packet::copy_from(cx.pool, &self.whole) {
                 Some(mut datagram) => {
                     (datagram.mark, datagram.port, datagram.time_ns) = (mark, port, time_ns);
                     self.done.drain(..).for_each(|own| own.free(cx.pool));
-                    if !cx.is_live() {
-                        *packet = datagram;
-                        self.drop_failed(cx);
-                        return None;
-                    }
-                    let rules = current.read().map(|rules| rules.clone());
-                    let rules = rules.unwrap_or_else(|poisoned| poisoned.into_inner().clone());
-                    let hash = super::destination::hash_of(&rules, datagram.data());
-                    let place = cx.place(super::destination::PLACE).unwrap_or(0);
-                    cx.hand_over(datagram, Some(row), hash, place);
+                    taken = Taken::Whole(datagram);
                 }
                 None => self.failed.append(&mut self.done),
             }
         }
         self.drop_failed(cx);
-        Some(Verdict::TAKEN.0)
+        taken
     }
 
     fn drop_failed(&mut self, cx: &mut Context<'_, Tables>) {
         for own in self.failed.drain(..) {
-            cx.drop_packet(own, reasons::NAT_FRAGMENT);
+            cx.drop_packet(own, self.reason);
         }
     }
 
     /// Ends datagrams that have waited too long.
-    pub(super) fn expire(&mut self, now_ns: u64, cx: &mut Context<'_, Tables>) {
+    pub(crate) fn expire(&mut self, now_ns: u64, cx: &mut Context<'_, Tables>) {
         let failed = &mut self.failed;
         self.defragmenter.expire(now_ns, &mut |output| failed.extend(output.tokens));
         self.drop_failed(cx);
     }
 
-    pub(super) fn drain(&mut self, cx: &mut Context<'_, Tables>) {
+    pub(crate) fn drain(&mut self, cx: &mut Context<'_, Tables>) {
         let failed = &mut self.failed;
         self.defragmenter.clear(&mut |output: Output<'_, Packet>| failed.extend(output.tokens));
         self.drop_failed(cx);

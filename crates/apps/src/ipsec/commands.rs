@@ -1,0 +1,153 @@
+//! Requests and tables of IPsec for `ctl`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use control::config::draft::{Keys, Value};
+use controlplane::request::{GroupKind, RequestKind, TableKind};
+use serde::{Deserialize, Serialize};
+
+/// Its groups of requests.
+pub const GROUPS: &[GroupKind] =
+    &[GroupKind::new("sa", "Show or change the security associations of IPsec").shows("sa")];
+
+/// Its requests.
+pub const REQUESTS: &[RequestKind] = &[
+    RequestKind::change::<SaAdd>(&["sa", "add"], "Add an association; its keys are in a file")
+        .keywords(&[
+            "direction",
+            "spi",
+            "source",
+            "destination",
+            "reqid",
+            "mode",
+            "encryption",
+            "authentication",
+            "window",
+        ]),
+    RequestKind::change::<SaDel>(&["sa", "del"], "Remove an association; its keys are wiped")
+        .keywords(&["spi", "destination"]),
+];
+
+/// Its tables.
+pub const TABLES: &[TableKind] = &[
+    TableKind::new("sa", "Security associations of IPsec with their counts; no keys"),
+    TableKind::new("policies", "Security policies of IPsec in their order"),
+];
+
+fn index(text: &str) -> Result<u32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.ok().filter(|own| *own >= 256).ok_or_else(|| "expected 256 to 4294967295".to_owned())
+}
+
+/// Adds an association, in the words of `[[sa]]`: `sa_add`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaAdd {
+    /// in or out
+    #[arg(long, value_name = "DIRECTION")]
+    pub direction: String,
+    /// Security parameters index
+    #[arg(long, value_name = "SPI", value_parser = index)]
+    pub spi: u32,
+    /// Sender of ESP packets
+    #[arg(long, value_name = "ADDRESS")]
+    pub source: IpAddr,
+    /// Receiver
+    #[arg(long, value_name = "ADDRESS")]
+    pub destination: IpAddr,
+    /// Number by which policies refer to it
+    #[arg(long, value_name = "NUMBER")]
+    pub reqid: u32,
+    /// File with the keys, readable by the program, and by nobody but its owner
+    #[arg(long, value_name = "FILE")]
+    pub key_file: PathBuf,
+    /// tunnel or transport
+    #[arg(long, value_name = "MODE")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Cipher; default: aes-128-gcm
+    #[arg(long, value_name = "CIPHER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<String>,
+    /// Authentication beside a cipher that does not authenticate
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<String>,
+    /// Sequence numbers of 64 bits
+    #[arg(long)]
+    #[serde(default)]
+    pub esn: bool,
+    /// UDP around ESP
+    #[arg(long)]
+    #[serde(default)]
+    pub udp: bool,
+    /// Replay window in packets
+    #[arg(long, value_name = "PACKETS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+}
+
+impl SaAdd {
+    /// The association as keys of the file.
+    pub(super) fn keys(&self) -> Keys {
+        let text = |key: &str, own: String| Some((key.to_owned(), Value::from(own)));
+        let number = |key: &str, own: u32| Some((key.to_owned(), Value::from(i64::from(own))));
+        let flag = |key: &str, own: bool| own.then(|| (key.to_owned(), Value::from(true)));
+        let all = [
+            text("direction", self.direction.clone()),
+            number("spi", self.spi),
+            text("source", self.source.to_string()),
+            text("destination", self.destination.to_string()),
+            number("reqid", self.reqid),
+            text("key_file", self.key_file.display().to_string()),
+            self.mode.clone().and_then(|own| text("mode", own)),
+            self.encryption.clone().and_then(|own| text("encryption", own)),
+            self.authentication.clone().and_then(|own| text("authentication", own)),
+            flag("esn", self.esn),
+            flag("udp", self.udp),
+            self.window.and_then(|own| number("window", own)),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// Takes an association away; an error where there is none: `sa_del`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaDel {
+    /// Security parameters index
+    #[arg(long, value_name = "SPI", value_parser = index)]
+    pub spi: u32,
+    /// Receiver of its packets
+    #[arg(long, value_name = "ADDRESS")]
+    pub destination: IpAddr,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::requests::{error_of, request_of};
+
+    #[test]
+    fn associations_are_requests_in_the_words_of_the_file() {
+        let (add, del) = (&REQUESTS[0], &REQUESTS[1]);
+        let words = "direction out spi 0x1001 source 192.0.2.1 destination 198.51.100.1 reqid 7 --key-file k --esn";
+        let words: Vec<_> = words.split(' ').collect();
+        let fields = json!({"direction": "out", "spi": 4097, "source": "192.0.2.1", "destination": "198.51.100.1",
+            "reqid": 7, "key_file": "k", "esn": true, "udp": false});
+        let read: SaAdd = request_of(add, &words, "sa_add", &fields);
+        let keys: Vec<_> = read.keys().iter().map(|(key, _)| key.clone()).collect();
+        let expected = ["direction", "spi", "source", "destination", "reqid", "key_file", "esn"];
+        assert_eq!(keys, expected);
+        let fields = json!({"spi": 256, "destination": "2001:db8::1"});
+        request_of::<SaDel>(del, &["spi", "256", "destination", "2001:db8::1"], "sa_del", &fields);
+        assert!(error_of(del, &["spi", "255", "destination", "::1"]).contains("256"));
+    }
+}

@@ -1,0 +1,425 @@
+//! The part of the control plane: the database of associations and policies, and the requests that change it.
+
+use std::sync::Arc;
+
+use control::api::ErrorKind;
+use control::api::table::thousands;
+use control::config::draft::{Draft, Keys};
+use control::config::{Config, PolicyEntry, SaEntry, Severity};
+use control::metrics::Metrics;
+use controlplane::{
+    Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save, Section,
+    Setup, Tables, WorkerSetup,
+};
+use crypto::Key;
+use engine::Stage;
+use ipsec::{Association, Database};
+use serde_json::{Map, Value};
+
+use super::commands::{SaAdd, SaDel};
+use super::current::{Counters, Current, Reader};
+use super::incoming::EspIn;
+use super::outgoing::EspOut;
+use super::rows::{PolicyRow, SaRow};
+use super::settings::{key, needs_fresh_keys, parameters, policies};
+use crate::router::PipelineOptions;
+
+/// How often lifetimes are looked at, nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// What is counted: a name, and a sentence.
+const COLUMNS: [(&str, &str); 6] = [
+    ("opened", "ESP packets opened."),
+    ("opened_bytes", "Bytes of what was inside."),
+    ("sealed", "Packets sealed."),
+    ("sealed_bytes", "Bytes of what is inside."),
+    ("passed", "Packets that passed by a policy, or because none matches."),
+    ("wanted", "Packets that a policy protects, without an association."),
+];
+
+/// What a reload brings.
+struct Next {
+    /// New and changed entries with their keys.
+    added: Vec<(SaEntry, Key)>,
+    associations: Vec<SaEntry>,
+    policies: Vec<PolicyEntry>,
+}
+
+struct IpsecControl {
+    database: Database,
+    current: Arc<Current>,
+    /// The associations in use, as the configuration or `ctl` says them.
+    listed: Vec<SaEntry>,
+    /// Those of `ctl`, in the words of the file.
+    added: Vec<(SaEntry, Keys)>,
+    policies: Vec<PolicyEntry>,
+    next: Option<Next>,
+    counters: Vec<Arc<Counters>>,
+    cleared: [u64; COLUMNS.len()],
+    looked_ns: u64,
+    is_live: bool,
+}
+
+fn text(own: &SaEntry) -> String {
+    format!("association {:#x} to {}", own.spi, own.destination)
+}
+
+fn read_key(own: &SaEntry) -> Result<Key, String> {
+    key(own).map_err(|error| format!("{}: {error}", text(own)))
+}
+
+fn add_policies(database: &mut Database, all: &[PolicyEntry]) -> Result<(), String> {
+    database.clear_policies();
+    for (own, number) in all.iter().zip(1..) {
+        for policy in policies(own, number) {
+            let added = database.add_policy(policy);
+            added.map_err(|error| format!("policy {number}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts it.
+pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+    let config = setup.config;
+    let mut database = Database::new();
+    let now_ns = if setup.is_live { chunk_now_ns() } else { 0 };
+    for own in &config.associations {
+        let key = read_key(own)?;
+        let added = database.add(parameters(own), key, now_ns);
+        added.map_err(|error| format!("{}: {error}", text(own)))?;
+    }
+    add_policies(&mut database, &config.policies)?;
+    let view = database.view().map_err(|error| error.to_string())?;
+    Ok(Box::new(IpsecControl {
+        database,
+        current: Arc::new(Current::new(view)),
+        listed: config.associations.clone(),
+        added: Vec::new(),
+        policies: config.policies.clone(),
+        next: None,
+        counters: Vec::new(),
+        cleared: [0; COLUMNS.len()],
+        looked_ns: 0,
+        is_live: setup.is_live,
+    }))
+}
+
+/// Nanoseconds since 1970.
+fn chunk_now_ns() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as u64)
+}
+
+/// `check`: keys that cannot be read, and what is weak.
+pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    for own in &config.associations {
+        if let Err(error) = read_key(own) {
+            findings.error_of_all(error);
+        }
+        if own.direction == control::config::SaDirection::Out && needs_fresh_keys(own) {
+            findings.warn_of_all(format!(
+                "{}: its numbers begin with `first_number` after each start, and two packets with one number and key reveal \
+                 their text: give it a new key, or AES-CBC with HMAC",
+                text(own)
+            ));
+        }
+    }
+}
+
+/// The associations with a new one behind them.
+fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
+    let mut draft = Draft::parse("mode = \"router\"\n")?;
+    draft.list(&["sa"]).insert(0, new);
+    let own = match control::config::parse(&draft.text(), &crate::known_stages()) {
+        Ok((config, _)) => config.associations.into_iter().next(),
+        Err(found) => {
+            let mut errors = found.iter().filter(|own| own.severity == Severity::Error);
+            let text = errors.next().map(|own| match &own.expected {
+                Some(expected) => format!("{}: expected {expected}", own.message),
+                None => own.message.clone(),
+            });
+            return Err(text.unwrap_or_else(|| "the association cannot be read".to_owned()));
+        }
+    };
+    let own = own.ok_or("no association")?;
+    let is_same = |other: &&SaEntry| (other.spi, other.destination) == (own.spi, own.destination);
+    match now.iter().find(is_same) {
+        Some(_) => Err(format!("there is an {}", text(&own))),
+        None => Ok(own),
+    }
+}
+
+impl IpsecControl {
+    fn publish(&mut self) -> Result<(), Refusal> {
+        let view = self.database.view();
+        let view = view.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+        self.current.set(view);
+        Ok(())
+    }
+
+    fn total(&self, column: usize) -> u64 {
+        let of = |own: &Counters| match column {
+            0 => own.opened.get(),
+            1 => own.opened_bytes.get(),
+            2 => own.sealed.get(),
+            3 => own.sealed_bytes.get(),
+            4 => own.passed.get(),
+            _ => own.wanted.get(),
+        };
+        self.counters.iter().map(|own| of(own)).sum()
+    }
+
+    fn value(&self, column: usize) -> u64 {
+        self.total(column).saturating_sub(self.cleared[column])
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        (0..COLUMNS.len()).map(|at| (COLUMNS[at].0.to_owned(), self.value(at).into())).collect()
+    }
+
+    /// Ends associations that have reached a hard limit, and says which reached one.
+    fn expire(&mut self, now_ns: u64) {
+        let expiries = self.database.expire(now_ns);
+        for own in &expiries {
+            let which = if own.is_hard { "hard" } else { "soft" };
+            tracing::warn!(
+                "IPsec: association {:#x} to {} has reached its {which} lifetime",
+                own.spi,
+                own.destination
+            );
+        }
+        if expiries.iter().any(|own| own.is_hard) && self.publish().is_err() {
+            tracing::error!("IPsec: the policies cannot be looked up");
+        }
+    }
+}
+
+impl ControlPart for IpsecControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        while self.counters.len() <= worker.worker {
+            self.counters.push(Arc::default());
+        }
+        let counters = self.counters[worker.worker].clone();
+        let reader = Reader::new(self.current.clone());
+        match kind {
+            super::IN => {
+                let mut options: PipelineOptions = worker.shared.get().unwrap_or_default();
+                if worker.packet_time {
+                    options.seed = 0; // the same input gives the same bytes
+                }
+                let stages = &worker.pipeline.kinds;
+                Some(Box::new(EspIn::new(reader, &options, stages, counters)))
+            }
+            super::OUT => {
+                let stages = &worker.pipeline.kinds;
+                Some(Box::new(EspOut::new(reader, stages, counters)))
+            }
+            _ => None,
+        }
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.is_live.then_some(self.looked_ns + LOOK_NS)
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        if self.is_live && env.now_ns >= self.looked_ns + LOOK_NS {
+            self.looked_ns = env.now_ns;
+            self.expire(env.now_ns);
+        }
+    }
+
+    fn table(&self, call: Call<'_>, _: &Environment<'_>) -> Result<Rows, Refusal> {
+        match call.name {
+            "sa" => {
+                let all = self.database.associations();
+                let rows: Vec<_> = all.into_iter().map(|own| SaRow::of(own)).collect();
+                Ok(Rows::of("sa", call.as_text, rows))
+            }
+            "policies" => {
+                let rows: Vec<_> = self.database.policies().iter().map(PolicyRow::of).collect();
+                Ok(Rows::of("policies", call.as_text, rows))
+            }
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+        }
+    }
+
+    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        match call.name {
+            "sa_add" => {
+                let new: SaAdd = call.read()?;
+                let refused = |error| Refusal::new(ErrorKind::BadRequest, error);
+                let own = with(&self.listed, new.keys()).map_err(refused)?;
+                let keys = new.keys();
+                let key = read_key(&own).map_err(refused)?;
+                let added = self.database.add(parameters(&own), key, env.now_ns);
+                added.map_err(|error| refused(error.to_string()))?;
+                self.added.push((own.clone(), keys));
+                self.listed.push(own);
+            }
+            "sa_del" => {
+                let SaDel { spi, destination } = call.read()?;
+                if self.database.delete(spi, destination).is_none() {
+                    let message = format!("there is no association {spi:#x} to {destination}");
+                    return Err(Refusal::new(ErrorKind::NotFound, message));
+                }
+                let stays = |own: &SaEntry| (own.spi, own.destination) != (spi, destination);
+                self.listed.retain(stays);
+                self.added.retain(|own| stays(&own.0));
+            }
+            name => {
+                return Err(Refusal::new(ErrorKind::Internal, format!("no request `{name}`")));
+            }
+        }
+        self.publish()?;
+        Ok(Outcome::Done(String::new()))
+    }
+
+    /// Entries that stay the same go on with their keys and numbers; the files of the others are read.
+    fn apply(
+        &mut self,
+        _: &Config,
+        _: Option<Built>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        let associations = env.config.associations.clone();
+        let policies = env.config.policies.clone();
+        let mut added = Vec::new();
+        for own in associations.iter().filter(|own| !self.listed.contains(own)) {
+            added.push((own.clone(), read_key(own)?));
+        }
+        // A try of what `commit` does.
+        add_policies(&mut Database::new(), &policies)?;
+        self.next = Some(Next { added, associations, policies });
+        Ok(())
+    }
+
+    fn roll_back(&mut self, _: &mut Environment<'_>) {
+        self.next = None;
+    }
+
+    fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
+        let Some(Next { added, associations, policies }) = self.next.take() else {
+            return String::new();
+        };
+        let place = |own: &SaEntry| (own.spi, own.destination);
+        for own in &self.listed {
+            if !associations.iter().any(|new| place(new) == place(own)) {
+                self.database.delete(own.spi, own.destination);
+            }
+        }
+        let mut said = String::new();
+        for (own, key) in added {
+            if let Err(error) = self.database.replace(parameters(&own), key, env.now_ns) {
+                said += &format!("{}: {error}\n", text(&own));
+            }
+        }
+        if self.policies != policies
+            && let Err(error) = add_policies(&mut self.database, &policies)
+        {
+            said += &format!("{error}\n");
+        }
+        (self.listed, self.policies) = (associations, policies);
+        self.added.clear();
+        if let Err(refusal) = self.publish() {
+            said += &format!("{}\n", refusal.message);
+        }
+        said
+    }
+
+    fn save(&self, _: &Environment<'_>) -> Option<Save> {
+        let (now, added) = (self.listed.clone(), self.added.clone());
+        Some(Box::new(move |config, draft| {
+            let gone = |at: &usize| !now.contains(&config.associations[*at]);
+            let numbers = (0..config.associations.len()).rev();
+            let gone: Vec<usize> = numbers.filter(gone).collect();
+            let mut count = config.associations.len() - gone.len();
+            let mut list = draft.list(&["sa"]);
+            gone.into_iter().for_each(|at| list.remove(at));
+            for (own, keys) in added {
+                if !config.associations.contains(&own) {
+                    list.insert(count, keys);
+                    count += 1;
+                }
+            }
+            Vec::new()
+        }))
+    }
+
+    fn clear(&mut self) {
+        self.cleared = std::array::from_fn(|column| self.total(column));
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        for (column, (name, about)) in COLUMNS.iter().enumerate() {
+            out.counter(&format!("ipsec_{name}_total"), about).sample(&[], self.value(column));
+        }
+        let all = self.database.associations();
+        out.gauge("ipsec_associations", "Security associations.").sample(&[], all.len() as u64);
+        let counts: [(&str, &str, fn(&Association) -> u64); 4] = [
+            ("ipsec_sa_bytes_total", "Bytes of payload of an association.", |own| own.counts()[0]),
+            ("ipsec_sa_packets_total", "Packets of an association.", |own| own.counts()[1]),
+            ("ipsec_sa_forged_total", "Packets that were not genuine.", |own| own.counts()[2]),
+            ("ipsec_sa_replayed_total", "Packets that the window refused.", |own| own.counts()[3]),
+        ];
+        for (name, about, value) in counts {
+            let mut family = out.counter(name, about);
+            for own in &all {
+                let row = SaRow::of(own);
+                let spi = format!("{:#x}", row.spi);
+                let labels = [
+                    ("spi", &*spi),
+                    ("destination", &row.destination),
+                    ("direction", &row.direction),
+                ];
+                family.sample(&labels, value(own));
+            }
+        }
+    }
+
+    fn report(&self) -> Vec<Section> {
+        let [opened, opened_bytes, sealed, sealed_bytes, passed, wanted] =
+            std::array::from_fn(|at| thousands(self.value(at)));
+        let text = format!(
+            "IPsec: {opened} packets opened ({opened_bytes} bytes), {sealed} sealed ({sealed_bytes} bytes), \
+             {passed} passed, {wanted} without an association\n"
+        );
+        vec![Section::new("ipsec", &self.fields(), text)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(encryption: Option<&str>) -> SaAdd {
+        SaAdd {
+            direction: "out".to_owned(),
+            spi: 0x1000,
+            source: "192.0.2.1".parse().unwrap(),
+            destination: "198.51.100.1".parse().unwrap(),
+            reqid: 7,
+            key_file: "/etc/shadeline/a.key".into(),
+            mode: Some("transport".to_owned()),
+            encryption: encryption.map(str::to_owned),
+            authentication: None,
+            esn: true,
+            udp: false,
+            window: Some(128),
+        }
+    }
+
+    #[test]
+    fn a_request_is_an_entry_of_the_file() {
+        let own = with(&[], request(None).keys()).unwrap();
+        assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
+        assert_eq!(own.mode, control::config::SaMode::Transport);
+        let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();
+        assert_eq!(twice, "there is an association 0x1000 to 198.51.100.1");
+        let unknown = with(&[], request(Some("aes-129-gcm")).keys()).unwrap_err();
+        assert!(unknown.contains("aes-129-gcm"), "{unknown}");
+        let alone = with(&[], request(Some("aes-128-cbc")).keys()).unwrap_err();
+        assert!(alone.contains("encryption without authentication"), "{alone}");
+    }
+}

@@ -1,0 +1,510 @@
+//! Stage `esp_in`: opens ESP packets, and asks whether packets came as the policies say.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | `flags`, the packets |
+//! | writes | the packets, and for opened ones all that `decode` writes |
+//! | next | the stages behind it; IKE and other messages for the router go on as they are |
+//! | drop | unknown SPI; replayed, forged and malformed packets; what did not come as the policies say |
+//!
+//! Fragments of ESP packets for the router are put together before. Opened packets take the place of those that they were in,
+//! and `decode` looks at them again: they may be for the router, malformed, or ESP once more, a few times. ESP for other
+//! addresses without an association is transit.
+//!
+//! The packets of a chunk are opened in batches, in the order of receipt, so that the window sees them so.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use chunk::{
+    Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
+};
+use controlplane::Tables;
+use crypto::esp::{self, Open, OpenError, Opened};
+use engine::{Context, Phases, Stage};
+use ipsec::inbound::{self, Found, Wrong};
+use ipsec::{Action, Association, Mode, Tuple, View};
+use lookup::fib::Fib;
+use packet::{Decoded, EtherType, IpProtocol};
+
+use super::current::{Counters, Reader};
+use super::reasons;
+use crate::fragments::{Fragments, Taken};
+use crate::received;
+use crate::router::columns::{RouterColumns, flags};
+use crate::router::decode::Decode;
+use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
+
+/// Packets that are opened together.
+const GROUP: usize = 32;
+/// Tunnels within tunnels that are opened.
+const NESTED_MAX: usize = 4;
+/// How often fragments are looked at that wait for others, nanoseconds.
+const EXPIRE_NS: u64 = 1_000_000_000;
+/// Bytes of the longest frame.
+const FRAME_MAX: usize = 66_000;
+
+/// The stage of one worker.
+pub struct EspIn {
+    reader: Reader,
+    decode: Decode,
+    counters: Arc<Counters>,
+    with_headers: bool,
+    /// Rows that are looked at, and those of the next turn.
+    rows: Vec<u16>,
+    next: Vec<u16>,
+    /// By row: the number of the association that it was opened by.
+    reqids: Box<[u32]>,
+    verdicts: Vec<u32>,
+    fragments: Fragments,
+    now_ns: u64,
+    scratch: Vec<u8>,
+}
+
+/// A packet of a group.
+struct Member<'v> {
+    row: usize,
+    association: &'v Association,
+    d: Decoded,
+    at: usize,
+    end: usize,
+    port: Option<u16>,
+    now_ns: u64,
+}
+
+/// What an opened packet becomes.
+enum Change {
+    /// The bytes from `at` on, `len` of them, behind the link header.
+    Tunnel { at: usize, len: usize, family: u8 },
+    /// `gone` bytes go behind the first `kept`; the frame ends `len` bytes behind that.
+    Transport { kept: usize, gone: usize, len: usize },
+}
+
+/// The drop reason of an error.
+fn reason(error: OpenError) -> DropReason {
+    match error {
+        OpenError::Truncated | OpenError::Length => reasons::ESP_SHORT,
+        OpenError::Spi => reasons::ESP_UNKNOWN_SPI,
+        OpenError::Replay(_) => reasons::ESP_REPLAY,
+        OpenError::Authentication => reasons::ESP_NOT_GENUINE,
+        OpenError::Padding => reasons::ESP_MALFORMED,
+    }
+}
+
+fn reason_of(wrong: Wrong) -> DropReason {
+    match wrong {
+        Wrong::Dummy => reasons::ESP_DUMMY,
+        Wrong::Inner => reasons::ESP_MALFORMED,
+        Wrong::Congestion => reasons::ESP_CONGESTION,
+    }
+}
+
+impl EspIn {
+    /// A stage behind a `decode` with these options, in a pipeline with these stages.
+    pub fn new(
+        reader: Reader,
+        options: &PipelineOptions,
+        stages: &[String],
+        counters: Arc<Counters>,
+    ) -> Self {
+        let has = |stage: &str| stages.iter().any(|own| own == stage);
+        // The packets of subinterfaces are counted as they came.
+        let own = Arc::new(RouterCounters::new(options.counters.interfaces()));
+        let options = PipelineOptions { counters: own, ..options.clone() };
+        let decode = Decode::new(has("rpf"), &options);
+        let with_headers = has(crate::firewall::STAGE);
+        let max = chunk::CHUNK_PACKETS_MAX;
+        Self {
+            reader,
+            decode: if with_headers { decode.with_headers() } else { decode },
+            counters,
+            with_headers,
+            rows: Vec::with_capacity(max),
+            next: Vec::with_capacity(max),
+            reqids: vec![0; max].into(),
+            verdicts: Vec::with_capacity(max),
+            fragments: Fragments::new(options.seed, reasons::ESP_FRAGMENT),
+            now_ns: 0,
+            scratch: Vec::with_capacity(FRAME_MAX),
+        }
+    }
+
+    /// What becomes of a packet that is no ESP, or of one that was opened.
+    fn judge(&self, view: &View, row: usize, d: &Decoded, fib: &Fib) -> Option<DropReason> {
+        let tuple = Tuple::of(d)?;
+        let reqid = self.reqids[row];
+        let found = view.incoming.find(&tuple);
+        if reqid != 0 {
+            let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
+            return (!fits).then_some(reasons::ESP_POLICY);
+        }
+        match found {
+            None | Some(Action::Bypass) => {
+                self.counters.passed.add(1);
+                None
+            }
+            // Key agreement cannot be protected by what it agrees on.
+            Some(_) if is_ike(d) && is_own(fib, d) => None,
+            Some(Action::Discard) => Some(reasons::POLICY_DISCARD),
+            Some(Action::Protect(_)) => Some(reasons::POLICY_UNPROTECTED),
+        }
+    }
+
+    /// Opens the packets of a group, in the order of their rows.
+    fn open(
+        &mut self,
+        view: &View,
+        members: &[Member<'_>],
+        verdicts: &mut [u32],
+        packets: &mut [Packet],
+        pool: &mut Pool,
+    ) {
+        let mut results: ArrayVec<Option<Result<Opened, OpenError>>, GROUP> = ArrayVec::new();
+        {
+            let mut opens: ArrayVec<Open<'_>, GROUP> = ArrayVec::new();
+            let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
+            let mut wanted = members.iter().enumerate().peekable();
+            let first = members.first().map_or(0, |own| own.row);
+            for (row, packet) in packets.iter_mut().enumerate().skip(first) {
+                let Some((at, member)) = wanted.next_if(|(_, own)| own.row == row) else {
+                    if wanted.peek().is_none() { break } else { continue }
+                };
+                results.push(None);
+                if packet.cells() > 1 && !packet.linearise(pool, packet.frame_len()) {
+                    continue;
+                }
+                let Some(opener) = member.association.opener() else { continue };
+                let Some(bytes) = packet.data_mut().get_mut(member.at..member.end) else {
+                    continue;
+                };
+                opens.push(opener.open(bytes));
+                of.push(at);
+            }
+            esp::open_batch(&mut opens);
+            for (open, at) in opens.iter().zip(of) {
+                results[at] = Some(open.result());
+            }
+        }
+        for (member, result) in members.iter().zip(results) {
+            let packet = &mut packets[member.row];
+            let change = match result {
+                Some(result) => self.settle(view, member, result, packet.data_mut()),
+                // A frame over several cells, by itself.
+                None => {
+                    let mut frame = std::mem::take(&mut self.scratch);
+                    frame.resize(packet.frame_len().min(FRAME_MAX), 0);
+                    packet.read_at(0, &mut frame);
+                    let bytes = frame.get_mut(member.at..member.end);
+                    let result = member.association.opener().zip(bytes).map(|(opener, bytes)| {
+                        let mut open = [opener.open(bytes)];
+                        esp::open_batch(&mut open);
+                        open[0].result()
+                    });
+                    let result = result.unwrap_or(Err(OpenError::Truncated));
+                    let change = self.settle(view, member, result, &mut frame);
+                    packet.write_at(0, &frame);
+                    self.scratch = frame;
+                    change
+                }
+            };
+            let done = change.and_then(|change| match apply(packet, pool, &member.d, change) {
+                true => Ok(()),
+                false => Err(reasons::ESP_MALFORMED),
+            });
+            match done {
+                Ok(()) => {
+                    packet.mark |= MARK_OPENED;
+                    self.reqids[member.row] = member.association.parameters().reqid;
+                    self.next.push(member.row as u16);
+                }
+                Err(reason) => verdicts[member.row] = Verdict::drop(reason).0,
+            }
+        }
+    }
+
+    /// What becomes of a packet by what was found in it; `frame` is all of it.
+    fn settle(
+        &self,
+        view: &View,
+        member: &Member<'_>,
+        result: Result<Opened, OpenError>,
+        frame: &mut [u8],
+    ) -> Result<Change, DropReason> {
+        let Member { association, d, at, .. } = member;
+        let opened = result.map_err(|error| {
+            association.count_refused(error);
+            reason(error)
+        })?;
+        let len = opened.payload.len();
+        association.count(len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        if let Some(port) = member.port {
+            // What is sent to the peer follows its port.
+            if association.heard_from(port) {
+                view.answers(association).for_each(|own| own.send_to(port));
+            }
+        }
+        self.counters.opened.add(1);
+        self.counters.opened_bytes.add(len as u64);
+        let l3 = usize::from(d.l3_offset);
+        if association.parameters().mode == Mode::Tunnel {
+            let start = at + opened.payload.start;
+            let payload = frame.get_mut(start..start + len).ok_or(reasons::ESP_MALFORMED)?;
+            let ecn = d.traffic_class & 3;
+            let inner = inbound::inner(association, payload, opened.next_header, ecn);
+            let inner = inner.map_err(reason_of)?;
+            return Ok(Change::Tunnel { at: start, len: inner.len, family: inner.family });
+        }
+        let ip = frame.get_mut(l3..).ok_or(reasons::ESP_MALFORMED)?;
+        let place = (at - l3, opened.payload);
+        let rest = inbound::transport_back(ip, d, place, opened.next_header, member.port.is_some());
+        let rest = rest.map_err(reason_of)?;
+        Ok(Change::Transport { kept: l3 + rest.kept, gone: rest.gone, len: rest.len })
+    }
+
+    /// `decode` looks at the opened packets.
+    fn look_again(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let verdicts = chunk.rows.verdicts();
+        self.verdicts.clear();
+        self.verdicts.extend_from_slice(verdicts);
+        verdicts.fill(Verdict::TAKEN.0);
+        for row in &self.next {
+            verdicts[usize::from(*row)] = Verdict::NEXT.0;
+        }
+        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        self.decode.look(chunk, &mut cx.over(|_| fib), true);
+        let verdicts = chunk.rows.verdicts();
+        let mut opened = self.next.iter().peekable();
+        for (row, before) in self.verdicts.iter().enumerate() {
+            if opened.next_if(|own| usize::from(**own) == row).is_none() {
+                verdicts[row] = *before;
+            }
+        }
+    }
+}
+
+/// Makes of a frame what was inside.
+fn apply(packet: &mut Packet, pool: &mut Pool, d: &Decoded, change: Change) -> bool {
+    let l3 = usize::from(d.l3_offset);
+    let (from, kept, end) = match change {
+        Change::Tunnel { at, len, .. } => (at - l3, l3, l3 + len),
+        Change::Transport { kept, gone, len } => (gone, kept, kept + len),
+    };
+    let headers = from + kept;
+    if packet.data().len() < headers && !packet.linearise(pool, headers) {
+        return false;
+    }
+    packet.data_mut().copy_within(..kept, from);
+    if !packet.shrink_front(pool, from) || !packet.truncate(pool, end) {
+        return false;
+    }
+    if let Change::Tunnel { family, .. } = change {
+        let kind = if family == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+        let Some(place) = packet.data_mut().get_mut(l3 - 2..l3) else { return false };
+        place.copy_from_slice(&kind.0.to_be_bytes());
+    }
+    true
+}
+
+/// Whether a packet is of a key agreement: UDP 500 or 4500 (RFC 7296 §2).
+fn is_ike(d: &Decoded) -> bool {
+    d.protocol == IpProtocol::UDP && matches!(d.ports(), Some((_, 500 | inbound::UDP_PORT)))
+}
+
+/// Whether a fragment may be of an ESP packet: UDP only from a peer.
+fn may_be_esp(view: &View, d: &Decoded) -> bool {
+    let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
+    let is_peer = || d.protocol == IpProtocol::UDP && view.has_peer(family, d.src, d.dst);
+    d.protocol == IpProtocol::ESP || is_peer()
+}
+
+fn is_own(fib: &Fib, d: &Decoded) -> bool {
+    let own = fib.own_addresses();
+    match d.kind {
+        packet::Kind::Ipv4 => own.has4(d.dst_v4()),
+        _ => own.has6(d.dst),
+    }
+}
+
+impl Stage<Tables> for EspIn {
+    fn name(&self) -> &'static str {
+        super::IN
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        match self.with_headers {
+            true => crate::router::decode::WITH_HEADERS,
+            false => &[RouterColumns::COLUMNS],
+        }
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+
+    fn writes(&self) -> ColumnSet {
+        ColumnSet::EMPTY
+    }
+
+    fn needs_one_worker(&self, _: &Tables) -> Option<&'static str> {
+        Some("replay windows and lifetimes depend on the order of all packets of an association")
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let view = self.reader.get();
+        if view.is_empty() {
+            return;
+        }
+        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        let columns = RouterColumns::view(&mut chunk.rows);
+        self.now_ns = cx.now_ns;
+        self.rows.clear();
+        for (row, (verdict, bits)) in columns.verdict.iter().zip(&*columns.flags).enumerate() {
+            self.reqids[row] = 0;
+            if Verdict(*verdict).is_next() && bits & (flags::IPV4 | flags::IPV6) != 0 {
+                self.rows.push(row as u16);
+            }
+        }
+        for depth in 0..=NESTED_MAX {
+            self.next.clear();
+            let rows = std::mem::take(&mut self.rows);
+            {
+                let verdicts = chunk.rows.verdicts();
+                let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
+                for &row in &rows {
+                    let row = usize::from(row);
+                    if !Verdict(verdicts[row]).is_next() {
+                        continue; // what was inside is not to be forwarded
+                    }
+                    cx.at(row);
+                    let packet = &mut chunk.packets[row];
+                    let mut d = received::decode(packet);
+                    let arrival_ns = cx.arrival_ns(packet);
+                    if d.has(Decoded::FRAGMENT) && is_own(fib, &d) && may_be_esp(&view, &d) {
+                        match self.fragments.take(packet, &d, arrival_ns, cx) {
+                            Taken::Nothing => {}
+                            Taken::Waits => {
+                                verdicts[row] = Verdict::TAKEN.0;
+                                continue;
+                            }
+                            // What it is of its flow does not change: addresses are those of its fragments.
+                            Taken::Whole(datagram) => {
+                                *packet = datagram;
+                                d = received::decode(packet);
+                            }
+                        }
+                    }
+                    let packet = &chunk.packets[row];
+                    let dropped = self.find(&view, row, packet, d, (fib, arrival_ns));
+                    match dropped {
+                        Ok(Some(_)) if depth == NESTED_MAX => {
+                            verdicts[row] = Verdict::drop(reasons::ESP_MALFORMED).0;
+                        }
+                        Ok(Some(member)) => members.push(member),
+                        Ok(None) => {}
+                        Err(reason) => verdicts[row] = Verdict::drop(reason).0,
+                    }
+                    if members.is_full() {
+                        self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+                        members.clear();
+                    }
+                }
+                self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+            }
+            self.rows = rows;
+            if self.next.is_empty() {
+                break;
+            }
+            self.look_again(chunk, cx);
+            std::mem::swap(&mut self.rows, &mut self.next);
+        }
+    }
+
+    /// Keys of associations that are gone are wiped, although no packet comes.
+    fn tick(&mut self, cx: &mut Context<'_, Tables>) {
+        self.reader.get();
+        if cx.is_live() {
+            self.now_ns = cx.now_ns;
+            self.fragments.expire(cx.now_ns, cx);
+        }
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        (self.fragments.held() > 0).then_some(self.now_ns + EXPIRE_NS)
+    }
+
+    fn held(&self) -> usize {
+        self.fragments.held()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, Tables>) {
+        self.fragments.drain(cx);
+    }
+
+    fn inherit(&mut self, before: &mut dyn Stage<Tables>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            std::mem::swap(&mut self.fragments, &mut before.fragments);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
+        let packet = &chunk.packets[row];
+        let d = received::decode(packet);
+        match inbound::found(packet.data(), &d) {
+            Found::Esp { spi, .. } => format!("ESP with SPI {spi:#x}"),
+            _ if packet.mark & MARK_OPENED != 0 => "opened".to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+impl EspIn {
+    /// Whether a packet is to be opened, and by what.
+    fn find<'v>(
+        &self,
+        view: &'v View,
+        row: usize,
+        packet: &Packet,
+        d: Decoded,
+        (fib, now_ns): (&Fib, u64),
+    ) -> Result<Option<Member<'v>>, DropReason> {
+        if let Some(reason) =
+            (self.reqids[row] != 0).then(|| self.judge(view, row, &d, fib)).flatten()
+        {
+            return Err(reason);
+        }
+        let found = inbound::found(packet.data(), &d);
+        let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
+        match found {
+            Found::Esp { at, spi, end, port } => {
+                let Some(association) = view.inbound(family, d.dst, spi) else {
+                    return match is_own(fib, &d) {
+                        true => Err(reasons::ESP_UNKNOWN_SPI),
+                        false if self.reqids[row] != 0 => Ok(None),
+                        false => self.judge(view, row, &d, fib).map_or(Ok(None), Err),
+                    };
+                };
+                if !inbound::is_encapsulated_right(association, port) {
+                    return Err(reasons::ESP_ENCAPSULATION);
+                }
+                if association.has_ended() || association.is_over_time(now_ns) {
+                    return Err(reasons::SA_EXPIRED);
+                }
+                Ok(Some(Member { row, association, d, at, end, port, now_ns }))
+            }
+            Found::KeepAlive if is_own(fib, &d) => Err(reasons::ESP_KEEP_ALIVE),
+            Found::Fragment if is_own(fib, &d) => Err(reasons::ESP_FRAGMENT),
+            Found::Short if is_own(fib, &d) => Err(reasons::ESP_SHORT),
+            _ if self.reqids[row] != 0 => Ok(None),
+            _ => self.judge(view, row, &d, fib).map_or(Ok(None), Err),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! IPsec: a router as a gateway (RFC 4301).
+//!
+//! ```text
+//!  decode ─▶ esp_in ─▶ … firewall ─▶ route ─▶ … ─▶ esp_out ─▶ rewrite
+//!              │                                      │
+//!              └───▶ View: associations, policies ◀───┘        one for all workers, replaced when control changes it
+//! ```
+//!
+//! Firewall and routes see what is inside tunnels, in both directions. Address translation comes behind both stages: what tunnels
+//! carry has the addresses of the inside, and what is sealed is not translated.
+//!
+//! - [`incoming`] opens ESP, plain and in UDP, and has `decode` look at the packets that were inside; then asks the policies
+//!   whether each packet came as it must.
+//! - [`outgoing`] asks the policies about packets that leave, makes room, and seals them; finds the way of the outer packet.
+//! - [`current`] is what both read, and what they count.
+//! - [`settings`] makes associations and policies of `[[sa]]` and `[[policy]]`; `control_part` keeps the database.
+//!
+//! # Deliberately absent
+//! - Packets of the host's own sockets: they leave as the twin sends them.
+//! - Key agreement.
+//!
+//! Threads: one instance of each stage per worker; they share the associations, whose counts are atomic.
+
+pub mod commands;
+mod control_part;
+pub mod current;
+pub mod incoming;
+pub mod outgoing;
+pub mod reasons;
+pub mod rows;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+
+use control::config::{Application, StageKind};
+use controlplane::Descriptor;
+
+/// The stage that opens packets.
+pub const IN: &str = "esp_in";
+
+/// The stage that seals packets.
+pub const OUT: &str = "esp_out";
+
+/// Blocks of the reasons that its stages drop for: `decode` looks at opened packets.
+pub const REASONS: &[&chunk::ReasonBlock] =
+    &[reasons::BLOCK, crate::router::reasons::BLOCK, packet::reasons::BLOCK];
+
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    reasons: REASONS,
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance has no IPsec: add [[sa]] or [[policy]] to the configuration and restart",
+    check: control_part::check_files,
+    start: control_part::start,
+    ..Descriptor::NONE
+};
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: "ipsec",
+    title: "IPsec",
+    sections: &["sa", "policy"],
+    joins: Some(IN),
+    joins_end: Some(OUT),
+    ..Application::NONE
+};
+
+/// Its stages.
+pub const STAGES: &[StageKind] = &[
+    StageKind {
+        about: "Opens ESP packets, plain and in UDP; drops packets that did not come as the policies say.",
+        needs: &["ip"],
+        provides: &["opened"],
+        ..StageKind::new(IN, &APPLICATION)
+    },
+    StageKind {
+        about: "Seals packets that the policies protect; finds the way of the outer packets.",
+        needs: &["opened", "next_hop"],
+        ..StageKind::new(OUT, &APPLICATION)
+    },
+];

@@ -1,0 +1,362 @@
+//! Stage `esp_out`: asks the policies about packets that leave, and seals those that they protect.
+//!
+//! | | |
+//! | --- | --- |
+//! | reads | `decision`, `flags`, `l3`, the packets |
+//! | writes | the packets; of tunnels `decision`, `flags`, `flow_hash` and the destination |
+//! | next | `rewrite` |
+//! | drop | what policies discard; no association, or one that has ended; no route to the peer; too long |
+//!
+//! A packet that goes nowhere, and one whose TTL runs out, is left as it is: `rewrite` answers it. So it does for a packet that
+//! is too long when it is sealed, with the longest that is not. The packets of a chunk are sealed in batches.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict};
+use controlplane::Tables;
+use crypto::esp::{self, Numbers, Seal};
+use engine::{Context, Phases, Stage};
+use ipsec::outbound::{self, Plan, Refusal};
+use ipsec::{Action, Association, Dont, Mode, Tuple, View};
+use lookup::fib::Fib;
+use packet::flow::FlowKey;
+use packet::{Decoded, EtherType, IpProtocol, Kind};
+
+use super::current::{Counters, Reader};
+use super::reasons;
+use crate::received;
+use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
+use crate::router::{RouterPart, egress, mtu_of, way};
+
+/// Packets that are sealed together.
+const GROUP: usize = 32;
+/// Bytes of the longest frame.
+const FRAME_MAX: usize = 66_000;
+/// What every link of IPv6 takes.
+const IPV6_MTU_MIN: usize = 1280;
+
+chunk::columns! {
+    /// The column of address translation, where it is in the pipeline.
+    struct NatColumns / NatView {
+        pub nat: u64,
+    }
+}
+
+/// The stage of one worker.
+pub struct EspOut {
+    reader: Reader,
+    with_nat: bool,
+    /// Rows of a chunk that are sealed.
+    sealed: Vec<u16>,
+    counters: Arc<Counters>,
+    scratch: Vec<u8>,
+}
+
+/// A packet of a group.
+struct Member<'v> {
+    row: usize,
+    association: &'v Association,
+    plan: Plan,
+    l3: usize,
+}
+
+/// What becomes of a packet.
+enum Fate<'v> {
+    /// It passes as it is.
+    Pass,
+    /// It is sealed, and goes this way.
+    Seal(Member<'v>, u32),
+    /// Its sender is told that it is longer than this.
+    TooBig(u32),
+}
+
+impl EspOut {
+    /// A stage in a pipeline with these stages.
+    pub fn new(reader: Reader, stages: &[String], counters: Arc<Counters>) -> Self {
+        let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
+        let sealed = Vec::with_capacity(chunk::CHUNK_PACKETS_MAX);
+        Self { reader, with_nat, sealed, counters, scratch: Vec::with_capacity(FRAME_MAX) }
+    }
+
+    /// What becomes of the packet of a row whose way is `decision`.
+    fn decide<'v>(
+        &self,
+        view: &'v View,
+        row: usize,
+        packet: &Packet,
+        (decision, now_ns, fib): (u32, u64, &Fib),
+    ) -> Result<Fate<'v>, DropReason> {
+        let d = received::decode(packet);
+        let Some(tuple) = Tuple::of(&d) else { return Ok(Fate::Pass) };
+        let template = match view.outgoing.find(&tuple) {
+            None | Some(Action::Bypass) => {
+                self.counters.passed.add(1);
+                return Ok(Fate::Pass);
+            }
+            Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
+            Some(Action::Protect(template)) => template,
+        };
+        if d.ttl <= 1 {
+            return Ok(Fate::Pass);
+        }
+        let Some(association) = view.outbound(&template, &tuple) else {
+            self.counters.wanted.add(1);
+            return Err(reasons::SA_MISSING);
+        };
+        let l3 = usize::from(d.l3_offset);
+        let ip = packet.data().get(l3..).unwrap_or_default();
+        let plan = outbound::plan(association, ip, &d).map_err(|refusal| match refusal {
+            Refusal::Fragment => reasons::ESP_FRAGMENT,
+            Refusal::TooLong => reasons::ESP_TOO_BIG,
+            Refusal::Malformed => reasons::ESP_MALFORMED,
+        })?;
+        let parameters = association.parameters();
+        let (decision, mtu) = match parameters.mode {
+            Mode::Tunnel => {
+                let hash = flow_hash(association);
+                way(fib, plan.family, association.ends().1, hash).ok_or(reasons::ESP_NO_ROUTE)?
+            }
+            Mode::Transport => (decision, mtu_of(fib, decision).unwrap_or(u16::MAX)),
+        };
+        let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
+        let is_v4 = d.kind == Kind::Ipv4;
+        let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
+        let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
+            (4, Mode::Transport, _) | (4, _, Dont::Copy) => inner_df,
+            (4, _, Dont::Clear) => false,
+            _ => true,
+        };
+        if plan.len() > mtu && outer_df {
+            let most = match parameters.mode {
+                Mode::Tunnel => outbound::inner_max(association, mtu),
+                // Padding depends on the length by less than a block.
+                Mode::Transport => mtu.saturating_sub(plan.len() - len + 16),
+            };
+            let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
+            let is_told = inner_df && len > most && most > 0;
+            return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+        }
+        association.count(plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        Ok(Fate::Seal(Member { row, association, plan, l3 }, decision))
+    }
+
+    /// Seals the packets of a group, in the order of their rows.
+    fn seal(
+        &mut self,
+        members: &[Member<'_>],
+        verdicts: &mut [u32],
+        packets: &mut [Packet],
+        pool: &mut Pool,
+    ) {
+        {
+            let mut seals: ArrayVec<Seal<'_>, GROUP> = ArrayVec::new();
+            let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
+            let mut numbers: Option<(&Association, Numbers<'_>)> = None;
+            let mut wanted = members.iter().enumerate().peekable();
+            let first = members.first().map_or(0, |own| own.row);
+            for (row, packet) in packets.iter_mut().enumerate().skip(first) {
+                let Some((at, member)) = wanted.next_if(|(_, own)| own.row == row) else {
+                    if wanted.peek().is_none() { break } else { continue }
+                };
+                let Member { association, plan, l3, .. } = member;
+                if !grow(packet, pool, plan, *l3) {
+                    verdicts[row] = Verdict::drop(chunk::reasons::NO_CELLS).0;
+                    continue;
+                }
+                // Packets of an association that follow one another take their numbers together.
+                if numbers.as_ref().is_none_or(|own| !std::ptr::eq(own.0, *association)) {
+                    let same = |own: &&Member<'_>| std::ptr::eq(own.association, *association);
+                    let count = members[at..].iter().take_while(same).count();
+                    numbers =
+                        association.sealer().map(|own| (*association, own.take(count as u64)));
+                }
+                let Some(number) = numbers.as_mut().and_then(|own| own.1.next()) else {
+                    verdicts[row] = Verdict::drop(reasons::SA_EXPIRED).0;
+                    continue;
+                };
+                let (payload, padding) = (plan.payload_range(), plan.padding);
+                if packet.cells() == 1 {
+                    let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
+                    plan.write_headers(association, ip, number.value());
+                    seals.push(number.seal(ip, payload, plan.next_header, padding));
+                    of.push(at);
+                    continue;
+                }
+                // A frame over several cells, by itself.
+                self.scratch.resize(plan.len().min(FRAME_MAX), 0);
+                packet.read_at(*l3, &mut self.scratch);
+                plan.write_headers(association, &mut self.scratch, number.value());
+                let mut seal = [number.seal(&mut self.scratch, payload, plan.next_header, padding)];
+                esp::seal_batch(&mut seal);
+                let is_sealed = seal[0].result().is_ok();
+                outbound::finish(association, plan, &mut self.scratch);
+                packet.write_at(*l3, &self.scratch);
+                if !is_sealed {
+                    verdicts[row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
+                }
+            }
+            esp::seal_batch(&mut seals);
+            for (seal, at) in seals.iter().zip(of) {
+                if seal.result().is_err() {
+                    verdicts[members[at].row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
+                }
+            }
+        }
+        for Member { row, association, plan, l3 } in members {
+            if !Verdict(verdicts[*row]).is_next() {
+                continue;
+            }
+            self.counters.sealed.add(1);
+            self.counters.sealed_bytes.add(plan.payload as u64);
+            let packet = &mut packets[*row];
+            if packet.cells() == 1 {
+                let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
+                outbound::finish(association, plan, ip);
+            }
+        }
+    }
+}
+
+/// The hash by which the packets of an association choose among equal ways: all go the same.
+fn flow_hash(own: &Association) -> u32 {
+    let ((src, dst), version) = (own.ends(), own.family());
+    let (src_port, dst_port, protocol) = (0, 0, IpProtocol::ESP);
+    FlowKey { src, dst, src_port, dst_port, protocol, version }.hash32()
+}
+
+/// Makes room as a plan says, and writes the EtherType of what comes out.
+fn grow(packet: &mut Packet, pool: &mut Pool, plan: &Plan, l3: usize) -> bool {
+    let Plan { kept, front, payload, back, family, .. } = *plan;
+    // What is behind the IP packet goes.
+    if !packet.truncate(pool, l3 + kept + payload)
+        || !packet.grow_back(pool, back)
+        || !packet.grow_front(pool, front)
+    {
+        return false;
+    }
+    let headers = l3 + kept;
+    if packet.data().len() < front + headers && !packet.linearise(pool, front + headers) {
+        return false;
+    }
+    packet.data_mut().copy_within(front..front + headers, 0);
+    if packet.cells() > 1 {
+        // If it fits one cell; otherwise it is sealed in a buffer.
+        packet.linearise(pool, packet.frame_len());
+    }
+    let kind = if family == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
+    let Some(place) = packet.data_mut().get_mut(l3 - 2..l3) else { return false };
+    place.copy_from_slice(&kind.0.to_be_bytes());
+    true
+}
+
+/// Says of a row what its packet has become.
+fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32) {
+    let Member { row, association, plan, .. } = member;
+    if association.parameters().mode == Mode::Transport {
+        return;
+    }
+    let (_, dst) = association.ends();
+    columns.decision[*row] = decision;
+    columns.flow_hash[*row] = flow_hash(association);
+    match plan.family {
+        4 => {
+            columns.flags[*row] = flags::IPV4;
+            columns.dst4[*row] = dst[1] as u32;
+        }
+        _ => {
+            columns.flags[*row] = flags::IPV6;
+            columns.dst6[*row] = dst;
+        }
+    }
+}
+
+impl Stage<Tables> for EspOut {
+    fn name(&self) -> &'static str {
+        super::OUT
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        match self.with_nat {
+            true => &[RouterColumns::COLUMNS, NatColumns::COLUMNS],
+            false => &[RouterColumns::COLUMNS],
+        }
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+
+    fn changes_packets(&self) -> bool {
+        true
+    }
+
+    fn needs_one_worker(&self, _: &Tables) -> Option<&'static str> {
+        Some("sequence numbers depend on the order of all packets of an association")
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let view = self.reader.get();
+        if view.outgoing.is_empty() {
+            return;
+        }
+        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        self.sealed.clear();
+        let mut columns = RouterColumns::view(&mut chunk.rows);
+        let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
+        for row in 0..chunk.packets.len() {
+            let bits = columns.flags[row];
+            let is_ip = bits & (flags::IPV4 | flags::IPV6) != 0 && bits & flags::LINK_LOCAL == 0;
+            let decision = columns.decision[row];
+            if !Verdict(columns.verdict[row]).is_next() || !is_ip || egress(decision, fib).is_none()
+            {
+                continue;
+            }
+            cx.at(row);
+            let packet = &chunk.packets[row];
+            let known = (decision, cx.arrival_ns(packet), fib);
+            match self.decide(&view, row, packet, known) {
+                Ok(Fate::Pass) => {}
+                Ok(Fate::Seal(member, decision)) => {
+                    tell(&mut columns, &member, decision);
+                    self.sealed.push(row as u16);
+                    members.push(member);
+                }
+                Ok(Fate::TooBig(most)) => {
+                    let is_v4 = bits & flags::IPV4 != 0;
+                    let answer = if is_v4 { Answer::TooBigV4 } else { Answer::TooBigV6 };
+                    columns.flags[row] = answer.encode();
+                    columns.decision[row] = most;
+                }
+                Err(reason) => columns.verdict[row] = Verdict::drop(reason).0,
+            }
+            if members.is_full() {
+                self.seal(&members, columns.verdict, &mut chunk.packets, cx.pool);
+                members.clear();
+            }
+        }
+        self.seal(&members, columns.verdict, &mut chunk.packets, cx.pool);
+        if self.with_nat {
+            // What is sealed is not translated.
+            let columns = NatColumns::view(&mut chunk.rows);
+            self.sealed.iter().for_each(|row| columns.nat[usize::from(*row)] = 0);
+        }
+    }
+
+    /// Keys of associations that are gone are wiped, although no packet comes.
+    fn tick(&mut self, _: &mut Context<'_, Tables>) {
+        self.reader.get();
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
+        let d = received::decode(&chunk.packets[row]);
+        match (d.dst_ip(), d.protocol) {
+            (Some(to), IpProtocol::ESP) => format!("ESP to {to}"),
+            _ => String::new(),
+        }
+    }
+}

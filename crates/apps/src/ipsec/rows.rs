@@ -1,0 +1,162 @@
+//! What tables of IPsec show. Nobody sees keys.
+
+use control::api::table::{Row, thousands};
+use ipsec::{Action, Association, Direction, Mode, Policy};
+use serde::{Deserialize, Serialize};
+
+/// An association.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaRow {
+    /// `in` or `out`.
+    pub direction: String,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Sender of ESP packets.
+    pub source: String,
+    /// Receiver.
+    pub destination: String,
+    /// `tunnel` or `transport`, and `udp`.
+    pub mode: String,
+    /// Cipher and authentication.
+    pub suite: String,
+    /// The number by which policies name it.
+    pub reqid: u32,
+    /// The next number that is sent, or the highest that was accepted.
+    pub number: u64,
+    /// Packets sealed or opened.
+    pub packets: u64,
+    /// Bytes of their payload.
+    pub bytes: u64,
+    /// Packets that were not genuine.
+    pub forged: u64,
+    /// Packets that the window refused.
+    pub replayed: u64,
+    /// `active`, `due` at a soft limit, `ended` at a hard one.
+    pub state: String,
+}
+
+const fn direction(own: Direction) -> &'static str {
+    match own {
+        Direction::In => "in",
+        Direction::Out => "out",
+    }
+}
+
+impl SaRow {
+    /// That of an association.
+    pub(super) fn of(own: &Association) -> Self {
+        let parameters = own.parameters();
+        let mode = match parameters.mode {
+            Mode::Tunnel => "tunnel",
+            Mode::Transport => "transport",
+        };
+        let [bytes, packets, forged, replayed] = own.counts();
+        let state = match own.reached() {
+            (_, true) => "ended",
+            (true, false) => "due",
+            _ => "active",
+        };
+        Self {
+            direction: direction(parameters.direction).to_owned(),
+            spi: parameters.spi,
+            source: parameters.source.to_string(),
+            destination: parameters.destination.to_string(),
+            mode: if parameters.udp.is_some() { format!("{mode} udp") } else { mode.to_owned() },
+            suite: own.suite().to_string(),
+            reqid: parameters.reqid,
+            number: own.number(),
+            packets,
+            bytes,
+            forged,
+            replayed,
+            state: state.to_owned(),
+        }
+    }
+}
+
+impl Row for SaRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "direction",
+        "spi",
+        "source",
+        "destination",
+        "mode",
+        "suite",
+        ">reqid",
+        ">number",
+        ">packets",
+        ">bytes",
+        ">forged",
+        ">replayed",
+        "state",
+    ];
+    const EMPTY: &'static str = "no associations";
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.direction.clone(),
+            format!("{:#010x}", self.spi),
+            self.source.clone(),
+            self.destination.clone(),
+            self.mode.clone(),
+            self.suite.clone(),
+            self.reqid.to_string(),
+            self.number.to_string(),
+            thousands(self.packets),
+            thousands(self.bytes),
+            thousands(self.forged),
+            thousands(self.replayed),
+            self.state.clone(),
+        ]
+    }
+}
+
+/// A policy of one direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRow {
+    /// `in` or `out`.
+    pub direction: String,
+    /// Its place, from 1.
+    pub number: u32,
+    /// What it asks for.
+    pub selector: String,
+    /// `protect`, `bypass` or `discard`.
+    pub action: String,
+    /// Number of its associations; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reqid: Option<u32>,
+}
+
+impl PolicyRow {
+    /// That of a policy.
+    pub(super) fn of(own: &Policy) -> Self {
+        let (action, reqid) = match own.action {
+            Action::Bypass => ("bypass", None),
+            Action::Discard => ("discard", None),
+            Action::Protect(template) => ("protect", Some(template.reqid)),
+        };
+        Self {
+            direction: direction(own.direction).to_owned(),
+            number: own.priority,
+            selector: own.selector.to_string(),
+            action: action.to_owned(),
+            reqid,
+        }
+    }
+}
+
+impl Row for PolicyRow {
+    const COLUMNS: &'static [&'static str] =
+        &["direction", ">number", "selector", "action", ">reqid"];
+    const EMPTY: &'static str = "no policies";
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.direction.clone(),
+            self.number.to_string(),
+            self.selector.clone(),
+            self.action.clone(),
+            self.reqid.map_or(String::new(), |own| own.to_string()),
+        ]
+    }
+}

@@ -1,0 +1,100 @@
+//! Associations and policies of IPsec.
+
+use crate::config::read::Spans;
+use crate::config::types::*;
+use crate::config::walk::{Place, Walk};
+
+pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    for (number, (own, place)) in config.associations.iter().zip(&spans.associations).enumerate() {
+        association(own, place, walk);
+        let is_same =
+            |other: &SaEntry| (other.spi, other.destination) == (own.spi, own.destination);
+        if place.is_right("spi") && config.associations[..number].iter().any(is_same) {
+            let message = format!(
+                "an earlier association has SPI {:#x} and destination {}",
+                own.spi, own.destination
+            );
+            walk.error(place.at("spi"), message).expected("each SPI once for each destination");
+        }
+    }
+    for (own, place) in config.policies.iter().zip(&spans.policies) {
+        policy(config, own, place, walk);
+    }
+}
+
+fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
+    use SaEncryption as E;
+    if place.is_right("source")
+        && place.is_right("destination")
+        && own.source.is_ipv4() != own.destination.is_ipv4()
+    {
+        walk.error(place.at("destination"), "source and destination are of two address families")
+            .expected("two addresses of IPv4, or two of IPv6");
+    }
+    let is_whole = !matches!(
+        own.encryption,
+        E::Null | E::Cbc128 | E::Cbc192 | E::Cbc256 | E::Ctr128 | E::Ctr192 | E::Ctr256
+    );
+    let key = if place.has("authentication") { "authentication" } else { "encryption" };
+    let at = if place.has(key) { place.at(key) } else { place.header() };
+    match (is_whole, own.authentication) {
+        (false, SaAuthentication::None) => {
+            let message = "encryption without authentication: changed packets would be accepted";
+            walk.error(at, message)
+                .expected("`authentication`, or a cipher that authenticates such as aes-128-gcm");
+        }
+        (true, other) if other != SaAuthentication::None => {
+            walk.error(at, "the cipher authenticates, and `authentication` does so, too")
+                .expected("one of both");
+        }
+        _ => {}
+    }
+    if own.esn && own.window == 0 && own.direction == SaDirection::In {
+        walk.error(place.at("esn"), "`esn` without a replay window")
+            .expected("`window` of 1 or more");
+    }
+    if place.has("udp_port") && !own.udp {
+        walk.error(place.at("udp_port"), "`udp_port` without `udp`").expected("udp = true");
+    }
+    for key in ["pad_to", "df", "dscp"] {
+        if place.has(key) && own.mode == SaMode::Transport {
+            walk.error(place.at(key), format!("`{key}` has no effect in transport mode"))
+                .expected("mode = \"tunnel\"");
+        }
+    }
+}
+
+fn policy(config: &Config, own: &PolicyEntry, place: &Place, walk: &mut Walk<'_>) {
+    match (own.action, own.reqid) {
+        _ if !place.is_right("action") || !place.is_right("reqid") => {}
+        (PolicyAction::Protect, None) => {
+            walk.error(place.header(), "a `protect` policy without `reqid`")
+                .expected("`reqid` of its associations");
+        }
+        (PolicyAction::Protect, Some(reqid)) => {
+            if !config.associations.iter().any(|sa| sa.reqid == reqid) {
+                let message = format!("no [[sa]] has reqid {reqid}: these packets are dropped");
+                walk.warning(place.at("reqid"), message)
+                    .expected("an association with this `reqid`, or one by `ctl sa add`");
+            }
+        }
+        (_, Some(_)) => {
+            walk.error(place.at("reqid"), "`reqid` has no effect without `protect`")
+                .expected("action = \"protect\"");
+        }
+        _ => {}
+    }
+    if let (Some(from), Some(to)) = (own.source, own.destination)
+        && from.addr().is_ipv4() != to.addr().is_ipv4()
+    {
+        walk.error(place.at("destination"), "source and destination are of two address families")
+            .expected("two prefixes of IPv4, or two of IPv6");
+    }
+    let has_ports = matches!(own.protocol, Some(PolicyProtocol(6 | 17 | 132)));
+    for key in ["source_port", "destination_port"] {
+        if place.has(key) && !has_ports {
+            walk.error(place.at(key), format!("`{key}` without a protocol that has ports"))
+                .expected("protocol = \"tcp\", \"udp\" or \"sctp\"");
+        }
+    }
+}

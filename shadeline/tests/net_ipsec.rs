@@ -1,0 +1,133 @@
+//! Two gateways back to back between two hosts, live.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use common::{SOON, STARTED, ctl, ping};
+use testkit::netns::{Netns, mac, veth};
+use testkit::process::{Process, Stop};
+use testkit::{Scratch, wait_until};
+
+/// Host – gateway – gateway – host.
+struct Site {
+    scratch: Scratch,
+    gateway: Netns,
+    program: Process,
+    bin: PathBuf,
+    host: Netns,
+}
+
+/// An association of gateway `own` (1 or 2): what 1 sends, 2 receives.
+fn association(own: u8, from: u8, spi: u32, key: &str) -> String {
+    let direction = if own == from { "out" } else { "in" };
+    let to = 3 - from;
+    format!(
+        "[[sa]]\ndirection = \"{direction}\"\nspi = {spi}\nsource = \"192.0.2.{from}\"\ndestination = \"192.0.2.{to}\"\n\
+         reqid = 1\nkey_file = \"{key}\"\nudp = true\n"
+    )
+}
+
+fn config(scratch: &Scratch, own: u8, key: &str) -> String {
+    let other = 3 - own;
+    let all: String =
+        [(1, 4097), (2, 8193)].map(|(from, spi)| association(own, from, spi, key)).concat();
+    format!(
+        "mode = \"router\"\n[system]\nsocket = \"{}\"\n\
+         [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.{own}.1/24\"]\n\
+         [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.{own}/24\"]\n\
+         [[route]]\nprefix = \"10.0.{other}.0/24\"\nvia = \"192.0.2.{other}\"\n{all}\
+         [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{own}.0/24\"\ndestination = \"10.0.{other}.0/24\"\n",
+        scratch.join("ctl.sock").display()
+    )
+}
+
+impl Site {
+    fn start(own: u8, gateway: Netns, host: Netns) -> Option<Self> {
+        let bin = testkit::shadeline_bin()?;
+        let scratch = Scratch::new();
+        let key = private(&scratch, "first.key", &"5a".repeat(20));
+        let path = scratch.write("gateway.toml", &config(&scratch, own, &key));
+        let mut program = gateway.spawn(&format!("{} run {}", bin.display(), path.display()));
+        program.wait_for("running: ", STARTED);
+        Some(Self { scratch, gateway, program, bin, host })
+    }
+
+    fn ctl(&self, args: &str) -> String {
+        let (ok, text) = ctl(&self.bin, &self.scratch, args);
+        assert!(ok, "ctl {args}: {text}");
+        text
+    }
+}
+
+fn private(scratch: &Scratch, name: &str, text: &str) -> String {
+    let path = scratch.write(name, text);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let nets = [(); 4].map(|()| Netns::new("ipsec"));
+    let [left, one, two, right] = nets;
+    veth((&left, "eth0", mac::LEFT), (&one, "inside", mac::ROUTER_LEFT), 1500);
+    veth((&one, "outside", "02:00:00:00:03:01"), (&two, "outside", "02:00:00:00:03:02"), 1500);
+    veth((&right, "eth0", mac::RIGHT), (&two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(&left, 1), (&right, 2)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    let (Some(mut one), Some(mut two)) = (Site::start(1, one, left), Site::start(2, two, right))
+    else {
+        return;
+    };
+    assert!(wait_until(SOON, || ping(&one.host, "10.0.2.2", 1) == 1));
+    assert_eq!(ping(&one.host, "10.0.2.2", 20), 20);
+    assert_eq!(ping(&two.host, "10.0.1.2", 20), 20);
+    let shown = one.ctl("show sa");
+    assert!(shown.contains("0x00001001") && shown.contains("tunnel udp"), "{shown}");
+    assert!(!shown.contains("5a5a"), "no keys: {shown}");
+
+    // The longest packet that fits the tunnel is told to the host, and TCP finds it.
+    let said = one.host.try_run("ping -c 1 -W 2 -M do -s 1472 10.0.2.2");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("mtu"), "{said}");
+
+    // New keys while packets flow: both ends know them before anybody sends by them.
+    let mut pings = one.host.spawn("ping -i 0.01 -c 300 -W 2 -q 10.0.2.2");
+    let add = |site: &Site, own: u8, from: u8, spi: u32| {
+        let key = private(&site.scratch, "second.key", &"c3".repeat(20));
+        let (direction, to) = (if own == from { "out" } else { "in" }, 3 - from);
+        site.ctl(&format!(
+            "sa add direction {direction} spi {spi} source 192.0.2.{from} destination 192.0.2.{to} reqid 1 \
+             --key-file {key} --udp"
+        ));
+    };
+    add(&two, 2, 1, 4098);
+    add(&one, 1, 2, 8194);
+    add(&one, 1, 1, 4098);
+    add(&two, 2, 2, 8194);
+    let (_, text) = pings.wait(SOON);
+    assert!(text.contains(" 0% packet loss"), "{text}");
+    for site in [&one, &two] {
+        for (spi, to) in [(4097, 2), (8193, 1)] {
+            site.ctl(&format!("sa del spi {spi} destination 192.0.2.{to}"));
+        }
+        let shown = site.ctl("show sa --json");
+        assert!(shown.contains("4098") && !shown.contains("4097"), "{shown}");
+    }
+    assert_eq!(ping(&one.host, "10.0.2.2", 5), 5);
+    // A packet that should have come by the tunnel.
+    let policies = two.ctl("show policies");
+    assert!(policies.contains("10.0.1.0/24 > 10.0.2.0/24"), "{policies}");
+    for site in [&mut one, &mut two] {
+        let (status, output) = site.program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+        assert!(output.contains("IPsec: "), "{output}");
+    }
+    drop(one.gateway);
+}
