@@ -129,7 +129,7 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
 
 /// The associations with a new one behind them.
 fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
-    let mut draft = Draft::parse("mode = \"router\"\n")?;
+    let mut draft = Draft::parse("mode = \"router\"\n[port.a]\nbackend = \"memory\"\n")?;
     draft.list(&["sa"]).insert(0, new);
     let own = match control::config::parse(&draft.text(), &crate::known_stages()) {
         Ok((config, _)) => config.associations.into_iter().next(),

@@ -1,5 +1,6 @@
 //! Tests of the crate, as one program.
 
 mod associations;
+mod captures;
 mod packets;
 mod policies;
