@@ -8,8 +8,8 @@ use control::config::draft::{Draft, Keys};
 use control::config::{Config, PolicyEntry, SaEntry, Severity};
 use control::metrics::Metrics;
 use controlplane::{
-    Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save, Section,
-    Setup, Tables, WorkerSetup,
+    Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save,
+    Section, Setup, Tables, WorkerSetup,
 };
 use crypto::Key;
 use engine::Stage;
@@ -44,6 +44,9 @@ struct Next {
     associations: Vec<SaEntry>,
     policies: Vec<PolicyEntry>,
 }
+
+/// A metric of associations: its name, a sentence, its value.
+type Count = (&'static str, &'static str, fn(&Association) -> u64);
 
 struct IpsecControl {
     database: Database,
@@ -357,7 +360,7 @@ impl ControlPart for IpsecControl {
         }
         let all = self.database.associations();
         out.gauge("ipsec_associations", "Security associations.").sample(&[], all.len() as u64);
-        let counts: [(&str, &str, fn(&Association) -> u64); 4] = [
+        let counts: [Count; 4] = [
             ("ipsec_sa_bytes_total", "Bytes of payload of an association.", |own| own.counts()[0]),
             ("ipsec_sa_packets_total", "Packets of an association.", |own| own.counts()[1]),
             ("ipsec_sa_forged_total", "Packets that were not genuine.", |own| own.counts()[2]),

@@ -17,7 +17,9 @@ fn frames(file: &[u8]) -> Vec<&[u8]> {
 /// tcpdump prints index, number and length of each packet; these are where it says.
 #[test]
 fn esp_is_found_where_tcpdump_finds_it() {
-    for (name, lines) in [("02-sunrise-sunset-esp.pcap", "esp0.out"), ("espudp1.pcap", "espudp1.out")] {
+    for (name, lines) in
+        [("02-sunrise-sunset-esp.pcap", "esp0.out"), ("espudp1.pcap", "espudp1.out")]
+    {
         let Some(file) = testdata::bytes(&format!("crypto/tcpdump-esp/{name}")) else { return };
         let Some(lines) = testdata::bytes(&format!("crypto/tcpdump-esp/{lines}")) else { return };
         let lines = String::from_utf8(lines).unwrap();

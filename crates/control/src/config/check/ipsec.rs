@@ -71,12 +71,12 @@ fn policy(config: &Config, own: &PolicyEntry, place: &Place, walk: &mut Walk<'_>
             walk.error(place.header(), "a `protect` policy without `reqid`")
                 .expected("`reqid` of its associations");
         }
+        (PolicyAction::Protect, Some(reqid))
+            if config.associations.iter().any(|sa| sa.reqid == reqid) => {}
         (PolicyAction::Protect, Some(reqid)) => {
-            if !config.associations.iter().any(|sa| sa.reqid == reqid) {
-                let message = format!("no [[sa]] has reqid {reqid}: these packets are dropped");
-                walk.warning(place.at("reqid"), message)
-                    .expected("an association with this `reqid`, or one by `ctl sa add`");
-            }
+            let message = format!("no [[sa]] has reqid {reqid}: these packets are dropped");
+            walk.warning(place.at("reqid"), message)
+                .expected("an association with this `reqid`, or one by `ctl sa add`");
         }
         (_, Some(_)) => {
             walk.error(place.at("reqid"), "`reqid` has no effect without `protect`")

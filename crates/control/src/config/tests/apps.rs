@@ -352,6 +352,48 @@ fn rules_of_address_translation_are_checked() {
     assert_eq!(said(&(forward("\"80-90\"") + &forward("91"))), "");
 }
 
+/// Each association and policy of IPsec with a mistake: it is reported, with what would be right.
+#[test]
+fn associations_and_policies_are_checked() {
+    let said = |text: &str| found(&format!("[port.lan]\n{text}")).join("; ");
+    let sa = |keys: &str| {
+        let usual = "direction = \"out\"\nspi = 4096\nsource = \"192.0.2.1\"\nreqid = 1\nkey_file = \"/dev/null\"\n";
+        format!("[[sa]]\n{usual}{keys}\n")
+    };
+    let to = "destination = \"192.0.2.2\"\n";
+    let cases = [
+        (sa("destination = \"::1\""), "two address families"),
+        (sa(&format!("{to}encryption = \"aes-128-cbc\"")), "encryption without authentication"),
+        (sa(&format!("{to}authentication = \"hmac-sha1-96\"")), "the cipher authenticates"),
+        (sa(&format!("{to}udp_port = 4501")), "`udp_port` without `udp`"),
+        (sa(&format!("{to}mode = \"transport\"\npad_to = 100")), "`pad_to` has no effect"),
+        (sa(to) + &sa(to), "an earlier association has SPI 0x1000"),
+        ("[[policy]]\naction = \"protect\"\n".to_owned(), "a `protect` policy without `reqid`"),
+        ("[[policy]]\naction = \"protect\"\nreqid = 7\n".to_owned(), "no [[sa]] has reqid 7"),
+        ("[[policy]]\naction = \"bypass\"\nreqid = 7\n".to_owned(), "`reqid` has no effect"),
+        (
+            "[[policy]]\naction = \"bypass\"\ndestination_port = 80\n".to_owned(),
+            "`destination_port` without a protocol",
+        ),
+        (
+            "[[policy]]\naction = \"discard\"\nsource = \"10.0.0.0/8\"\ndestination = \"::/0\"\n"
+                .to_owned(),
+            "two address families",
+        ),
+        (
+            "[[policy]]\naction = \"bypass\"\nprotocol = \"tpc\"\n".to_owned(),
+            "`tpc` is no protocol",
+        ),
+    ];
+    for (text, expected) in cases {
+        let said = said(&text);
+        assert!(said.contains(expected), "{said}: {expected}");
+    }
+    let good = sa(to)
+        + "[[policy]]\naction = \"protect\"\nreqid = 1\nprotocol = \"tcp\"\ndestination_port = \"80-90\"\n";
+    assert_eq!(said(&good), "");
+}
+
 /// What is not a key is compared with the keys that have an effect.
 #[test]
 fn known_keys_are_those_of_the_mode() {
