@@ -10,6 +10,7 @@
 //! | `live` | small packets by the number of flows that live; new flows; sweeps |
 //! | `firewall` | a firewall behind the tracker: rules that are kept, and new flows |
 //! | `follow` | decoding and tracking, as the stage does |
+//! | `headers` | what a second stage pays for headers: decoding again, or columns |
 //! | `frames` | what is in memory |
 //!
 //! Time is the thread's own, except that pieces of sweeps are timed by the clock. Rounds alternate over all cases of a
@@ -18,6 +19,7 @@
 mod firewall;
 pub(crate) mod follow;
 pub(crate) mod frames;
+mod headers;
 pub(crate) mod live;
 pub(crate) mod nids;
 
@@ -67,6 +69,7 @@ pub(crate) fn run(args: &Args, options: &StreamsArgs) -> Result<Report, String> 
         follow::BATCH
     );
     let mut report = Report::new("streams", data);
+    headers::run(args, &mut report);
     nids::run(args, *connections, captures, &mut report)?;
     live::run(args, *flows, *packets, &mut report)?;
     live::sweeps(args, *records, &mut report)?;

@@ -192,6 +192,94 @@ fn established(args: &Args, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
+/// A tracker and the firewall behind it, with chunks of packets of established flows; both of them need the headers.
+struct Chain {
+    flow: Flow,
+    firewall: Firewall,
+    /// One chunk, as a worker has few of them: its columns stay in the cache.
+    chunk: Chunk,
+    packets: Vec<Vec<Packet>>,
+    pool: Pool,
+    times: Vec<f64>,
+}
+
+impl Chain {
+    fn new(shares: bool, frames: &Small) -> Result<Self, String> {
+        let options =
+            Options { flows: 2 * FLOWS, half_open: 2 * FLOWS, seed: 3, ..Options::default() };
+        let tracker =
+            Tracker::new(options, Followers::new(Vec::new())).map_err(|e| e.to_string())?;
+        let flow = Flow::new(Arc::new(Mutex::new(tracker)), Arc::default()).sharing(shares);
+        let firewall = Firewall::new().decoding().behind_flow().sharing(shares);
+        let columns =
+            [Stage::<FirewallTables>::columns(&flow), Stage::<FirewallTables>::columns(&firewall)];
+        let (mut random, mut lists) = (Random(5), Vec::new());
+        let cells = (CHUNKS * CHUNK_PACKETS_MAX + 64) as u32;
+        let (_, depot) = Region::new(cells, HugePages::Off).map_err(|e| e.to_string())?;
+        let mut pool = Pool::new(depot, 64);
+        let layout = Layout::join(&columns.concat(), CHUNK_PACKETS_MAX);
+        let layout = layout.map_err(|e| e.to_string())?;
+        let rows = Arena::new(layout).reserve(CHUNK_PACKETS_MAX).ok_or("no rows")?;
+        let mut chunk = Chunk::new(rows, 0);
+        chunk.rows.set_len(CHUNK_PACKETS_MAX);
+        for _ in 0..CHUNKS {
+            let mut packets = Vec::new();
+            for _ in 0..CHUNK_PACKETS_MAX {
+                let frame = frames.get(random.below(frames.len()));
+                packets.push(Packet::copy_from(&mut pool, frame).ok_or("no cells")?);
+            }
+            lists.push(packets);
+        }
+        Ok(Self { flow, firewall, chunk, packets: lists, pool, times: Vec::new() })
+    }
+
+    /// What both do before the search for rules; the place of each packet's flow, added up.
+    fn round(&mut self, tables: &FirewallTables) -> u64 {
+        let (mut dropped, mut released, mut sum) = (Vec::new(), Vec::new(), 0);
+        let begin = thread_seconds();
+        let chunk = &mut self.chunk;
+        for packets in &mut self.packets {
+            std::mem::swap(&mut chunk.packets, packets);
+            let view = HeaderColumns::view(&mut chunk.rows);
+            view.verdict.fill(Verdict::NEXT.0);
+            view.record_is_known.fill(0);
+            let mut cx = Context::detached(&mut self.pool, tables, 7, &mut dropped, &mut released);
+            Stage::<FirewallTables>::pre_shade(&mut self.flow, chunk, &mut cx);
+            Stage::<FirewallTables>::pre_shade(&mut self.firewall, chunk, &mut cx);
+            let words = HeaderColumns::view(&mut chunk.rows).filter_head0.iter();
+            sum = words.fold(sum, |sum: u64, [a, b]| sum.wrapping_add(a ^ b));
+            std::mem::swap(&mut chunk.packets, packets);
+        }
+        let packets = (self.packets.len() * CHUNK_PACKETS_MAX) as f64;
+        self.times.push((thread_seconds() - begin) * 1e9 / packets);
+        sum
+    }
+}
+
+/// A tracker and a firewall which both decode, and which share one decode.
+fn headers(args: &Args, report: &mut Report) -> Result<(), String> {
+    let mut frames = Small::new(2 * FLOWS);
+    for at in 0..frames.len() {
+        let segment = Segment { from: at % 2, flags: ACK, sequence: 1, acknowledgment: 1, len: 6 };
+        write(frames.get_mut(at), &ends(at / 2), &segment);
+    }
+    let tables = tables(0, &Arc::new(Hits::new(1)))?;
+    let (mut each, mut one) = (Chain::new(false, &frames)?, Chain::new(true, &frames)?);
+    for _ in 0..=args.rounds {
+        if each.round(&tables) != one.round(&tables) {
+            report.wrong.push("headers of a firewall behind a tracker differ".into());
+        }
+    }
+    // The first round fills tables and caches.
+    let [each, one] = [each, one].map(|own| own.times[1..].to_vec());
+    let name = |what: &str| format!("firewall behind a tracker, before the rules, {what}");
+    let saved = each.iter().zip(&one).map(|(each, one)| each - one).collect();
+    report.rows.push(Row::new(name("each decodes"), "ns/packet", each));
+    report.rows.push(Row::new(name("one decode"), "ns/packet", one));
+    report.rows.push(Row::new(name("one decode saves"), "ns/packet", saved));
+    Ok(())
+}
+
 /// New flows a second by a worker: `stages` behind each other, `copies` packets of each flow in a row.
 fn new_flows(with_firewall: bool, copies: usize, window: Duration) -> Result<f64, String> {
     let mut frames = Small::new(1);
@@ -226,6 +314,7 @@ fn new_flows(with_firewall: bool, copies: usize, window: Duration) -> Result<f64
 
 /// Both parts.
 pub(super) fn run(args: &Args, window: Duration, report: &mut Report) -> Result<(), String> {
+    headers(args, report)?;
     established(args, report)?;
     for (copies, what) in [(1, "one packet each"), (2, "two packets in a row")] {
         let (mut with, mut without) = (Vec::new(), Vec::new());

@@ -22,6 +22,7 @@ pub mod ndn;
 mod neighbours;
 pub mod ports;
 mod received;
+pub(crate) mod records;
 #[cfg(test)]
 mod requests;
 pub mod router;

@@ -44,6 +44,8 @@ element! {
     u32 = "uint", |next| next() as u32;
     u64 = "ulong", |next| next();
     [u64; 2] = "ulong2_t", |next| [next(), next()];
+    // For stages on the CPU: a kernel finds eight words for each row.
+    [u64; 8] = "ulong", |next| std::array::from_fn(|_| next());
 }
 
 /// What a declaration says of one column.
@@ -308,6 +310,7 @@ mod tests {
             pub c: u32,
             pub d: u64,
             pub e: [u64; 2],
+            pub h: [u64; 8],
         }
     }
 
@@ -355,7 +358,7 @@ mod tests {
     #[test]
     fn the_dialect_knows_each_column() {
         let text = dialect(Every::COLUMNS);
-        assert_eq!(text.lines().count(), 14);
+        assert_eq!(text.lines().count(), 16);
         assert!(text.contains("#define WORD_VERDICT 8u\n#define COL_CONTEXT("));
         assert!(text.contains("COL_E(arena) ((GLOBAL ulong2_t *)"));
         assert!(ColumnSet::of(&[Every::A, Every::E]).contains(&Every::E));

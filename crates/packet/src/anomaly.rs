@@ -1,7 +1,23 @@
 //! Reasons for which a frame is dropped by decoding, and addresses that no packet may have.
 
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
 /// The first thing found wrong with a frame: one drop reason each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(u8)]
 pub enum Anomaly {
     /// Nothing is wrong.

@@ -1,11 +1,25 @@
 //! The record that decoding a frame fills in.
 
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes, try_transmute_mut};
+
 use crate::anomaly::Anomaly;
 use crate::{EtherType, IpProtocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(u8)]
 pub enum Kind {
     /// EtherType 0x0800.
@@ -20,7 +34,19 @@ pub enum Kind {
 }
 
 /// Class of the destination MAC; whether it is one's own is the caller's comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(u8)]
 pub enum MacClass {
     /// No group bit.
@@ -34,7 +60,19 @@ pub enum MacClass {
 
 /// What one pass finds. 64 bytes; numbers in host order; offsets in bytes from the frame's start.
 /// A field that the packet does not have is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(C)]
 pub struct Decoded {
     /// Source address: IPv6 as `[high, low]`, IPv4 as `[0, address]`.
@@ -192,6 +230,14 @@ impl Decoded {
         self.l3_offset as usize + self.ip_total_len as usize
     }
 
+    /// The record that is in these words, in place and to be written too: a column of words can hold records, and who finds one
+    /// there copies nothing. `None` where the words are no record; zeros are one.
+    #[inline(always)]
+    pub fn in_words(words: &mut [u64; 8]) -> Option<&mut Self> {
+        let found: Result<&mut Self, _> = try_transmute_mut!(words);
+        found.ok()
+    }
+
     /// All fields but the addresses as four words, for columns that a device fills.
     ///
     /// ```text
@@ -318,6 +364,14 @@ mod tests {
             let own = Decoded { src: [1, 2], dst: [3, 4], ..own };
             assert_eq!(Decoded::from_words(own.src, own.dst, own.words()), own);
         }
+        // In place they are the record itself.
+        let mut words = [0; 8];
+        assert_eq!(Decoded::in_words(&mut words), Some(&mut Decoded::default()));
+        *Decoded::in_words(&mut words).unwrap() =
+            Decoded { src: [1, 2], dst_mac: MacClass::Broadcast, ..plain };
+        assert_eq!((words[0], words[1]), (1, 2));
+        assert_eq!(Decoded::in_words(&mut words).unwrap().dst_mac, MacClass::Broadcast);
+        assert_eq!(Decoded::in_words(&mut [u64::MAX; 8]), None);
         // A device that answers nonsense is no reason to end.
         let odd = Decoded::from_words([0; 2], [0; 2], [u64::MAX; 4]);
         assert_eq!((odd.kind, odd.anomaly), (Kind::Other, Anomaly::TooManyExtensionHeaders));

@@ -2,8 +2,23 @@
 
 use std::fmt;
 
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
 /// An EtherType in host order. Values below 0x0600 are IEEE 802.3 lengths.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(transparent)]
 pub struct EtherType(pub u16);
 
@@ -55,7 +70,20 @@ impl fmt::Display for EtherType {
 }
 
 /// The IPv4 protocol field and the IPv6 next header share one registry.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    TryFromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+)]
 #[repr(transparent)]
 pub struct IpProtocol(pub u8);
 

@@ -154,7 +154,8 @@ impl ControlPart for CipherControl {
                 self.workers.push(Arc::default());
             }
             let counters = self.workers[worker.worker].clone();
-            Box::new(self.make(worker.name(), counters)) as _
+            let stage = self.make(worker.name(), counters);
+            Box::new(stage.sharing(crate::records::are_shared(&worker.pipeline.kinds))) as _
         })
     }
 

@@ -33,6 +33,7 @@ use super::settings::{Direction, Settings};
 use super::shade::{CipherShade, Counters};
 use super::table::KeyPart;
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 
 /// The stage of one worker.
 pub struct Cipher {
@@ -44,6 +45,7 @@ pub struct Cipher {
     shade: Arc<CipherShade>,
     counters: Arc<Counters>,
     decoded: Decoded,
+    shares: bool,
     scratch: Box<[u8]>,
 }
 
@@ -65,17 +67,24 @@ impl Cipher {
             shade: Arc::new(CipherShade::new(settings, part, master)),
             counters,
             decoded: Decoded::default(),
+            shares: false,
             scratch: vec![0; TRAILER_MAX].into(),
         }
     }
 
-    /// Finds the payload of a packet and makes room. `None`: the packet passes as it is.
+    /// Other stages need the headers of packets, too: they are in [records](crate::records).
+    #[must_use]
+    pub(super) fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares;
+        self
+    }
+
+    /// Finds the payload of a packet, which was decoded, and makes room. `None`: the packet passes as it is.
     fn prepare(
         &mut self,
         packet: &mut Packet,
         pool: &mut Pool,
     ) -> Result<Option<Payload>, DropReason> {
-        received::decode_into(packet, &mut self.decoded);
         let payload = match find(packet, &self.decoded) {
             Found::Nothing => return Ok(None),
             Found::Payload(payload) => payload,
@@ -128,7 +137,14 @@ impl Stage<Tables> for Cipher {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[CipherColumns::COLUMNS]
+        match self.shares {
+            true => &[CipherColumns::COLUMNS, RecordColumns::COLUMNS],
+            false => &[CipherColumns::COLUMNS],
+        }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn reads(&self) -> ColumnSet {
@@ -171,10 +187,22 @@ impl Stage<Tables> for Cipher {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
         self.counters.derived.add(self.shade.follow(cx.tables));
-        let view = CipherColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
+            let verdict = Verdict(chunk.rows.verdicts()[row]);
+            if verdict.is_next() {
+                match self.shares {
+                    true => {
+                        let mut records = Records::of_rows(&mut chunk.rows);
+                        self.decoded = *records.of(row, packet);
+                        // Its payload changes, perhaps its length.
+                        records.forget(row);
+                    }
+                    false => received::decode_into(packet, &mut self.decoded),
+                }
+            }
+            let view = CipherColumns::view(&mut chunk.rows);
             view.cipher_at[row] = 0;
-            if !Verdict(view.verdict[row]).is_next() {
+            if !verdict.is_next() {
                 continue;
             }
             cx.at(row);

@@ -173,6 +173,7 @@ impl ControlPart for FirewallControl {
             true => stage.behind_flow(),
             false => stage,
         };
+        let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let stage = stage.with_first_region(self.part.regions().start);
         let stage = stage.with_names(PortNames::of(worker.interfaces));
         let stage = if worker.has_device { stage } else { stage.on_cpu() };

@@ -38,6 +38,7 @@ use crate::flow::FlowColumns;
 use crate::l7::L7Columns;
 use crate::ports::PortNames;
 use crate::received;
+use crate::records::{self, Records};
 use crate::router::{RouterColumns, columns as router};
 
 /// Packets whose first line is on its way while one is looked at.
@@ -50,6 +51,8 @@ pub struct Firewall {
     shade: Arc<Search>,
     /// No stage before it fills the header columns.
     decodes: bool,
+    /// Stages share [records](crate::records).
+    shares: bool,
     /// A stage before it tracks flows.
     has_states: bool,
     /// A stage before it labels them.
@@ -82,6 +85,7 @@ impl Firewall {
             answers: Answers::new(),
             shade: Arc::new(Search { instance, has_kernels: true, first_region: 0 }),
             decodes: false,
+            shares: false,
             has_states: false,
             has_applications: false,
             is_in_router: false,
@@ -98,6 +102,13 @@ impl Firewall {
     #[must_use]
     pub fn decoding(mut self) -> Self {
         self.decodes = true;
+        self
+    }
+
+    /// Stages share [records](crate::records) of headers.
+    #[must_use]
+    pub fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -213,6 +224,9 @@ impl Firewall {
             let view = HeaderColumns::view(&mut chunk.rows);
             let (family, l3) = (view.filter_family[row], view.filter_l3[row]);
             mark(&mut chunk.packets[row], family, l3, dscp);
+            if self.shares {
+                HeaderColumns::view(&mut chunk.rows).record_is_known[row] = 0;
+            }
         }
         if action.contexts != 0 {
             HeaderColumns::view(&mut chunk.rows).context[row] |= action.contexts;
@@ -248,11 +262,14 @@ fn drops_unseen(chunk: &mut Chunk, row: usize) -> bool {
     drops
 }
 
-/// Decodes the packets that are on their way, and fills the header columns.
-fn fill(chunk: &mut Chunk) {
+/// Fills the header columns of packets that are on their way, decoded by a stage before it or here.
+fn fill(chunk: &mut Chunk, shares: bool) {
     let Chunk { packets, rows, .. } = chunk;
     let mut view = HeaderColumns::view(rows);
     let verdicts = std::mem::take(&mut view.verdict);
+    let (record, is_known) =
+        (std::mem::take(&mut view.record), std::mem::take(&mut view.record_is_known));
+    let mut records = shares.then(|| Records::new(record, is_known));
     let mut headers = Headers::from(view);
     headers.begin();
     packets.iter().take(AHEAD).for_each(Packet::prefetch);
@@ -262,8 +279,14 @@ fn fill(chunk: &mut Chunk) {
             later.prefetch();
         }
         if Verdict(verdicts[row]).is_next() {
-            received::decode_into(packet, &mut d);
-            headers.put(row, packet.data(), &d, packet.port);
+            let record = match &mut records {
+                Some(records) => records.of(row, packet),
+                None => {
+                    received::decode_into(packet, &mut d);
+                    &mut d
+                }
+            };
+            headers.put(row, packet.data(), record, packet.port);
         }
     }
 }
@@ -280,6 +303,10 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
 
     fn columns(&self) -> &'static [Declaration] {
         self.instance.columns(self.is_in_router, self.has_states, self.has_applications)
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -313,7 +340,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         self.instance.view(&mut chunk.rows).rule.fill(NOT_JUDGED);
         match cx.tables.as_ref().rules() {
             _ if !self.decodes => {}
-            Some(_) => fill(chunk),
+            Some(_) => fill(chunk, self.shares),
             None => HeaderColumns::view(&mut chunk.rows).filter_family.fill(0),
         }
         if self.has_states {

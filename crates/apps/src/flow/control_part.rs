@@ -408,6 +408,7 @@ impl ControlPart for FlowControl {
         let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
         let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
+        let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
     }
 

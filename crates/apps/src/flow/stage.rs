@@ -13,8 +13,9 @@ use stream::Tracker;
 use stream::tracker::Input;
 
 use super::columns::{self, FlowColumns};
-use super::decode::{self, HeadColumns};
+use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
+use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.
 pub type Shared = Arc<Mutex<Tracker<Followers>>>;
@@ -42,6 +43,8 @@ pub struct Flow {
     /// What the stage before it found of the segments of packets, where there is one: see [`decode`].
     segments: Box<[[u64; 2]]>,
     is_decoded: bool,
+    /// Other stages need the headers, too.
+    shares: bool,
     /// Frames of more than one cell, one after the other, and where each row's is.
     linear: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
@@ -71,6 +74,7 @@ impl Flow {
             decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             segments: vec![[0; 2]; chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             is_decoded: false,
+            shares: false,
             linear: Vec::new(),
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
@@ -105,6 +109,13 @@ impl Flow {
         self
     }
 
+    /// Headers are in columns of records if a stage before has left them there, and are left there for later stages.
+    #[must_use]
+    pub fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares && !self.is_decoded;
+        self
+    }
+
     fn lock(tracker: &Shared) -> MutexGuard<'_, Tracker<Followers>> {
         tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,6 +138,15 @@ impl Flow {
     }
 }
 
+/// What is known of the headers of packets.
+enum Known<'a> {
+    Nothing,
+    /// What the stage before it found, on a device perhaps.
+    Heads(HeadView<'a>),
+    /// What any stage found.
+    Records(Records<'a>),
+}
+
 /// Whether a packet with this verdict leaves, or goes on otherwise: a stage has taken it, or it enters the pipeline again.
 fn gets_through(verdict: Verdict) -> bool {
     !matches!(verdict.kind(), VerdictKind::Drop | VerdictKind::Dump | VerdictKind::Next)
@@ -138,15 +158,17 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.is_decoded {
-            true => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS],
-            false => &[FlowColumns::COLUMNS],
+        match (self.is_decoded, self.shares) {
+            (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS],
+            (false, true) => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
+            (false, false) => &[FlowColumns::COLUMNS],
         }
     }
 
     /// Rows that it does not look at are not tracked.
     fn zeroed(&self) -> ColumnSet {
-        ColumnSet::of(&[FlowColumns::FLOW_STATE, FlowColumns::FLOW_OPENS])
+        let own = ColumnSet::of(&[FlowColumns::FLOW_STATE, FlowColumns::FLOW_OPENS]);
+        if self.shares { own.union(&records::zeroed()) } else { own }
     }
 
     fn phases(&self) -> Phases {
@@ -184,20 +206,28 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             self.places.clear();
             self.linear.clear();
             self.inner.clear();
-            let heads = self.is_decoded.then(|| HeadColumns::view(rows));
+            let mut known = match (self.is_decoded, self.shares) {
+                (true, _) => Known::Heads(HeadColumns::view(rows)),
+                (false, true) => Known::Records(Records::of_rows(rows)),
+                (false, false) => Known::Nothing,
+            };
             let records = self.decoded.iter_mut().zip(&mut self.segments);
             for (row, (decoded, segment)) in piece.iter().zip(records) {
                 let row = usize::from(*row);
                 let packet = &packets[row];
-                match heads.as_ref().filter(|heads| decode::is_known(heads.flow_segment[row])) {
-                    Some(heads) => {
+                match &mut known {
+                    Known::Heads(heads) if decode::is_known(heads.flow_segment[row]) => {
                         let ([w0, w1], [w2, w3]) =
                             (heads.flow_header0[row], heads.flow_header1[row]);
                         let (src, dst) = (heads.flow_src[row], heads.flow_dst[row]);
                         *decoded = Decoded::from_words(src, dst, [w0, w1, w2, w3]);
                         *segment = heads.flow_segment[row];
                     }
-                    None => {
+                    Known::Records(records) => {
+                        *decoded = *records.of(row, packet);
+                        *segment = [0; 2];
+                    }
+                    Known::Heads(_) | Known::Nothing => {
                         crate::received::decode_into(packet, decoded);
                         *segment = [0; 2];
                     }

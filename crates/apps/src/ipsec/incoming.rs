@@ -32,6 +32,7 @@ use super::current::{Counters, Reader};
 use super::reasons;
 use crate::fragments::{Fragments, Taken};
 use crate::received;
+use crate::records::{self, Records};
 use crate::router::columns::{RouterColumns, flags};
 use crate::router::decode::Decode;
 use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
@@ -51,6 +52,10 @@ pub struct EspIn {
     decode: Decode,
     counters: Arc<Counters>,
     with_headers: bool,
+    /// Stages share [records](crate::records) of headers.
+    shares: bool,
+    /// Rows whose packet is another one now, and was not looked at again.
+    changed: Vec<u16>,
     /// Rows that are looked at, and those of the next turn.
     rows: Vec<u16>,
     next: Vec<u16>,
@@ -114,12 +119,16 @@ impl EspIn {
         let options = PipelineOptions { counters: own, ..options.clone() };
         let decode = Decode::new(has("rpf"), &options);
         let with_headers = has(crate::firewall::STAGE);
+        let decode = if with_headers { decode.with_headers() } else { decode };
+        let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
         Self {
             reader,
-            decode: if with_headers { decode.with_headers() } else { decode },
+            decode: if shares { decode.with_records() } else { decode },
             counters,
             with_headers,
+            shares,
+            changed: Vec::with_capacity(max),
             rows: Vec::with_capacity(max),
             next: Vec::with_capacity(max),
             reqids: vec![0; max].into(),
@@ -336,10 +345,14 @@ impl Stage<Tables> for EspIn {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.with_headers {
+        match self.with_headers || self.shares {
             true => crate::router::decode::WITH_HEADERS,
             false => &[RouterColumns::COLUMNS],
         }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn phases(&self) -> Phases {
@@ -369,6 +382,7 @@ impl Stage<Tables> for EspIn {
                 self.rows.push(row as u16);
             }
         }
+        self.changed.clear();
         for depth in 0..=NESTED_MAX {
             self.next.clear();
             let rows = std::mem::take(&mut self.rows);
@@ -395,6 +409,7 @@ impl Stage<Tables> for EspIn {
                             Taken::Whole(datagram) => {
                                 *packet = datagram;
                                 d = received::decode(packet);
+                                self.changed.push(row as u16);
                             }
                         }
                     }
@@ -421,6 +436,10 @@ impl Stage<Tables> for EspIn {
             }
             self.look_again(chunk, cx);
             std::mem::swap(&mut self.rows, &mut self.next);
+        }
+        if self.shares {
+            let mut records = Records::of_rows(&mut chunk.rows);
+            self.changed.iter().for_each(|row| records.forget(usize::from(*row)));
         }
     }
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use chunk::{Chunk, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict};
+use chunk::{ColumnSet, Chunk, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict};
 use controlplane::Tables;
 use crypto::esp::{self, Numbers, Seal};
 use engine::{Context, Phases, Stage};
@@ -26,6 +26,7 @@ use packet::{Decoded, EtherType, IpProtocol, Kind};
 use super::current::{Counters, Reader};
 use super::reasons;
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
 use crate::router::{RouterPart, egress, mtu_of, way};
 
@@ -47,6 +48,8 @@ chunk::columns! {
 pub struct EspOut {
     reader: Reader,
     with_nat: bool,
+    /// Stages share [records](crate::records) of headers.
+    shares: bool,
     /// Rows of a chunk that are sealed.
     sealed: Vec<u16>,
     counters: Arc<Counters>,
@@ -75,8 +78,9 @@ impl EspOut {
     /// A stage in a pipeline with these stages.
     pub fn new(reader: Reader, stages: &[String], counters: Arc<Counters>) -> Self {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
+        let shares = records::are_shared(stages);
         let sealed = Vec::with_capacity(chunk::CHUNK_PACKETS_MAX);
-        Self { reader, with_nat, sealed, counters, scratch: Vec::with_capacity(FRAME_MAX) }
+        Self { reader, with_nat, shares, sealed, counters, scratch: Vec::with_capacity(FRAME_MAX) }
     }
 
     /// What becomes of the packet of a row whose way is `decision`.
@@ -281,10 +285,18 @@ impl Stage<Tables> for EspOut {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.with_nat {
-            true => &[RouterColumns::COLUMNS, NatColumns::COLUMNS],
-            false => &[RouterColumns::COLUMNS],
+        match (self.with_nat, self.shares) {
+            (true, true) => {
+                &[RouterColumns::COLUMNS, NatColumns::COLUMNS, RecordColumns::COLUMNS]
+            }
+            (true, false) => &[RouterColumns::COLUMNS, NatColumns::COLUMNS],
+            (false, true) => &[RouterColumns::COLUMNS, RecordColumns::COLUMNS],
+            (false, false) => &[RouterColumns::COLUMNS],
         }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn phases(&self) -> Phases {
@@ -340,6 +352,10 @@ impl Stage<Tables> for EspOut {
             }
         }
         self.seal(&members, columns.verdict, &mut chunk.packets, cx.pool);
+        if self.shares {
+            let mut records = Records::of_rows(&mut chunk.rows);
+            self.sealed.iter().for_each(|row| records.forget(usize::from(*row)));
+        }
         if self.with_nat {
             // What is sealed is not translated.
             let columns = NatColumns::view(&mut chunk.rows);

@@ -61,6 +61,7 @@ fn stage(config: &Config, all: &[Sources], at: usize, own: &Sources) -> Modules 
         contexts: Arc::from([]),
         counters: Arc::new(Counters::new(Vec::new())),
         needs_one_worker: None,
+        shares: false,
     })
 }
 

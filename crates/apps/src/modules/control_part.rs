@@ -166,6 +166,7 @@ impl ModulesControl {
             contexts,
             counters,
             needs_one_worker,
+            shares: crate::records::are_shared(&worker.pipeline.kinds),
         }))
     }
 

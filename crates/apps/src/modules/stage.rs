@@ -38,6 +38,7 @@ use super::gather::{Gathered, Shared, lock};
 use super::kernels::{KernelShade, Sources};
 use super::pieces;
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 
 /// A module in Rust.
 pub struct Rust {
@@ -106,6 +107,7 @@ pub struct Modules {
     flows: Vec<(u32, u32)>,
     packets: u64,
     decoded: Decoded,
+    shares: bool,
     worker: u16,
 }
 
@@ -129,6 +131,8 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// Why captures must go through one worker.
     pub needs_one_worker: Option<&'static str>,
+    /// Other stages need the headers of packets, too: they are in [records](crate::records).
+    pub shares: bool,
 }
 
 /// What is known of the flow of a packet.
@@ -174,6 +178,7 @@ impl Modules {
             contexts,
             counters,
             needs_one_worker,
+            shares,
         } = parts;
         Self {
             name,
@@ -188,6 +193,7 @@ impl Modules {
             flows: Vec::new(),
             packets: 0,
             decoded: Decoded::default(),
+            shares,
             worker: 0,
         }
     }
@@ -311,10 +317,21 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
 
     fn columns(&self) -> &'static [Declaration] {
         match &self.kernels {
+            Some(_) if self.shares => {
+                &[ModuleColumns::COLUMNS, Shard::COLUMNS, RecordColumns::COLUMNS]
+            }
             Some(_) => &[ModuleColumns::COLUMNS, Shard::COLUMNS],
+            None if self.has_columns() && self.shares => {
+                &[ModuleColumns::COLUMNS, RecordColumns::COLUMNS]
+            }
             None if self.has_columns() => &[ModuleColumns::COLUMNS],
+            None if self.shares => &[RecordColumns::COLUMNS],
             None => &[],
         }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -405,7 +422,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             let packet = &mut chunk.packets[row];
             if !self.rust.is_empty() {
                 // For modules with a source, the device decodes.
-                received::decode_into(packet, &mut self.decoded);
+                match self.shares {
+                    true => {
+                        let mut records = Records::of_rows(&mut chunk.rows);
+                        self.decoded = *records.of(row, packet);
+                        // A module may change the packet.
+                        records.forget(row);
+                    }
+                    false => received::decode_into(packet, &mut self.decoded),
+                }
             }
             let port = packet.port;
             let last = self.by_port.len() - 1;
@@ -498,6 +523,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
 
     /// Counts what kernels did.
     fn post_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
+        let changes = self.kernels.as_ref().is_some_and(|own| own.sources().changes_packets());
+        if self.shares && changes {
+            Records::of_rows(&mut chunk.rows).forget_all();
+        }
         let view = ModuleColumns::view(&mut chunk.rows);
         for row in 0..view.verdict.len() {
             let sees = view.module_sees[row];

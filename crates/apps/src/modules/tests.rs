@@ -130,6 +130,7 @@ impl Bed {
             contexts: Arc::from([]),
             counters: counters.clone(),
             needs_one_worker: None,
+            shares: false,
         });
         Self {
             flow: Flow::new(Arc::new(Mutex::new(tracker)), Arc::default()),

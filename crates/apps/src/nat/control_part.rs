@@ -337,11 +337,13 @@ impl ControlPart for NatControl {
                 let open = (!self.is_live).then(|| self.burst.open());
                 let stage = Destination::new(translator, current, with_headers, seed);
                 let early = sources_may_be_early(&worker.pipeline.kinds, worker.at);
-                Some(Box::new(stage.writing_sources(early).counting(open)))
+                let shares = crate::records::are_shared(&worker.pipeline.kinds);
+                Some(Box::new(stage.writing_sources(early).counting(open).sharing(shares)))
             }
             SOURCE_STAGE => {
                 let open = (!self.is_live).then(|| self.burst.open());
-                Some(Box::new(SourceStage::new(translator).counting(open)))
+                let shares = crate::records::are_shared(&worker.pipeline.kinds);
+                Some(Box::new(SourceStage::new(translator).counting(open).sharing(shares)))
             }
             _ => None,
         }

@@ -16,7 +16,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Rows, Verdict};
 use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
@@ -40,6 +40,7 @@ use super::{Current, Shared, lock, reasons};
 use crate::firewall::Headers;
 use crate::fragments::{Fragments, Taken};
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 use crate::router::RouterPart;
 use crate::router::columns::{RouterColumns, flags};
 
@@ -82,6 +83,19 @@ pub struct Destination {
     made: Box<[u8]>,
     /// Over captures: bursts that are not finished.
     open: Option<Open>,
+    /// Stages share [records](crate::records).
+    shares: bool,
+    /// Rows whose packets changed, and to what, for those.
+    changed: Vec<(u16, Changed)>,
+}
+
+/// What of the headers of a packet has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Changed {
+    /// Address and port of an end.
+    End(Which, u32, u16),
+    /// Anything.
+    All,
 }
 
 /// A row whose packet is looked up.
@@ -191,6 +205,26 @@ impl Destination {
             identification: seed as u16,
             made: vec![0; 1280].into_boxed_slice(),
             open: None,
+            shares: false,
+            changed: Vec::new(),
+        }
+    }
+
+    /// Stages share [records](crate::records) of headers, which follow what changes here.
+    #[must_use]
+    pub(super) fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares;
+        if shares {
+            self.changed.reserve(2 * chunk::CHUNK_PACKETS_MAX);
+        }
+        self
+    }
+
+    /// The packet of a row has changed.
+    #[inline(always)]
+    pub(super) fn note(&mut self, row: usize, changed: Changed) {
+        if self.shares {
+            self.changed.push((row as u16, changed));
         }
     }
 
@@ -214,6 +248,28 @@ impl Destination {
         let (key, side) = tuple.key();
         self.keys.push(key);
         self.asked.push(Asked { row, side, tcp, is_plain });
+    }
+
+    /// Makes records what packets are now.
+    fn follow_changes(&mut self, rows: &mut Rows) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let mut records = Records::of_rows(rows);
+        for (row, changed) in self.changed.drain(..) {
+            let row = usize::from(row);
+            let Changed::End(which, address, port) = changed else {
+                records.forget(row);
+                continue;
+            };
+            let Some(record) = records.known(row) else { continue };
+            let (end, shift) = match which {
+                Which::Source => (&mut record.src, 16),
+                Which::Destination => (&mut record.dst, 0),
+            };
+            *end = [0, address.into()];
+            record.l4_word = record.l4_word & !(0xffff << shift) | u32::from(port) << shift;
+        }
     }
 
     /// Ends idle sessions, a piece at a time.
@@ -257,6 +313,7 @@ impl Destination {
         for &at in &order {
             let at = usize::from(at);
             let (Asked { row, side, tcp, is_plain }, key) = (self.asked[at], self.keys[at]);
+            self.note(usize::from(row), Changed::All);
             while let Some((before, turn)) = turned.next_if(|own| own.0 < row) {
                 let before = usize::from(*before);
                 self.turn_known(out, before, &mut packets[before], turn);
@@ -487,13 +544,20 @@ impl Stage<Tables> for Destination {
 
     fn columns(&self) -> &'static [Declaration] {
         match self.with_headers {
+            true if self.shares => {
+                &[RouterColumns::COLUMNS, HeadersColumns::COLUMNS, RecordColumns::COLUMNS]
+            }
             true => &[RouterColumns::COLUMNS, HeadersColumns::COLUMNS],
+            false if self.shares => {
+                &[RouterColumns::COLUMNS, DestinationColumns::COLUMNS, RecordColumns::COLUMNS]
+            }
             false => &[RouterColumns::COLUMNS, DestinationColumns::COLUMNS],
         }
     }
 
     fn zeroed(&self) -> chunk::ColumnSet {
-        chunk::ColumnSet::of(&[DestinationColumns::NAT])
+        let own = chunk::ColumnSet::of(&[DestinationColumns::NAT]);
+        if self.shares { own.union(&records::zeroed()) } else { own }
     }
 
     fn phases(&self) -> Phases {
@@ -567,6 +631,8 @@ impl Stage<Tables> for Destination {
                 self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6: true });
                 continue;
             }
+            // An error or a fragment changes elsewhere than others.
+            self.note(row, Changed::All);
             let d = &mut self.decoded[row];
             received::decode_into(packet, d);
             if d.has(Decoded::FRAGMENT) && d.kind == Kind::Ipv6 && !rules.is_nat64(d.dst) {
@@ -611,6 +677,7 @@ impl Stage<Tables> for Destination {
             self.translate_error(&mut out, row, &mut packets[row], cx.pool);
         }
         self.sweep(self.now_ns, cx.is_live());
+        self.follow_changes(&mut chunk.rows);
     }
 
     fn tick(&mut self, cx: &mut Context<'_, Tables>) {

@@ -7,7 +7,7 @@ use nat::families::{Pair, Plain6, Turn};
 use nat::rewrite::Which;
 use nat::{Plain, Translator, nat64};
 
-use super::destination::{Destination, Out};
+use super::destination::{Changed, Destination, Out};
 use super::family::turn_plain;
 use super::reasons;
 use super::source::Wanted;
@@ -70,6 +70,7 @@ impl Destination {
             let packet = &mut packets[row];
             let ip = packet.data_mut().get_mut(usize::from(out.l3[row])..).unwrap_or_default();
             change.write(ip, plain);
+            self.note(row, Changed::End(which, address, port));
             if is_source {
                 out.nat[row] = Wanted::Written(plain.source()).encode();
                 continue;
@@ -125,6 +126,7 @@ impl Destination {
         turn: &Turn,
     ) {
         self.identification = self.identification.wrapping_add(1);
+        self.note(row, Changed::All);
         if !turn_plain(packet, usize::from(out.l3[row]), turn, self.identification) {
             out.verdict[row] = Verdict::drop(reasons::NAT_UNTRANSLATABLE).0;
             return;

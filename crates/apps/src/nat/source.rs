@@ -13,7 +13,7 @@
 use std::any::Any;
 use std::sync::atomic::Ordering;
 
-use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use controlplane::Tables;
 use engine::{Context, Phases, Stage};
 use lookup::fib::Fib;
@@ -28,6 +28,7 @@ use super::destination::seconds;
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 use crate::router::RouterPart;
 use crate::router::columns::RouterColumns;
 use crate::router::egress;
@@ -56,6 +57,8 @@ pub struct SourceStage {
     control: ControlRow,
     /// Over captures: bursts that are not finished.
     open: Option<Open>,
+    /// Stages share [records](crate::records).
+    shares: bool,
 }
 
 /// Packets that were not translated, for the log.
@@ -72,13 +75,20 @@ impl SourceStage {
     /// With the translator of its worker.
     pub fn new(translator: Shared) -> Self {
         let control = ControlRow::default();
-        Self { translator, stopped: Stopped::default(), control, open: None }
+        Self { translator, stopped: Stopped::default(), control, open: None, shares: false }
     }
 
     /// Counts bursts, over captures.
     #[must_use]
     pub(super) fn counting(mut self, open: Option<Open>) -> Self {
         self.open = open;
+        self
+    }
+
+    /// Stages share [records](crate::records) of headers, and those of packets that change here are forgotten.
+    #[must_use]
+    pub(super) fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -242,7 +252,14 @@ impl Stage<Tables> for SourceStage {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[RouterColumns::COLUMNS, SourceColumns::COLUMNS]
+        match self.shares {
+            true => &[RouterColumns::COLUMNS, SourceColumns::COLUMNS, RecordColumns::COLUMNS],
+            false => &[RouterColumns::COLUMNS, SourceColumns::COLUMNS],
+        }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn phases(&self) -> Phases {
@@ -275,6 +292,9 @@ impl Stage<Tables> for SourceStage {
             if !is_done {
                 self.act(&mut view, row, packet, fib, cx);
             }
+        }
+        if self.shares {
+            Records::of_rows(&mut chunk.rows).forget_all();
         }
     }
 

@@ -30,7 +30,8 @@ chunk::columns! {
 }
 
 chunk::columns! {
-    /// What `decode` writes where a later stage reads [headers](crate::firewall::HeaderColumns).
+    /// What `decode` writes where a later stage reads [headers](crate::firewall::HeaderColumns) or
+    /// [records](crate::records).
     pub(super) struct DecodeColumns / DecodeView {
         pub flags: u16,
         pub l3: u8,
@@ -45,6 +46,8 @@ chunk::columns! {
         pub filter_head1: [u64; 2],
         pub filter_head2: [u64; 2],
         pub filter_l3: u8,
+        pub record: [u64; 8],
+        pub record_is_known: u8,
     }
 }
 

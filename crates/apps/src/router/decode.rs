@@ -18,7 +18,7 @@
 
 use std::sync::{Arc, Weak};
 
-use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::fib::{Fib, Interface};
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -34,6 +34,7 @@ use super::{PipelineOptions, Proxy};
 use crate::firewall::Headers;
 use crate::ports::PortNames;
 use crate::received;
+use crate::records::{self, Records};
 
 /// Packets whose first line is on its way while one is decoded. Measured with `examples/cost.rs`.
 const AHEAD: usize = 24;
@@ -49,6 +50,7 @@ pub(crate) const WITH_HEADERS: &[Declaration] = &[RouterColumns::COLUMNS, Decode
 pub struct Decode {
     with_source: bool,
     with_headers: bool,
+    with_records: bool,
     pub(super) events: Events,
     counters: Arc<RouterCounters>,
     names: PortNames,
@@ -73,13 +75,28 @@ impl Decode {
         let events = Events::new(options.events.clone(), options.counters.clone(), options.seed);
         let counters = options.counters.clone();
         let (names, proxy) = (options.names.clone(), options.proxy.clone());
-        Self { with_source, with_headers: false, events, counters, names, proxy }
+        Self {
+            with_source,
+            with_headers: false,
+            with_records: false,
+            events,
+            counters,
+            names,
+            proxy,
+        }
     }
 
     /// It also fills the [header columns](crate::firewall::HeaderColumns), which a later stage reads.
     #[must_use]
     pub fn with_headers(mut self) -> Self {
         self.with_headers = true;
+        self
+    }
+
+    /// Later stages need the headers, too: they find them in [records](crate::records).
+    #[must_use]
+    pub fn with_records(mut self) -> Self {
+        self.with_records = true;
         self
     }
 }
@@ -96,6 +113,7 @@ struct Out<'a> {
     dst6: &'a mut [[u64; 2]],
     src6: &'a mut [[u64; 2]],
     headers: Option<Headers<'a>>,
+    records: Option<Records<'a>>,
 }
 
 impl<'a> From<RouterView<'a>> for Out<'a> {
@@ -111,6 +129,7 @@ impl<'a> From<RouterView<'a>> for Out<'a> {
             dst6: view.dst6,
             src6: view.src6,
             headers: None,
+            records: None,
         }
     }
 }
@@ -134,6 +153,7 @@ impl<'a> From<DecodeView<'a>> for Out<'a> {
                 head2: view.filter_head2,
                 l3: view.filter_l3,
             }),
+            records: Some(Records::new(view.record, view.record_is_known)),
         }
     }
 }
@@ -273,10 +293,14 @@ impl<T: AsRef<Fib>> Stage<T> for Decode {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.with_headers {
+        match self.with_headers || self.with_records {
             true => WITH_HEADERS,
             false => &[RouterColumns::COLUMNS],
         }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.with_records { records::zeroed() } else { ColumnSet::EMPTY }
     }
 
     fn phases(&self) -> Phases {
@@ -326,10 +350,12 @@ impl Decode {
     /// Decodes the packets of all live rows. `is_again`: the other rows stay as they are, and these have been changed since
     /// they were decoded.
     pub(crate) fn look(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Fib>, is_again: bool) {
-        let mut out = match self.with_headers {
-            true => DecodeColumns::view(&mut chunk.rows).into(),
+        let mut out = match self.with_headers || self.with_records {
+            true => Out::from(DecodeColumns::view(&mut chunk.rows)),
             false => Out::from(RouterColumns::view(&mut chunk.rows)),
         };
+        out.headers.take_if(|_| !self.with_headers);
+        out.records.take_if(|_| !self.with_records);
         if let Some(headers) = &mut out.headers {
             match is_again {
                 false => headers.begin(),
@@ -348,7 +374,7 @@ impl Decode {
         }
         let own = cx.tables.own_addresses();
         let mut known = Known::NOBODY;
-        let mut d = Decoded::default();
+        let mut own_record = Decoded::default();
         for row in 0..packets.len() {
             if let Some(ahead) = packets.get(row + AHEAD) {
                 ahead.prefetch();
@@ -358,24 +384,28 @@ impl Decode {
             }
             let packet = &packets[row];
             let frame = packet.data();
-            packet::decode::decode_into(frame, packet.frame_len(), &mut d);
+            let d = match &mut out.records {
+                Some(records) => records.write(row),
+                None => &mut own_record,
+            };
+            packet::decode::decode_into(frame, packet.frame_len(), d);
             let family = match d.kind {
                 Kind::Ipv4 => flags::IPV4,
                 Kind::Ipv6 => flags::IPV6,
                 Kind::Arp | Kind::Other => 0,
             };
             if (packet.port != known.port) | ((d.vlan_count | known.vlan_count) != 0) {
-                known.update(packet, &d, cx.tables, &self.counters);
+                known.update(packet, d, cx.tables, &self.counters);
             }
             let plain = (destination_mac(frame) & known.mask == known.mac)
                 & (d.anomaly == Anomaly::None)
                 & (d.flags & ODD == 0)
                 & (packet.mark & MARK_FROM_HOST == 0)
                 & (family != 0);
-            let (found, interface) = if plain && !is_special(&d, family) {
+            let (found, interface) = if plain && !is_special(d, family) {
                 (family, known.interface)
             } else {
-                match self.settle(&mut packets[row], &mut d, cx) {
+                match self.settle(&mut packets[row], d, cx) {
                     Ok(found) => found,
                     Err(verdict) => {
                         out.verdict[row] = verdict.0;
@@ -392,12 +422,12 @@ impl Decode {
             if let Some(headers) = &mut out.headers
                 && found & (flags::IPV4 | flags::IPV6) != 0
             {
-                headers.put(row, packets[row].data(), &d, interface);
+                headers.put(row, packets[row].data(), d, interface);
             }
             out.flags[row] = found;
             out.l3[row] = d.l3_offset as u8;
             out.interface[row] = interface;
-            out.flow_hash[row] = packet::flow::flow_hash(&d);
+            out.flow_hash[row] = packet::flow::flow_hash(d);
             if family == flags::IPV4 {
                 out.dst4[row] = d.dst_v4();
                 if self.with_source {

@@ -238,7 +238,12 @@ pub fn stage<T: AsRef<Fib> + 'static>(
     Ok(match name {
         "decode" => {
             let stage = decode::Decode::new(has("rpf"), options);
-            Box::new(if has(crate::firewall::STAGE) { stage.with_headers() } else { stage })
+            let stage = if has(crate::firewall::STAGE) { stage.with_headers() } else { stage };
+            Box::new(if crate::records::are_shared(pipeline) {
+                stage.with_records()
+            } else {
+                stage
+            })
         }
         "rpf" => Box::new(rpf::ReversePathCheck::new().with_first_region(options.first_region)),
         "route" => Box::new(route::Route::new().with_first_region(options.first_region)),

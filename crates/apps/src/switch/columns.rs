@@ -32,6 +32,8 @@ chunk::columns! {
         pub filter_head1: [u64; 2],
         pub filter_head2: [u64; 2],
         pub filter_l3: u8,
+        pub record: [u64; 8],
+        pub record_is_known: u8,
     }
 }
 

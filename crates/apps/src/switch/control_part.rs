@@ -291,6 +291,7 @@ impl ControlPart for SwitchControl {
             waiting: self.waiting.clone(),
             learns_ahead: worker.packet_time,
             with_headers: worker.pipeline.has(crate::firewall::STAGE),
+            with_records: crate::records::are_shared(&worker.pipeline.kinds),
             first_region: self.part.regions().start,
             counters: self.counters[worker.worker].clone(),
             names: PortNames::of(worker.interfaces),

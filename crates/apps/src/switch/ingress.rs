@@ -7,7 +7,7 @@
 //! | forward | frames that Linux sends by the port's twin: out by that port as they are |
 //! | drop | `truncated`, `vlan_truncated`, `vlan_not_allowed`, `source_mac_group`, `source_mac_zero`, `bridge_reserved`, `interface_down` |
 
-use chunk::{Chunk, Columns, Declaration, DropReason, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, DropReason, ReasonBlock, Verdict};
 use engine::{Context, MARK_FROM_HOST, Phases, Stage};
 use lookup::bridge::{Refused, SwitchTables, split_key, station_key};
 use packet::ethernet::EthernetView;
@@ -18,11 +18,13 @@ use super::columns::{BridgeInColumns, BridgeInView, SwitchColumns, SwitchView, f
 use super::reasons;
 use crate::firewall::Headers;
 use crate::received;
+use crate::records::{self, Records};
 
 /// The stage.
 #[derive(Debug, Default)]
 pub struct BridgeIn {
     with_headers: bool,
+    with_records: bool,
 }
 
 impl BridgeIn {
@@ -38,6 +40,13 @@ impl BridgeIn {
         self.with_headers = true;
         self
     }
+
+    /// With headers, it also leaves what it decoded in [records](crate::records), which later stages read.
+    #[must_use]
+    pub fn with_records(mut self) -> Self {
+        self.with_records = true;
+        self
+    }
 }
 
 /// The columns that the stage writes.
@@ -48,6 +57,7 @@ struct Out<'a> {
     source_key: &'a mut [u64],
     destination_key: &'a mut [u64],
     headers: Option<Headers<'a>>,
+    records: Option<Records<'a>>,
 }
 
 impl<'a> From<SwitchView<'a>> for Out<'a> {
@@ -59,6 +69,7 @@ impl<'a> From<SwitchView<'a>> for Out<'a> {
             source_key: view.source_key,
             destination_key: view.destination_key,
             headers: None,
+            records: None,
         }
     }
 }
@@ -78,6 +89,7 @@ impl<'a> From<BridgeInView<'a>> for Out<'a> {
                 head2: view.filter_head2,
                 l3: view.filter_l3,
             }),
+            records: Some(Records::new(view.record, view.record_is_known)),
         }
     }
 }
@@ -102,6 +114,11 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
         }
     }
 
+    fn zeroed(&self) -> ColumnSet {
+        let leaves = self.with_headers && self.with_records;
+        if leaves { records::zeroed() } else { ColumnSet::EMPTY }
+    }
+
     fn phases(&self) -> Phases {
         Phases::PRE
     }
@@ -118,13 +135,14 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let tables = cx.tables.as_ref();
         let mut out = match self.with_headers {
-            true => BridgeInColumns::view(&mut chunk.rows).into(),
+            true => Out::from(BridgeInColumns::view(&mut chunk.rows)),
             false => Out::from(SwitchColumns::view(&mut chunk.rows)),
         };
+        out.records.take_if(|_| !self.with_records);
         if let Some(headers) = &mut out.headers {
             headers.begin();
         }
-        let mut d = Decoded::default();
+        let mut own_record = Decoded::default();
         for packet in chunk.packets.iter().take(AHEAD) {
             packet.prefetch();
         }
@@ -146,8 +164,12 @@ impl<T: AsRef<SwitchTables> + Send + Sync + 'static> Stage<T> for BridgeIn {
                     out.source_key[row] = header.source_key;
                     out.destination_key[row] = header.destination_key;
                     if let Some(headers) = &mut out.headers {
-                        received::decode_into(packet, &mut d);
-                        headers.put(row, packet.data(), &d, packet.port);
+                        let d = match &mut out.records {
+                            Some(records) => records.write(row),
+                            None => &mut own_record,
+                        };
+                        received::decode_into(packet, d);
+                        headers.put(row, packet.data(), d, packet.port);
                     }
                 }
                 Err(reason) => out.verdict[row] = Verdict::drop(reason).0,

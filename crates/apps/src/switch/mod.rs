@@ -141,6 +141,8 @@ pub struct SwitchPipeline {
     pub learns_ahead: bool,
     /// A later stage reads the [header columns](crate::firewall::HeaderColumns).
     pub with_headers: bool,
+    /// And [records](crate::records).
+    pub with_records: bool,
     /// The first region of the switch's part of the tables in a device's image.
     pub first_region: usize,
     /// Counters of this worker's stages.
@@ -157,7 +159,8 @@ where
     Some(match name {
         "bridge_in" => {
             let stage = ingress::BridgeIn::new();
-            Box::new(if options.with_headers { stage.with_headers() } else { stage })
+            let stage = if options.with_headers { stage.with_headers() } else { stage };
+            Box::new(if options.with_records { stage.with_records() } else { stage })
         }
         "bridge" => {
             let stage = forward::Bridge::new().with_first_region(options.first_region);

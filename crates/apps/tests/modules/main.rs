@@ -153,6 +153,7 @@ fn stages(config: &Config, twins: &[Twins]) -> Stages<u64> {
             contexts: Arc::from([]),
             counters: counters.clone(),
             needs_one_worker: None,
+            shares: false,
         })));
     }
     all.push(Box::new(Wire::new()));
