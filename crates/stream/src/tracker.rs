@@ -8,7 +8,9 @@
 //! When a flow ends does not depend on when the table is swept, on batches, or on what other workers do: a flow ends with
 //! its last packet plus the time-out of its state, whether a sweep finds it later or a packet of the next flow with the same
 //! key comes first. So any number of workers, over batches of any size, report the same flows, as long as no table is full.
-//! Time is that of each packet. In the same way a flow that goes on is reported at fixed times after its start, as it was
+//! Time is that of each packet. It may run back: a packet that is earlier than others before it ends no flow, and its flow is not
+//! idle before it is so by the latest time. Who sweeps at a time before which no packet comes any more keeps the promise above.
+//! In the same way a flow that goes on is reported at fixed times after its start, as it was
 //! then: by a sweep, or by its next packet, whichever comes first.
 //!
 //! | module | holds |
@@ -175,6 +177,8 @@ pub struct Tracker<M: Module> {
     states: [u64; 8],
     /// Where the walk over flows that go on is; `None` between two of them.
     walk: Option<u32>,
+    /// The latest time of a packet.
+    latest_ns: u64,
 }
 
 /// What is known of a row of the batch.
@@ -248,6 +252,7 @@ impl<M: Module> Tracker<M> {
             counts: Counts::default(),
             states: [0; 8],
             walk: None,
+            latest_ns: 0,
         })
     }
 
@@ -428,6 +433,13 @@ impl<M: Module> Tracker<M> {
         self.rest.error(slot, side)
     }
 
+    /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
+    /// flow idle whose packets come with earlier times.
+    fn seen_ms(&mut self, time_ns: u64) -> u32 {
+        self.latest_ns = self.latest_ns.max(time_ns);
+        ms_of(self.latest_ns)
+    }
+
     /// Packets that are no fragments; the row before which it stopped.
     fn whole_packets<'a>(
         &mut self,
@@ -451,8 +463,9 @@ impl<M: Module> Tracker<M> {
         }
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
+        let seen_ms = self.seen_ms(latest);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest, keys: &self.keys };
-        self.table.lookup(&self.plain_keys, ms_of(latest), &mut policy, &mut self.found);
+        self.table.lookup(&self.plain_keys, seen_ms, &mut policy, &mut self.found);
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
             if let Some(later) = self.found.get(at + AHEAD) {
@@ -566,8 +579,9 @@ impl<M: Module> Tracker<M> {
     /// The flow of a single row.
     fn find(&mut self, row: Row, time_ns: u64) -> Found {
         let mut found = [Found::NONE];
+        let seen_ms = self.seen_ms(time_ns);
         let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys: &[row] };
-        self.table.lookup(&[row.key], ms_of(time_ns), &mut policy, &mut found);
+        self.table.lookup(&[row.key], seen_ms, &mut policy, &mut found);
         found[0]
     }
 

@@ -29,9 +29,14 @@ const AHEAD_MIN: usize = 8;
 /// How often all flows are looked at, in nanoseconds.
 const SWEEP_NS: u64 = 1_000_000_000;
 
-/// Captures may have packets out of order; so far apart they are still sorted. More than a sweep is late.
-const LATE_NS: u64 = 1_000_000_000;
-const _: () = assert!(LATE_NS > stream::tracker::SPAN_NS);
+/// Events of flows that a sweep ends are earlier than the sweep by less than this.
+const SORTED_NS: u64 = 1_000_000_000;
+const _: () = assert!(SORTED_NS > stream::tracker::SPAN_NS);
+
+/// In captures the time may run back: they are merged, or the clock was set. Packets that are earlier than others before them by
+/// up to this belong to the same flows, with the same events in the same order, whatever the number of workers: sweeps are
+/// so much behind the latest packet.
+const LATE_NS: u64 = 10_000_000_000;
 
 /// The stage of one worker.
 pub struct Flow {
@@ -132,7 +137,7 @@ impl Flow {
         let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
-            let until_ns = self.sweep_ns.saturating_sub(LATE_NS);
+            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
     }
@@ -299,7 +304,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         drop(owned);
         self.now_ns = self.now_ns.max(latest_ns);
         self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
-        self.sweep(self.now_ns);
+        let late_ns = if cx.is_live() { 0 } else { LATE_NS };
+        self.sweep(self.now_ns.saturating_sub(late_ns));
     }
 
     fn divides(&self) -> bool {

@@ -154,6 +154,18 @@ fn run(
     sweeps: Sweeps,
     takes: impl Fn(u8) -> bool,
 ) -> (Vec<Ended>, Counts) {
+    run_late(scene, options, batch, (sweeps, 0), takes)
+}
+
+/// The same; a frame is at most `late_ns` earlier than one before it.
+fn run_late(
+    scene: &Scene,
+    options: Options,
+    batch: usize,
+    (sweeps, late_ns): (Sweeps, u64),
+    takes: impl Fn(u8) -> bool,
+) -> (Vec<Ended>, Counts) {
+    let mut latest_ns = 0;
     let frames: Vec<_> = scene.frames.iter().filter(|frame| takes(frame.pair)).collect();
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
     for frames in frames.chunks(batch) {
@@ -174,7 +186,8 @@ fn run(
             |_, _| {},
         );
         if let Some(records) = sweeps {
-            tracker.sweep(records, frames[frames.len() - 1].time_ns);
+            latest_ns = frames.iter().fold(latest_ns, |latest: u64, own| latest.max(own.time_ns));
+            tracker.sweep(records, latest_ns.saturating_sub(late_ns));
         }
         assert!(tracker.len() <= options.flows);
     }

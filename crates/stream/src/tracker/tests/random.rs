@@ -76,6 +76,31 @@ fn check_same(steps: &[Step], timeouts: IdleTimeouts, active_ns: Option<u64>) {
     assert_eq!(split, expected.0);
 }
 
+/// The same of frames that are up to `late_ns` earlier than others before them.
+fn check_late(steps: &[Step], timeouts: IdleTimeouts, late_ns: u64, seed: u64) {
+    let mut scene = Scene::new(steps);
+    let mut state = seed;
+    scene.frames.sort_by_cached_key(|frame| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        frame.time_ns + (state >> 11) % (late_ns + 1)
+    });
+    let options = Options { active_ns: Some(1_000_000_000), ..options(timeouts) };
+    let expected = run(&scene, options, 1, None, |_| true).0;
+    for batch in [1, 7, 256] {
+        for sweeps in [Some(1 << 20), Some(3)] {
+            let found = run_late(&scene, options, batch, (sweeps, late_ns), |_| true).0;
+            assert_eq!(found, expected, "batches of {batch}, sweeps of {sweeps:?}");
+        }
+    }
+    let mut split = Vec::new();
+    for part in 0..2 {
+        split.extend(run_late(&scene, options, 7, (Some(64), late_ns), |pair| pair % 2 == part).0);
+    }
+    split.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
+    assert_eq!(split, expected);
+}
+
 /// What is reported of flows that go on is what a count of their packets says at the end of each period.
 fn check_reports(steps: &[Step], active_ns: u64, sweeps: Sweeps) {
     let scene = Scene::new(steps);
@@ -136,6 +161,16 @@ proptest! {
         active_ns in select(vec![None, Some(1_000_000), Some(2_300_000), Some(7_000_000_000)]),
     ) {
         check_same(&steps, timeouts, active_ns);
+    }
+
+    #[test]
+    fn packets_may_come_late(
+        steps in steps(30),
+        timeouts in timeouts(),
+        late_ns in select(vec![300_000, 5_000_000, 2_000_000_000, 10_000_000_000]),
+        seed: u64,
+    ) {
+        check_late(&steps, timeouts, late_ns, seed);
     }
 
     #[test]
