@@ -89,7 +89,11 @@ impl<'a> Records<'a> {
             received::decode_into(packet, record);
             self.is_known[row] = 1;
         }
-        debug_assert_eq!(*record, received::decode(packet), "a packet changed, and its record did not");
+        debug_assert_eq!(
+            *record,
+            received::decode(packet),
+            "a packet changed, and its record did not"
+        );
         record
     }
 

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use chunk::{ColumnSet, Chunk, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict};
+use chunk::{
+    Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
+};
 use controlplane::Tables;
 use crypto::esp::{self, Numbers, Seal};
 use engine::{Context, Phases, Stage};
@@ -286,9 +288,7 @@ impl Stage<Tables> for EspOut {
 
     fn columns(&self) -> &'static [Declaration] {
         match (self.with_nat, self.shares) {
-            (true, true) => {
-                &[RouterColumns::COLUMNS, NatColumns::COLUMNS, RecordColumns::COLUMNS]
-            }
+            (true, true) => &[RouterColumns::COLUMNS, NatColumns::COLUMNS, RecordColumns::COLUMNS],
             (true, false) => &[RouterColumns::COLUMNS, NatColumns::COLUMNS],
             (false, true) => &[RouterColumns::COLUMNS, RecordColumns::COLUMNS],
             (false, false) => &[RouterColumns::COLUMNS],
