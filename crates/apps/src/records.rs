@@ -35,19 +35,37 @@ pub(crate) fn zeroed() -> ColumnSet {
     ColumnSet::of(&[RecordColumns::RECORD_IS_KNOWN])
 }
 
-/// Whether two stages of a pipeline with these kinds of stages need the headers of packets, and none is a foreign one, which
-/// could change a packet and not say so.
+/// Stages that change no packet, keep its record right, or are the last.
+const KEEPERS: &[&str] = &[
+    "decode",
+    "rpf",
+    "route",
+    "rewrite",
+    "bridge_in",
+    "bridge",
+    "bridge_out",
+    "wire",
+    "monitor",
+    crate::nat::STAGE,
+    crate::nat::SOURCE_STAGE,
+    crate::firewall::STAGE,
+    crate::flow::STAGE,
+    crate::l7::STAGE,
+    crate::ids::STAGE,
+    crate::modules::STAGE,
+    crate::cipher::STAGE,
+];
+
+/// Whether two stages of a pipeline with these kinds of stages need the headers of packets, and all are of those that keep
+/// records right: another one could change a packet and not say so.
 pub(crate) fn are_shared(kinds: &[impl AsRef<str>]) -> bool {
     let count = |name: &str| kinds.iter().filter(|kind| kind.as_ref() == name).count();
     let has_firewall = count(crate::firewall::STAGE) > 0;
     // Of several firewalls the first one decodes for all; in a switch the first stage does for them, and otherwise nothing.
     let first = (count("decode") > 0) || has_firewall;
     let readers = [crate::flow::STAGE, crate::modules::STAGE].iter().filter(|name| count(name) > 0);
-    let is_known = |kind: &str| {
-        crate::DESCRIPTORS.iter().flat_map(|own| own.stages).any(|own| own.name == kind)
-    };
     usize::from(first) + readers.count() + count(crate::cipher::STAGE) >= 2
-        && kinds.iter().all(|kind| is_known(kind.as_ref()))
+        && kinds.iter().all(|kind| KEEPERS.contains(&kind.as_ref()))
 }
 
 /// The records of a chunk's rows.
