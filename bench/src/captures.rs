@@ -56,7 +56,8 @@ impl Capture {
         Self::of("l7", &short_http(connections), connections)
     }
 
-    fn of(what: &str, frames: &Frames, connections: usize) -> Result<Self, String> {
+    /// Frames of so many connections in a file whose name has `what`.
+    pub(crate) fn of(what: &str, frames: &Frames, connections: usize) -> Result<Self, String> {
         let name = format!("shadeline-bench-{what}-{}.pcap", std::process::id());
         let path = std::env::temp_dir().join(name);
         let mut capture = Self { path, connections, bytes: 0 };

@@ -9,12 +9,15 @@
 //! | `gaspp-8` | GASPP, Figure 8: forwarding with and without a device on the way, no computation | `transfers.rs` |
 //! | `gaspp-9a` | GASPP, Figure 9(a): decoding by packets of a batch | `flows.rs` |
 //! | `gaspp-9b` | GASPP, Figure 9(b): state and reassembly by number of connections, beside libnids | `flows.rs` |
+//! | `gaspp-9c` | GASPP, Figure 9(c): applications, each by itself | `applications.rs` |
 //! | `gaspp-table-3` | GASPP, Table 3: time of a sweep by size of the table and flows in it | `flows.rs` |
 //! | `gaspp-10a`, `gaspp-10b` | GASPP, Figure 10: gain by packet scheduling, by packets of a batch and by modules | `scheduling.rs` |
+//! | `gaspp-11` | GASPP, Figure 11(a): the same by packets of a chunk | `applications.rs` |
+//! | `gaspp-12` | GASPP, Figure 12: applications in one program, against a program for each | `applications.rs` |
 //!
-//! GASPP's Figures 9(c), 11 and 12 are of applications that are not there yet. The papers' machines are not here: what
-//! can be compared is how a figure runs, not how high.
+//! The papers' machines are not here: what can be compared is how a figure runs, not how high.
 
+mod applications;
 mod flows;
 mod scheduling;
 mod transfers;
@@ -66,6 +69,15 @@ pub enum Figure {
     /// GASPP, Figure 9(b): flow state and reassembly by number of connections, compared with libnids
     #[value(name = "gaspp-9b")]
     Gaspp9b,
+    /// GASPP, Figure 9(c): rate of each application, as a module on a device
+    #[value(name = "gaspp-9c")]
+    Gaspp9c,
+    /// GASPP, Figure 11(a): throughput of each application by packets of a chunk
+    #[value(name = "gaspp-11")]
+    Gaspp11,
+    /// GASPP, Figure 12: throughput of applications in one program, compared with a program for each
+    #[value(name = "gaspp-12")]
+    Gaspp12,
     /// GASPP, Figure 10(a): gain by packet scheduling, by packets per batch
     #[value(name = "gaspp-10a")]
     Gaspp10a,
@@ -124,6 +136,9 @@ pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
         Figure::Gaspp8 => transfers::forwarding(args, options.device(), options.seconds),
         Figure::Gaspp9a => flows::decoding(args),
         Figure::Gaspp9b => flows::reassembly(args, options.connections, &options.captures),
+        Figure::Gaspp9c => applications::each(args, options.device()),
+        Figure::Gaspp11 => applications::by_batch(args, options.device()),
+        Figure::Gaspp12 => applications::consolidated(args, options.device()),
         Figure::Gaspp10a => scheduling::by_batch(args, options.device(), &scheduling::BATCHES),
         Figure::Gaspp10b => scheduling::by_modules(args, options.device(), scheduling::BATCH),
     }
