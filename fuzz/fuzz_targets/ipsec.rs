@@ -12,7 +12,10 @@ use ipsec::{Association, Direction, Mode, Parameters, Udp, outbound};
 use libfuzzer_sys::fuzz_target;
 use packet::Anomaly;
 
-const ENDS: (IpAddr, IpAddr) = (IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+const ENDS: (IpAddr, IpAddr) = (
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
+    IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
+);
 
 fn association(direction: Direction, mode: Mode, is_in_udp: bool) -> Association {
     let suite = Suite::new(Encryption::Null, Authentication::HmacSha1_96).expect("a suite");
@@ -26,7 +29,8 @@ fn association(direction: Direction, mode: Mode, is_in_udp: bool) -> Association
 fn open(own: &Association, ip: &mut [u8]) -> Option<Vec<u8>> {
     let d = packet::decode::decode_ip(ip, ip.len());
     let Found::Esp { at, end, port, .. } = inbound::found(ip, &d) else { return None };
-    let mut opens = [own.opener()?.open(&mut ip[at..end])];
+    // A length that is wrong is an anomaly, which routers drop before.
+    let mut opens = [own.opener()?.open(ip.get_mut(at..end)?)];
     esp::open_batch(&mut opens);
     let opened = opens[0].result().ok()?;
     let place = at + opened.payload.start..at + opened.payload.end;
@@ -37,7 +41,8 @@ fn open(own: &Association, ip: &mut [u8]) -> Option<Vec<u8>> {
         return Some(payload[..inner.len].to_vec());
     }
     let udp = port.is_some() && own.parameters().udp.is_some();
-    let rest = inbound::transport_back(ip, &d, (at, opened.payload), opened.next_header, udp).ok()?;
+    let rest =
+        inbound::transport_back(ip, &d, (at, opened.payload), opened.next_header, udp).ok()?;
     let start = rest.kept + rest.gone;
     Some([&ip[..rest.kept], &ip[start..start + rest.len]].concat())
 }
