@@ -5,9 +5,9 @@
 //! only seldom a new image.
 //!
 //! ```text
-//! words of the header (256 bytes)                     image
+//! words of the header (512 bytes)                     image
 //! 0      magic                                        ┌────────┬──────────┬───────┬──────────┬───
-//! 1      number of regions, at most 24                │ header │ region 0 │ slack │ region 1 │ …
+//! 1      number of regions, at most 60                │ header │ region 0 │ slack │ region 1 │ …
 //! 2, 3   version, low and high half                   └────────┴──────────┴───────┴──────────┴───
 //! 8 + 2i offset of region i in units of 64 bytes                  at multiples of 64 bytes
 //! 9 + 2i its length in words of 4 bytes
@@ -26,9 +26,9 @@ use std::collections::BTreeMap;
 /// First word of an image.
 pub const MAGIC: u32 = 0x5348_4c49;
 /// Bytes of the header.
-pub const HEADER_BYTES: usize = 256;
+pub const HEADER_BYTES: usize = 512;
 /// The most regions of an image.
-pub const REGIONS_MAX: usize = 24;
+pub const REGIONS_MAX: usize = 60;
 /// Regions start at multiples of this.
 pub const UNIT_BYTES: usize = 64;
 pub(crate) const MAGIC_WORD: usize = 0;
@@ -316,16 +316,16 @@ mod tests {
     fn regions_start_at_units_and_have_slack() {
         let mut layout = ImageLayout::new(&[(1, 0), (16, 17), (0, 0), (5, 100)]);
         let at: Vec<usize> = (0..4).map(|i| layout.region(i).offset_words).collect();
-        assert_eq!(at, [64, 80, 112, 112]);
-        assert_eq!(layout.bytes(), 4 * (112 + 112));
+        assert_eq!(at, [128, 144, 176, 176]);
+        assert_eq!(layout.bytes(), 4 * (176 + 112));
         assert!(layout.resize(1, 32) && !layout.resize(1, 33) && layout.resize(3, 112));
         let header = layout.header(7 << 32 | 5);
         assert_eq!(header[..5], [MAGIC, 4, 5, 7, 0]);
-        assert_eq!(header[8..16], [4, 1, 5, 32, 7, 0, 7, 112]);
+        assert_eq!(header[8..16], [8, 1, 9, 32, 11, 0, 11, 112]);
         assert!(header[16..].iter().all(|word| *word == 0));
         let layout = ImageLayout::new(&[(2, 2), (1, 1)]);
         let image = layout.write(1, &[&[8, 9], &[10]]);
-        assert_eq!((&image[64..66], image[80], image.len()), (&[8, 9][..], 10, 96));
+        assert_eq!((&image[128..130], image[144], image.len()), (&[8, 9][..], 10, 160));
     }
 
     #[test]

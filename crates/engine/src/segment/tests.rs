@@ -23,6 +23,8 @@ enum Kind {
     State,
     /// With kernels, and the last of its segment.
     Last,
+    /// With kernels, behind no other one of its segment.
+    First,
 }
 
 impl Stage<()> for Kind {
@@ -31,6 +33,9 @@ impl Stage<()> for Kind {
     }
     fn phases(&self) -> Phases {
         if *self == Kind::Pre { Phases::PRE } else { Phases::BOTH }
+    }
+    fn begins_segment(&self) -> bool {
+        *self == Kind::First
     }
     fn ends_segment(&self) -> bool {
         *self == Kind::Last
@@ -255,11 +260,19 @@ fn stages_that_only_pre_shade_join_the_segment_behind_them() {
     assert_eq!(cut(&[Kernels, Pre]), [(0, 1, true), (1, 2, false)]);
 }
 
+/// Its pre-shade comes behind the shades in front of it, and behind pre-shades alone it needs no other segment.
+#[test]
+fn a_stage_may_begin_its_segment() {
+    use Kind::{First, Kernels, Pre};
+    assert_eq!(cut(&[Kernels, First, Kernels]), [(0, 1, true), (1, 3, true)]);
+    assert_eq!(cut(&[Pre, First, First]), [(0, 2, true), (2, 3, true)]);
+}
+
 proptest! {
     /// Segments cover the stages in order; no pre-shade runs before a shade or a post-shade that it stood
     /// behind, but for that of a stage with kernels; a device segment has kernels in each stage with a shade.
     #[test]
-    fn a_cut_keeps_the_order_of_what_depends_on_it(kinds in prop::collection::vec(0u8..6, 0..12)) {
+    fn a_cut_keeps_the_order_of_what_depends_on_it(kinds in prop::collection::vec(0u8..7, 0..12)) {
         let kinds: Vec<Kind> = kinds
             .into_iter()
             .map(|kind| match kind {
@@ -268,6 +281,7 @@ proptest! {
                 2 => Kind::Shade,
                 3 => Kind::Kernels,
                 4 => Kind::State,
+                5 => Kind::First,
                 _ => Kind::Last,
             })
             .collect();
@@ -280,10 +294,13 @@ proptest! {
             let stages = &kinds[first..end];
             let bare = stages.iter().take_while(|kind| **kind == Kind::Pre).count();
             let rest = &stages[bare..];
-            let has_kernels = |kind: &Kind| matches!(kind, Kind::Kernels | Kind::State | Kind::Last);
+            let has_kernels = |kind: &Kind| {
+                matches!(kind, Kind::Kernels | Kind::State | Kind::Last | Kind::First)
+            };
             if on_device {
                 prop_assert!(!rest.is_empty() && rest.iter().all(has_kernels));
                 prop_assert!(!rest[..rest.len() - 1].contains(&Kind::Last));
+                prop_assert!(!rest[1..].contains(&Kind::First));
             } else {
                 prop_assert!(rest.len() <= 1 && !rest.iter().any(has_kernels));
             }
