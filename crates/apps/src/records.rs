@@ -54,6 +54,8 @@ const KEEPERS: &[&str] = &[
     crate::ids::STAGE,
     crate::modules::STAGE,
     crate::cipher::STAGE,
+    crate::ipsec::IN,
+    crate::ipsec::OUT,
 ];
 
 /// Whether two stages of a pipeline with these kinds of stages need the headers of packets, and all are of those that keep
