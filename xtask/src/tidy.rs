@@ -106,8 +106,6 @@ const UNSAFE_CRATES: &[&str] = &[
     "bench",
     "kernels",
 ];
-/// Tests with it, in crates without: one wraps a driver, whose functions are unsafe, to look for keys in its memory.
-const UNSAFE_TESTS: &[&str] = &["crates/apps/tests/cipher/witness.rs"];
 /// Crates that say so to the compiler.
 const FORBID_CRATES: &[&str] = &[
     "packet",

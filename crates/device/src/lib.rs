@@ -24,6 +24,7 @@ pub mod selftest;
 mod simulated;
 mod slots;
 pub mod tables;
+pub mod witness;
 
 pub use accelerator::{download_all, upload_all, upload_keys};
 pub use backend::{Backend, BackendError};

@@ -1,8 +1,6 @@
 //! Encryption on devices: whatever encrypts or decrypts packets, in whatever jobs, with any number of workers, and whatever fails,
 //! frames and reasons are those of one worker on the CPU.
 
-mod witness;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +15,7 @@ use controlplane::{Newest, PartId, Tables, TablesImages};
 use crypto::Secret;
 use device::accelerator::Options;
 use device::faulty::{Faults, Faulty};
+use device::witness::{Seen, Witness};
 use device::{Cost, FaultPlan, probe};
 use engine::{DeviceKind, DeviceSpec, Policy};
 use io::{QueueStats, RxQueue};
@@ -26,7 +25,6 @@ use testkit::frames::Frame;
 use teststages::harness::{
     self, Backing, Case, Feed, Random, Setup, Stages, Subject, device_of_tests,
 };
-use witness::{Seen, Witness};
 
 fn master(settings: &Settings, number: u8) -> Arc<Master> {
     let len = if settings.keys == Keys::Static { settings.key_len() } else { 32 };
@@ -238,6 +236,8 @@ struct Turns {
     writer: Writer<Tables>,
     part: PartId<KeyPart>,
     next: usize,
+    /// The number of the first key.
+    base: u8,
     /// The newest key: nobody else keeps it but the tables.
     master: Arc<Master>,
     stats: QueueStats,
@@ -247,7 +247,7 @@ impl RxQueue for Turns {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
         let Some(burst) = self.bursts.get(self.next) else { return 0 };
         assert!(burst.len() <= max);
-        let master = master(&self.settings, self.next as u8);
+        let master = master(&self.settings, self.base + self.next as u8);
         // Chunks in flight may still read the copy that is to be written.
         if self.writer.try_publish(vec![self.part.patch(vec![KeyPatch::new(&master)])]).is_err() {
             return 0;
@@ -273,15 +273,19 @@ impl RxQueue for Turns {
     }
 }
 
-/// Keys change while packets flow: each packet has the key of its version.
-fn keys_change(kind: impl FnOnce(&Writer<Tables>, &Settings) -> DeviceKind<Tables>, errors: u64) {
+/// Keys, numbered from `base`, change while packets flow: each packet has the key of its version.
+fn keys_change(
+    base: u8,
+    kind: impl FnOnce(&Writer<Tables>, &Settings) -> DeviceKind<Tables>,
+    errors: u64,
+) {
     let settings = Settings { mtu: 9000, ..Settings::default() };
     let mut random = Random::new(93);
     let bursts: Vec<_> = (0..12).map(|_| traffic(&mut random, 40)).collect();
     let mut expected = Vec::new();
     for (number, burst) in bursts.iter().enumerate() {
         let mut bed = Bed::new(vec![settings.clone()]);
-        bed.set_key(number as u8);
+        bed.set_key(base + number as u8);
         expected.extend(bed.of_cpu(burst));
     }
     let mut bed = Bed::new(vec![settings.clone()]);
@@ -301,6 +305,7 @@ fn keys_change(kind: impl FnOnce(&Writer<Tables>, &Settings) -> DeviceKind<Table
         writer: bed.writer,
         part,
         next: 0,
+        base,
         master: first,
         stats: QueueStats::default(),
     };
@@ -333,6 +338,7 @@ fn keys_change(kind: impl FnOnce(&Writer<Tables>, &Settings) -> DeviceKind<Table
 #[test]
 fn keys_change_on_a_simulated_device() {
     keys_change(
+        100,
         |_, _| DeviceKind::Simulated {
             cost: Cost { launch: Duration::from_micros(20), row: Duration::from_nanos(10) },
             faults: FaultPlan { failing: [2, 5].into(), ..FaultPlan::default() },
@@ -341,22 +347,21 @@ fn keys_change_on_a_simulated_device() {
     );
 }
 
-/// What a device had of keys is gone in the end, also of jobs that failed between two kernels.
+/// What a device had of keys is gone in the end, also if jobs fail between two kernels or before the key is there.
 #[test]
 fn keys_do_not_stay_on_a_device() {
     if !testkit::require_opencl() {
         return;
     }
-    for at in [None, Some(18), Some(19), Some(20)] {
+    // Memory of the device may be memory that the test has freed, so each run has other keys.
+    for (base, at) in [(16, None), (32, Some(18)), (48, Some(19)), (64, Some(20)), (80, Some(21))] {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let kind = |writer: &Writer<Tables>, settings: &Settings| {
             let words = |master: &Master| -> Vec<u8> {
                 master.words()[8..16].iter().flat_map(|word| word.to_le_bytes()).collect()
             };
-            let masters = (0..12).map(|number| words(&master(settings, number)));
-            // Beside keys, each record has the name of the cipher.
-            let name = settings.name().into_bytes();
-            seen.lock().unwrap().secrets = masters.chain([name]).collect();
+            let masters = (0..12).map(|number| words(&master(settings, base + number)));
+            seen.lock().unwrap().secrets = masters.collect();
             let (api, number) = device_of_tests();
             let driver = probe::open(api, number).expect("a device");
             let witness = Box::new(Witness::new(driver, seen.clone()));
@@ -366,9 +371,11 @@ fn keys_do_not_stay_on_a_device() {
                 options: Options { patience: Duration::from_secs(60), ..Options::default() },
             }
         };
-        keys_change(kind, at.is_some().into());
+        keys_change(base, kind, at.is_some().into());
         let seen = seen.lock().unwrap();
-        assert!(seen.sent.iter().all(|sent| *sent), "{:?}", seen.sent);
+        // The only job of a version may be the one that fails.
+        let unsent = seen.sent.iter().filter(|sent| !**sent).count();
+        assert!(unsent <= usize::from(at.is_some()), "{at:?}: {:?}", seen.sent);
         assert!(seen.looked_at > 100_000 && seen.left.is_empty(), "{at:?}: {:?}", seen.left);
     }
 }

@@ -34,7 +34,7 @@ impl Driver for Host {
     fn queue(&mut self) -> Result<Queue, DeviceError> {
         Ok(Queue(0))
     }
-    // SAFETY: what the functions of a driver ask for, their callers here do.
+    // SAFETY: the conditions are the trait's.
     unsafe fn upload(
         &mut self,
         _: Queue,
@@ -49,6 +49,7 @@ impl Driver for Host {
         own[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
+    // SAFETY: as above.
     unsafe fn download(
         &mut self,
         _: Queue,
@@ -79,6 +80,7 @@ impl Driver for Host {
     fn wait_for(&mut self, _: Queue, _: Event) -> Result<(), DeviceError> {
         Ok(())
     }
+    // SAFETY: as above.
     unsafe fn register(&mut self, _: *mut [u8]) -> Result<Option<Memory>, DeviceError> {
         Ok(None)
     }
