@@ -199,6 +199,9 @@ pub(crate) struct RunArgs {
     /// sender (default: `checksums` of each port)
     #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
     checksums: Option<ChecksumChecks>,
+    /// With -r: flows of an OpenFlow switch beside those of the configuration, in the syntax of ovs-ofctl
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub(crate) flows: Vec<PathBuf>,
     /// Processing backend: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices separated by commas
     /// (default: as in the configuration)
     #[arg(long, value_name = "BACKEND[,BACKEND]...")]

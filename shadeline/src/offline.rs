@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{DropReason, Packet, Pool};
-use control::config::{Config, LogLevel};
+use control::config::{Config, LogLevel, Pipeline};
 use controlplane::ahead::LearnAhead;
 use controlplane::{Interfaces, Publisher, Running};
 use engine::UnderWay;
@@ -47,6 +47,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         remove_old(&folder.join("stats.json"))?;
     }
     let (config, warnings) = check::read(&args.config)?;
+    let is_openflow = |own: &Pipeline| own.named(apps::openflow::STAGE).next().is_some();
+    if !args.flows.is_empty() && !config.in_use().any(is_openflow) {
+        let what = "--flows is for an OpenFlow switch, and no pipeline of the configuration has a stage `openflow`";
+        return Err(Failure::usage(what));
+    }
+    let flows = apps::openflow::FlowFiles(args.flows.clone());
     // Errors in files are logged; the progress of the run is in its report.
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
     check::warn(&warnings);
@@ -86,7 +92,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         progress,
         io,
         outputs: outputs.as_ref(),
-        attachments: &[],
+        attachments: &[&flows],
     })?;
     report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
     report.interrupted = interrupt.caught().map(|(_, name)| name);

@@ -20,7 +20,7 @@ fn case_of(application: &str) -> &'static str {
         "router" => "firewall",
         "switch" => "firewall_switch",
         "ndn" => "ndn_udp",
-        "wire" | "monitor" => "firewall_wire",
+        "wire" | "monitor" | "openflow" => "firewall_wire",
         other => panic!("a pipeline of {other}: which captures does it get?"),
     }
 }

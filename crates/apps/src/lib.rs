@@ -1,7 +1,8 @@
 //! Applications on the data path.
 //!
 //! An application is a list of stages over a declaration of columns; the engine carries chunks
-//! through it: the [`router`], the layer-2 [`switch`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
+//! through it: the [`router`], the layer-2 [`switch`], the OpenFlow switch
+//! [`mod@openflow`], the named-data forwarder [`ndn`]; the [`firewall`] is a stage of
 //! the first two, and with a [`wire`] an application by itself; [`flow`] follows connections
 //! in any of them, and by itself in a monitor; [`l7`] labels them with their applications; [`ids`] looks for what rules describe
 //! in them; [`modules`] are those of a user; [`nat`](mod@nat) translates addresses in a router; [`cipher`] encrypts payload in any
@@ -20,6 +21,7 @@ pub mod modules;
 pub mod nat;
 pub mod ndn;
 mod neighbours;
+pub mod openflow;
 pub mod ports;
 mod received;
 pub(crate) mod records;
@@ -38,6 +40,7 @@ pub static DESCRIPTORS: &[&Descriptor] = &[
     &switch::DESCRIPTOR,
     &ndn::DESCRIPTOR,
     &wire::DESCRIPTOR,
+    &openflow::DESCRIPTOR,
     &firewall::DESCRIPTOR,
     &ids::DESCRIPTOR,
     &modules::DESCRIPTOR,

@@ -54,6 +54,8 @@ pub struct FlowControl {
     /// While a list of requests is carried out: what flows, groups and meters were before.
     undo: Option<Vec<Undo>>,
     seed: u64,
+    /// When time begins, nanoseconds since 1970: flows that were there before have come then.
+    epoch_ns: u64,
 }
 
 /// What was, and is to be again.
@@ -101,6 +103,7 @@ impl FlowControl {
             deadlines: BinaryHeap::new(),
             undo: None,
             seed,
+            epoch_ns: 0,
         };
         let tables = FlowTables::new(settings, seed);
         (control, tables)
@@ -168,6 +171,11 @@ impl FlowControl {
     /// The port of a number.
     pub fn port(&self, number: PortNo) -> Option<&Port> {
         self.ports.get(&number)
+    }
+
+    /// All ports, by number.
+    pub fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.ports.values()
     }
 
     pub(crate) fn remember(&mut self, undo: impl FnOnce(&Self) -> Undo) {
@@ -334,7 +342,7 @@ impl FlowControl {
             created_ns: target.now_ns,
             counters,
         });
-        if let Some(deadline) = deadline(&flow) {
+        if let Some(deadline) = deadline(&flow, self.epoch_ns) {
             self.deadlines.push(Reverse((deadline, id)));
         }
         self.change(id, Some(flow));
@@ -431,7 +439,9 @@ impl FlowControl {
                 priority: flow.priority,
                 reason,
                 table: flow.table,
-                duration: Duration::from_nanos(now_ns.saturating_sub(flow.created_ns)),
+                duration: Duration::from_nanos(
+                    now_ns.saturating_sub(flow.created_ns.max(self.epoch_ns)),
+                ),
                 idle_timeout: flow.idle_timeout,
                 hard_timeout: flow.hard_timeout,
                 packets,
@@ -458,10 +468,10 @@ impl FlowControl {
             }
             self.deadlines.pop();
             let Some(flow) = self.flows.get(id as usize).and_then(Option::as_ref) else { continue };
-            match deadline(flow) {
+            match deadline(flow, self.epoch_ns) {
                 Some(later) if later > now_ns => self.deadlines.push(Reverse((later, id))),
                 Some(_) => {
-                    let hard = hard_end(flow).is_some_and(|end| end <= now_ns);
+                    let hard = hard_end(flow, self.epoch_ns).is_some_and(|end| end <= now_ns);
                     let reason =
                         if hard { RemovedReason::HardTimeout } else { RemovedReason::IdleTimeout };
                     self.leave(id, reason, now_ns);
@@ -471,6 +481,15 @@ impl FlowControl {
             }
         }
         left
+    }
+
+    /// Time begins: over captures, with the first packet.
+    pub fn begin_time(&mut self, epoch_ns: u64) {
+        self.epoch_ns = epoch_ns;
+        let flows = self.flows.iter().flatten();
+        let deadlines =
+            flows.filter_map(|flow| Some(Reverse((deadline(flow, epoch_ns)?, flow.id))));
+        self.deadlines = deadlines.collect();
     }
 
     /// When the next flow may have to leave, nanoseconds since 1970.
@@ -498,7 +517,9 @@ impl FlowControl {
             let (packets, bytes) = flow.counters.get();
             FlowStats {
                 table: flow.table,
-                duration: Duration::from_nanos(now_ns.saturating_sub(flow.created_ns)),
+                duration: Duration::from_nanos(
+                    now_ns.saturating_sub(flow.created_ns.max(self.epoch_ns)),
+                ),
                 priority: flow.priority,
                 idle_timeout: flow.idle_timeout,
                 hard_timeout: flow.hard_timeout,
@@ -606,17 +627,18 @@ pub(crate) fn uses_group(steps: &Steps, group: u32) -> bool {
     steps.apply.iter().chain(&steps.write).any(|action| *action == Action::Group(group))
 }
 
-fn hard_end(flow: &Flow) -> Option<u64> {
+fn hard_end(flow: &Flow, epoch_ns: u64) -> Option<u64> {
     let seconds = u64::from(flow.hard_timeout);
-    (seconds > 0).then(|| flow.created_ns + seconds * 1_000_000_000)
+    (seconds > 0).then(|| flow.created_ns.max(epoch_ns) + seconds * 1_000_000_000)
 }
 
 /// When a flow leaves unless a packet comes.
-fn deadline(flow: &Flow) -> Option<u64> {
+fn deadline(flow: &Flow, epoch_ns: u64) -> Option<u64> {
     let used = flow.counters.used_ns.load(std::sync::atomic::Ordering::Relaxed);
     let seconds = u64::from(flow.idle_timeout);
-    let idle = (seconds > 0).then(|| used.max(flow.created_ns) + seconds * 1_000_000_000);
-    match (idle, hard_end(flow)) {
+    let idle =
+        (seconds > 0).then(|| used.max(flow.created_ns).max(epoch_ns) + seconds * 1_000_000_000);
+    match (idle, hard_end(flow, epoch_ns)) {
         (Some(idle), Some(hard)) => Some(idle.min(hard)),
         (one, other) => one.or(other),
     }

@@ -95,6 +95,11 @@ impl ExactTable {
         self.len == 0
     }
 
+    /// Memory, bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.slots.len() * size_of::<u64>()
+    }
+
     /// The flow of a key under its shape; `same` says whether the key of a number is this one.
     #[inline]
     pub fn get(&self, key: &Key, same: impl Fn(u32) -> bool) -> Option<u32> {

@@ -16,7 +16,7 @@ use packet::decode::{Anomaly, Decoded, decode_ip, ignore_checksum};
 use packet::icmpv6::message;
 use packet::ipv6::Ipv6View;
 use packet::mpls::LabelStackEntry;
-use packet::nd::{NdOptions, option};
+use packet::nd::option;
 use packet::{EtherType, IpProtocol, arp, pbb};
 
 use crate::key::{Key, place};
@@ -254,31 +254,34 @@ fn read_ip(
     }
 }
 
-/// The target and the link-layer address of a neighbour solicitation or advertisement. Options that are not well formed, or
-/// twice the same one: nothing is read, as in Open vSwitch.
+/// The target and the link-layer address of a neighbour solicitation or advertisement, as Open vSwitch reads them: options end where one is
+/// not well formed, and with the same one twice there is nothing.
 fn read_nd(l4: &[u8], kind: u8, key: &mut Key, headers: &mut Headers) {
     let wanted = match kind {
         message::NEIGHBOUR_SOLICITATION => option::SOURCE_LINK_LAYER,
         message::NEIGHBOUR_ADVERTISEMENT => option::TARGET_LINK_LAYER,
         _ => return,
     };
-    let Some((fixed, rest)) = l4.split_first_chunk::<24>() else { return };
-    let Some(options) = NdOptions::new_checked(rest) else { return };
-    let mut found = None;
-    let mut at = 24;
-    for option in options {
-        if option.kind == wanted && option.data.len() == 6 {
+    let Some((fixed, options)) = l4.split_first_chunk::<24>() else { return };
+    let (mut found, mut at) = ([None; 2], 0);
+    while let Some(rest @ [own, units, ..]) = options.get(at..).filter(|rest| rest.len() >= 8) {
+        let len = usize::from(*units) * 8;
+        if len == 0 || len > rest.len() {
+            break;
+        }
+        if len == 8 && matches!(*own, option::SOURCE_LINK_LAYER | option::TARGET_LINK_LAYER) {
+            let found = &mut found[usize::from(*own == option::TARGET_LINK_LAYER)];
             if found.is_some() {
                 return;
             }
-            found = Some((at + 2, number(option.data)));
+            *found = Some((24 + at + 2, number(&rest[2..8]))).filter(|(_, mac)| *mac != 0);
         }
-        at += option.data.len() + 2;
+        at += len;
     }
     headers.is_nd = true;
     key.set(place::ND_TARGET, number(&fixed[8..]));
-    if let Some((at, mac)) = found {
-        let is_target = kind == message::NEIGHBOUR_ADVERTISEMENT;
+    let is_target = wanted == option::TARGET_LINK_LAYER;
+    if let Some((at, mac)) = found[usize::from(is_target)] {
         headers.nd_macs[usize::from(is_target)] = headers.l4 + at as u16;
         key.set(if is_target { place::TARGET_MAC } else { place::SENDER_MAC }, mac);
     }

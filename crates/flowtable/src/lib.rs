@@ -6,6 +6,7 @@
 //! | [`control`], [`groups`] | what controllers change, checked; patches |
 //! | [`tables`], [`exact`] | one version of everything, as packets see it; lookups in batches |
 //! | [`pipeline`], [`action_set`], [`edit`], [`meter`] | packets through tables, groups and meters; changes of frames |
+//! | [`mod@trace`] | what becomes of one packet, for people |
 //! | [`mod@reference`] | the same, flow by flow, for tests |
 //!
 //! The model (matches, actions, requests) is that of the crate `openflow`. Nothing here knows sockets, stages or threads; time is
@@ -27,6 +28,7 @@ mod publish;
 pub mod reference;
 mod run;
 pub mod tables;
+pub mod trace;
 
 pub use control::FlowControl;
 pub use flow::{Flow, Group, Port};

@@ -214,20 +214,22 @@ fn read_l4(
     if n(frame, at + 1, 1) != 0 || at + 24 > end {
         return;
     }
-    let (mut option, mut found) = (at + 24, None);
-    while option < end {
-        let len = n(frame, option + 1, 1) as usize * 8;
+    let (mut option, mut found) = (at + 24, [None; 2]);
+    while option + 8 <= end {
+        let (own, len) = (n(frame, option, 1), n(frame, option + 1, 1) as usize * 8);
         if len == 0 || option + len > end {
-            return;
+            break;
         }
-        if n(frame, option, 1) == kind - 134 && len == 8 {
-            if found.is_some() {
+        if matches!(own, 1 | 2) && len == 8 {
+            if found[own as usize - 1].is_some() {
                 return;
             }
-            found = Some(option + 2);
+            // No address is as good as none.
+            found[own as usize - 1] = Some(option + 2).filter(|at| n(frame, *at, 6) != 0);
         }
         option += len;
     }
+    let found = found[kind as usize - 135];
     spots.is_nd = true;
     out.insert(Field::Ipv6NdTarget, n(frame, at + 8, 16));
     if let Some(at) = found {

@@ -139,6 +139,14 @@ impl FlowTables {
         Some(&self.ports[at])
     }
 
+    /// Memory of one copy, bytes, without what copies share.
+    pub fn len_bytes(&self) -> usize {
+        let tables = self.tables.iter().map(|table| {
+            table.exact.len_bytes() + table.classes.as_ref().map_or(0, |own| own.blob().len_bytes())
+        });
+        tables.sum::<usize>() + self.flows.len() * size_of::<Option<Arc<Flow>>>()
+    }
+
     /// Whether the order of all packets matters: meters measure them together.
     pub fn has_meters(&self) -> bool {
         !self.meters.is_empty()

@@ -92,6 +92,12 @@ fn tables_and_reference_agree() {
             plain.publish();
             let frames: Vec<_> = (0..60).map(|_| generate::frame(&mut random, true)).collect();
             compare(&mut plain, &frames, PortNo(1), seed, false);
+            // Actions take them as they are.
+            let noise =
+                (0..20).map(|_| (0..random.below(80)).map(|_| random.next() as u8).collect());
+            let frames: Vec<Vec<u8>> =
+                frames.into_iter().chain(noise.collect::<Vec<_>>()).collect();
+            world.send(&frames, 1, 1);
         }
     }
 }

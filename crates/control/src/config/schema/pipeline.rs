@@ -12,9 +12,9 @@ use crate::config::values::{Value, Walk, string, wrong_kind};
 crate::section! {
     /// Keys before the first section.
     pub(in crate::config) struct TopLevel("") {
-        /// Pipeline: a `[pipeline.NAME]` of the file, otherwise a shipped one (`router`, `switch`, `ndn`, `wire`,
+        /// Pipeline: a `[pipeline.NAME]` of the file, otherwise a shipped one (`router`, `switch`, `openflow`, `ndn`, `wire`,
         /// `monitor`). Its stages decide what the program is: a router ([router.md](router.md)), a switch
-        /// ([switch.md](switch.md)), a named-data forwarder ([ndn.md](ndn.md)), a firewall between pairs of ports
+        /// ([switch.md](switch.md)), an OpenFlow switch ([openflow.md](openflow.md)), a named-data forwarder ([ndn.md](ndn.md)), a firewall between pairs of ports
         /// ([firewall.md](firewall.md)) or a monitor, which follows flows and forwards nothing ([flows.md](flows.md)).
         rebuild mode: String = "router".to_owned(), name_of("a pipeline");
     }

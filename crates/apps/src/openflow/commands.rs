@@ -1,0 +1,89 @@
+//! Requests and tables of an OpenFlow switch for `ctl`.
+
+use clap::Args;
+use controlplane::request::{GroupKind, RequestKind, TableKind};
+use serde::{Deserialize, Serialize};
+
+/// Its groups of requests.
+pub const GROUPS: &[GroupKind] =
+    &[GroupKind::new("flow", "Show, change or follow the flows of an OpenFlow switch")
+        .shows("openflow-flows")];
+
+/// Its requests.
+pub const REQUESTS: &[RequestKind] = &[
+    RequestKind::change::<FlowAdd>(
+        &["flow", "add"],
+        "Add a flow, or replace the one with its match and priority",
+    ),
+    RequestKind::change::<FlowMod>(&["flow", "mod"], "Change the actions of flows"),
+    RequestKind::change::<FlowDel>(&["flow", "del"], "Remove flows"),
+    RequestKind::query::<FlowDump>(&["flow", "dump"], "Print flows as ovs-ofctl dump-flows does"),
+    RequestKind::query::<FlowTrace>(&["flow", "trace"], "Follow a packet through the tables"),
+];
+
+/// Its tables.
+pub const TABLES: &[TableKind] = &[
+    TableKind::new("openflow-flows", "Flows of an OpenFlow switch with their counters"),
+    TableKind::new("openflow-tables", "Tables of an OpenFlow switch with how they are searched"),
+    TableKind::new("openflow-groups", "Groups of an OpenFlow switch"),
+    TableKind::new("openflow-meters", "Meters of an OpenFlow switch"),
+];
+
+/// Adds a flow: `flow_add`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowAdd {
+    /// The flow: `priority=10,tcp,tp_dst=80,actions=output:2`
+    #[arg(value_name = "FLOW")]
+    pub flow: String,
+}
+
+/// Changes flows: `flow_mod`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowMod {
+    /// Which flows, and their new actions: `tcp,actions=drop`
+    #[arg(value_name = "FLOW")]
+    pub flow: String,
+    /// Only the flow with exactly this match and priority
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+}
+
+/// Removes flows: `flow_del`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowDel {
+    /// Which flows: `table=1,tcp` (default: all)
+    #[arg(value_name = "FLOW", default_value = "")]
+    #[serde(default)]
+    pub flow: String,
+    /// Only the flow with exactly this match and priority
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+}
+
+/// Prints flows: `flow_dump`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowDump {
+    /// Which flows: `table=1,tcp` (default: all)
+    #[arg(value_name = "FLOW", default_value = "")]
+    #[serde(default)]
+    pub flow: String,
+    /// Without duration and counters: what `--flows` reads
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_stats: bool,
+}
+
+/// Follows a packet: `flow_trace`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowTrace {
+    /// The packet: `in_port=1,tcp,nw_src=10.0.0.1,tp_dst=80`. What is left out is zero.
+    #[arg(value_name = "PACKET")]
+    pub packet: String,
+}

@@ -1,0 +1,500 @@
+//! The switch's part of the control plane: files of flows, `ctl`, time-outs, ports.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chunk::Packet;
+use control::api::ErrorKind;
+use control::api::table::thousands;
+use control::config::Config;
+use control::metrics::Metrics;
+use controlplane::{
+    Ahead, Call, ControlPart, Environment, Findings, Interfaces, Outcome, OverPart, PartId,
+    Refusal, Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
+};
+use engine::Stage;
+use flowtable::trace::trace;
+use flowtable::{FlowControl, FlowTables, Port};
+use lookup::versions::Patchable;
+use openflow::flow::FlowFilter;
+use openflow::group::{ALL_GROUPS, ALL_METERS, TableCommand};
+use openflow::port::PortConfig;
+use openflow::syntax::{FlowText, GroupText, InstructionsText, MatchText, MeterText, Syntax};
+use openflow::{ErrorCode, FlowCommand, PortNo, Version};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::settings::Settings;
+use super::stage::{Counters, OpenFlow, port_no};
+use super::tables::OpenFlowPart;
+use super::{FlowFiles, commands};
+
+struct OpenFlowControl {
+    name: String,
+    control: FlowControl,
+    version: Version,
+    part: PartId<OpenFlowPart>,
+    interfaces: Interfaces,
+    is_live: bool,
+    /// By worker.
+    workers: Vec<Arc<Counters>>,
+    /// When something was asked last, nanoseconds since 1970.
+    now_ns: u64,
+    /// Flows that left because their time was over.
+    expired: u64,
+}
+
+/// The settings of the stages of a name; defaults where the file has no such section.
+fn settings(config: &Config, name: &str) -> Settings {
+    let own = config.stage(name).and_then(|stage| stage.settings.as_deref()?.get::<Settings>());
+    own.cloned().unwrap_or_default()
+}
+
+/// The ports of the program by name.
+fn port_names(interfaces: &Interfaces) -> impl Fn(&str) -> Option<PortNo> + use<> {
+    let interfaces = interfaces.clone();
+    move |name| interfaces.number(name).map(port_no)
+}
+
+/// Reads a file of flows, groups and meters, and carries all of it out or nothing.
+fn load(
+    control: &mut FlowControl,
+    path: &Path,
+    interfaces: &Interfaces,
+    version: Version,
+    now_ns: u64,
+) -> Result<usize, String> {
+    let file = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
+    let by_name = port_names(interfaces);
+    let syntax = Syntax::with_ports(&by_name);
+    let mut count = 0;
+    control.all_or_nothing(|control| {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let at = |reason: &dyn std::fmt::Display| format!("{file}:{}: {reason}", number + 1);
+            carry_out(control, &syntax, line, version, now_ns).map_err(|error| at(&error))?;
+            count += 1;
+        }
+        Ok::<_, String>(())
+    })?;
+    Ok(count)
+}
+
+/// Carries a line of a file out: a flow, a group or a meter.
+fn carry_out(
+    control: &mut FlowControl,
+    syntax: &Syntax<'_>,
+    line: &str,
+    version: Version,
+    now_ns: u64,
+) -> Result<(), String> {
+    let words = |error: openflow::syntax::SyntaxError| {
+        format!("column {}: {}", error.at + 1, error.message)
+    };
+    let refused = |error: ErrorCode| error.to_string();
+    if line.starts_with("group_id=") {
+        let group = syntax.group(line, TableCommand::Add).map_err(words)?;
+        control.group_mod(&group, now_ns).map_err(refused)
+    } else if line.starts_with("meter=") {
+        let meter = syntax.meter(line, TableCommand::Add).map_err(words)?;
+        control.meter_mod(&meter, now_ns).map_err(refused)
+    } else {
+        for flow in syntax.flows(line).map_err(words)? {
+            control.flow_mod(&flow, version, now_ns).map_err(refused)?;
+        }
+        Ok(())
+    }
+}
+
+/// Control's side with the flows of the files.
+fn begin(
+    settings: &Settings,
+    more: &[PathBuf],
+    interfaces: &Interfaces,
+    now_ns: u64,
+) -> Result<(FlowControl, FlowTables), String> {
+    let most = settings.flows_max as usize;
+    let (mut control, tables) = FlowControl::new(settings.tables(), most, settings.algorithm());
+    for port in interfaces.ports() {
+        set_port(&mut control, port, true);
+    }
+    for path in settings.flows.iter().chain(more) {
+        load(&mut control, path, interfaces, settings.protocol(), now_ns)?;
+    }
+    Ok((control, tables))
+}
+
+fn set_port(control: &mut FlowControl, port: u16, live: bool) {
+    let number = port_no(port);
+    control.set_port(number, Some(Port { number, config: PortConfig::empty(), live }));
+}
+
+/// Starts it.
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
+    let settings = settings(setup.config, setup.name);
+    // Over captures time begins with the first packet.
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_ns = since.map_or(0, |since| if setup.is_live { since.as_nanos() as u64 } else { 0 });
+    let more = setup.attached::<FlowFiles>().map_or(&[][..], |own| &own.0);
+    let (mut control, mut own) = begin(&settings, more, setup.interfaces, now_ns)?;
+    control.take_patches().iter().for_each(|patch| own.apply(patch));
+    Ok(Box::new(OpenFlowControl {
+        name: setup.name.to_owned(),
+        version: settings.protocol(),
+        part: tables.add::<OpenFlowPart>(own),
+        interfaces: setup.interfaces.clone(),
+        is_live: setup.is_live,
+        control,
+        workers: Vec::new(),
+        now_ns: 0,
+        expired: 0,
+    }))
+}
+
+/// `check`: files that cannot be read, and flows that are refused.
+pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &mut Findings) {
+    let mut names: Vec<&str> = config.in_use().flat_map(|own| own.named(super::STAGE)).collect();
+    names.sort_unstable();
+    names.dedup(); // pipelines may share a stage
+    for name in names {
+        if let Err(error) = begin(&settings(config, name), &[], interfaces, 0) {
+            findings.error_of_all(error);
+        }
+    }
+}
+
+/// What it did, for the report.
+#[derive(Debug, Default, Serialize)]
+struct Totals {
+    flows: u64,
+    expired: u64,
+    looked_up: u64,
+    matched: u64,
+    to_controller: u64,
+    copies: u64,
+    copies_lost: u64,
+}
+
+impl OpenFlowControl {
+    fn totals(&self) -> Totals {
+        let mut sum =
+            Totals { flows: self.control.len() as u64, expired: self.expired, ..Totals::default() };
+        for worker in &self.workers {
+            sum.to_controller += worker.to_controller.get();
+            sum.copies += worker.copies.get();
+            sum.copies_lost += worker.copies_lost.get();
+            for [looked_up, matched] in &worker.tables {
+                sum.looked_up += looked_up.get();
+                sum.matched += matched.get();
+            }
+        }
+        sum
+    }
+
+    /// Packets looked up in a table, and packets that a flow took.
+    fn lookups(&self, table: u8) -> [u64; 2] {
+        let of = |at: usize| {
+            let tables = self.workers.iter().filter_map(|own| own.tables.get(usize::from(table)));
+            tables.map(|own| own[at].get()).sum()
+        };
+        [of(0), of(1)]
+    }
+
+    fn now_ns(&self, env: &Environment<'_>) -> u64 {
+        if self.is_live { env.now_ns } else { self.now_ns }
+    }
+
+    fn change(
+        &mut self,
+        text: &str,
+        command: FlowCommand,
+        now_ns: u64,
+    ) -> Result<Outcome, Refusal> {
+        let by_name = port_names(&self.interfaces);
+        let parsed = Syntax::with_ports(&by_name).flow(text, command);
+        let request = parsed.map_err(|error| Refusal::new(ErrorKind::BadRequest, error.message))?;
+        let before = self.control.len();
+        self.control.flow_mod(&request, self.version, now_ns).map_err(refusal)?;
+        let after = self.control.len();
+        Ok(Outcome::Done(match command {
+            FlowCommand::Delete | FlowCommand::DeleteStrict => match before - after {
+                1 => "1 flow removed".to_owned(),
+                n => format!("{n} flows removed"),
+            },
+            _ => String::new(),
+        }))
+    }
+
+    /// A match or a filter of a request.
+    fn parse<T>(
+        &self,
+        parse: impl FnOnce(Syntax<'_>) -> Result<T, openflow::syntax::SyntaxError>,
+    ) -> Result<T, Refusal> {
+        let by_name = port_names(&self.interfaces);
+        let parsed = parse(Syntax::with_ports(&by_name));
+        parsed.map_err(|error| Refusal::new(ErrorKind::BadRequest, error.message))
+    }
+
+    fn dump(
+        &self,
+        filter: &FlowFilter,
+        now_ns: u64,
+    ) -> Result<Vec<openflow::flow::FlowStats>, Refusal> {
+        let mut flows = self.control.flow_stats(filter, self.version, now_ns).map_err(refusal)?;
+        flows.sort_by_key(|flow| (flow.table, u16::MAX - flow.priority));
+        Ok(flows)
+    }
+}
+
+/// Texts as a table of one column.
+fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = String>) -> Rows {
+    let mut rows = Rows::with_columns(name, as_text, vec![name.to_owned()]);
+    for line in lines {
+        let value = json!({ name: line });
+        rows.push_cells(vec![line], value);
+    }
+    rows
+}
+
+fn refusal(error: ErrorCode) -> Refusal {
+    let kind = match error {
+        ErrorCode::FlowModTableFull => ErrorKind::Full,
+        ErrorCode::FlowModOverlap => ErrorKind::Exists,
+        _ => ErrorKind::BadRequest,
+    };
+    Refusal::new(kind, error)
+}
+
+impl ControlPart for OpenFlowControl {
+    fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
+        (kind == super::STAGE).then(|| {
+            let tables = self.control.settings().tables;
+            while self.workers.len() <= worker.worker {
+                self.workers.push(Arc::new(Counters::new(tables)));
+            }
+            let counters = self.workers[worker.worker].clone();
+            OverPart::boxed(Box::new(OpenFlow::new(worker.name(), counters)), self.part)
+        })
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let patches = self.control.take_patches();
+        (!patches.is_empty()).then(|| self.part.patch(patches))
+    }
+
+    fn next_deadline_ns(&self) -> Option<u64> {
+        self.control.next_deadline()
+    }
+
+    fn tick(&mut self, env: &mut Environment<'_>) {
+        if self.is_live {
+            self.expired += self.control.expire(env.now_ns) as u64;
+            // Until a controller is there to be told.
+            self.control.take_removed();
+        }
+    }
+
+    fn link(&mut self, port: u16, is_up: bool) {
+        if self.control.port(port_no(port)).is_some_and(|own| own.live != is_up) {
+            set_port(&mut self.control, port, is_up);
+        }
+    }
+
+    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        let now_ns = self.now_ns(env);
+        match call.name {
+            "flow_add" => {
+                let commands::FlowAdd { flow } = call.read()?;
+                self.change(&flow, FlowCommand::Add, now_ns)
+            }
+            "flow_mod" => {
+                let commands::FlowMod { flow, strict } = call.read()?;
+                let command = if strict { FlowCommand::ModifyStrict } else { FlowCommand::Modify };
+                self.change(&flow, command, now_ns)
+            }
+            "flow_del" => {
+                let commands::FlowDel { flow, strict } = call.read()?;
+                let command = if strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
+                self.change(&flow, command, now_ns)
+            }
+            "flow_dump" => {
+                let commands::FlowDump { flow, no_stats } = call.read()?;
+                let filter = self.parse(|syntax| syntax.filter(&flow))?;
+                let flows = self.dump(&filter, now_ns)?;
+                let text = |flow| FlowText { flow, with_stats: !no_stats }.to_string();
+                Ok(Outcome::Rows(lines("flows", call.as_text, flows.iter().map(text))))
+            }
+            _ => {
+                let commands::FlowTrace { packet } = call.read()?;
+                let packet = self.parse(|syntax| syntax.matches(&packet))?;
+                packet.check().map_err(refusal)?;
+                Ok(Outcome::Rows(lines("trace", call.as_text, trace(&self.control, &packet))))
+            }
+        }
+    }
+
+    fn table(&self, call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        let (now_ns, as_text) = (self.now_ns(env), call.as_text);
+        let titles = |titles: &[&str]| titles.iter().map(|title| (*title).to_owned()).collect();
+        match call.name {
+            "openflow-flows" => {
+                let columns =
+                    titles(&[">table", ">priority", "match", "actions", ">packets", ">bytes"]);
+                let mut rows = Rows::with_columns("openflow-flows", as_text, columns);
+                for flow in self.dump(&FlowFilter::all(), now_ns)? {
+                    let matches = MatchText(&flow.matches).to_string();
+                    let actions = InstructionsText(&flow.instructions).to_string();
+                    let value = json!({
+                        "table": flow.table, "priority": flow.priority, "match": matches, "actions": actions,
+                        "packets": flow.packets, "bytes": flow.bytes, "cookie": flow.cookie,
+                    });
+                    let any = if matches.is_empty() { "any".to_owned() } else { matches };
+                    let (table, priority) = (flow.table.to_string(), flow.priority.to_string());
+                    let (packets, bytes) = (thousands(flow.packets), thousands(flow.bytes));
+                    rows.push_cells(vec![table, priority, any, actions, packets, bytes], value);
+                }
+                Ok(rows)
+            }
+            "openflow-tables" => {
+                let columns = titles(&[
+                    ">table",
+                    ">flows",
+                    ">exact",
+                    "search",
+                    ">words",
+                    ">looked up",
+                    ">matched",
+                ]);
+                let mut rows = Rows::with_columns("openflow-tables", as_text, columns);
+                for own in self.control.tables() {
+                    let [looked_up, matched] = self.lookups(own.table);
+                    let value = json!({
+                        "table": own.table, "flows": own.flows, "exact": own.exact, "search": own.structure,
+                        "words": own.words, "looked_up": looked_up, "matched": matched,
+                    });
+                    let cells = vec![
+                        own.table.to_string(),
+                        thousands(own.flows as u64),
+                        thousands(own.exact as u64),
+                        own.structure.to_owned(),
+                        own.words.to_string(),
+                        thousands(looked_up),
+                        thousands(matched),
+                    ];
+                    rows.push_cells(cells, value);
+                }
+                Ok(rows)
+            }
+            "openflow-groups" => {
+                let columns = titles(&["group", ">packets", ">bytes"]);
+                let mut rows = Rows::with_columns("openflow-groups", as_text, columns);
+                let stats = self.control.group_stats(ALL_GROUPS, now_ns);
+                for (group, stats) in self.control.group_descs().iter().zip(stats) {
+                    let text = GroupText(group).to_string();
+                    let value =
+                        json!({ "group": text, "packets": stats.packets, "bytes": stats.bytes });
+                    rows.push_cells(
+                        vec![text, thousands(stats.packets), thousands(stats.bytes)],
+                        value,
+                    );
+                }
+                Ok(rows)
+            }
+            "openflow-meters" => {
+                let columns = titles(&["meter", ">packets", ">bytes", ">exceeded"]);
+                let mut rows = Rows::with_columns("openflow-meters", as_text, columns);
+                let stats = self.control.meter_stats(ALL_METERS, now_ns);
+                for (meter, stats) in self.control.meter_configs(ALL_METERS).iter().zip(stats) {
+                    let text = MeterText(meter).to_string();
+                    let exceeded: u64 = stats.bands.iter().map(|band| band.packets).sum();
+                    let value = json!({
+                        "meter": text, "packets": stats.packets, "bytes": stats.bytes, "exceeded": exceeded,
+                    });
+                    let numbers = [stats.packets, stats.bytes, exceeded].map(thousands);
+                    rows.push_cells(std::iter::once(text).chain(numbers).collect(), value);
+                }
+                Ok(rows)
+            }
+            name => Err(Refusal::new(ErrorKind::Internal, format!("no table `{name}`"))),
+        }
+    }
+
+    fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
+        for port in env.interfaces.ports() {
+            if self.control.port(port_no(port)).is_none() {
+                set_port(&mut self.control, port, true);
+            }
+        }
+        self.interfaces = env.interfaces.clone();
+        String::new()
+    }
+
+    fn runtime(&self) -> (Map<String, Value>, Vec<[String; 2]>) {
+        let totals = self.totals();
+        let line = format!("{} in {} tables", thousands(totals.flows), self.control.tables().len());
+        let mut fields = Map::new();
+        fields.insert(self.name.clone(), serde_json::to_value(totals).unwrap_or_default());
+        (fields, vec![["flows".to_owned(), line]])
+    }
+
+    fn metrics(&self, out: &mut Metrics) {
+        let totals = self.totals();
+        let stage = [("stage", self.name.as_str())];
+        out.gauge("openflow_flows", "Flows of an OpenFlow switch.").sample(&stage, totals.flows);
+        out.counter("openflow_expired_total", "Flows that left because their time was over.")
+            .sample(&stage, totals.expired);
+        out.counter("openflow_to_controller_total", "Packets for a controller.")
+            .sample(&stage, totals.to_controller);
+        let mut family = out.counter("openflow_lookups_total", "Packets looked up in a table.");
+        for own in self.control.tables() {
+            let table = own.table.to_string();
+            let labels = [("stage", self.name.as_str()), ("table", table.as_str())];
+            family.sample(&labels, self.lookups(own.table)[0]);
+        }
+    }
+
+    fn report(&self) -> Vec<Section> {
+        if self.is_live {
+            return Vec::new(); // `ctl` and the metrics have it
+        }
+        let totals = self.totals();
+        let text = format!(
+            "{}: {} flows, {} lookups, {} matched, {} packets for a controller\n",
+            self.name,
+            thousands(totals.flows),
+            thousands(totals.looked_up),
+            thousands(totals.matched),
+            thousands(totals.to_controller)
+        );
+        vec![Section::new(&self.name, &totals, text)]
+    }
+
+    fn learns_ahead(&self) -> bool {
+        true
+    }
+
+    /// Over captures flows leave before the first packet that comes after their time.
+    fn ahead(&mut self, packet: &Packet, is_first: bool, _: &Tables, _: bool) -> Ahead {
+        if self.now_ns == 0 {
+            self.control.begin_time(packet.time_ns);
+        }
+        self.now_ns = packet.time_ns;
+        if self.control.next_deadline().is_none_or(|at| at > packet.time_ns) {
+            return Ahead::default();
+        }
+        if !is_first {
+            return Ahead { begins: true, changed: false };
+        }
+        let left = self.control.expire(packet.time_ns);
+        self.expired += left as u64;
+        self.control.take_removed();
+        Ahead { begins: false, changed: left > 0 }
+    }
+}

@@ -1,0 +1,79 @@
+//! An OpenFlow switch: what becomes of a packet is what controllers, or a file of flows, say.
+//!
+//! ```text
+//!            ┌──────────┐
+//!  chunk ───▶│ openflow │───▶ ports, one copy for each output
+//!            └────┬─────┘
+//!                 │ drop
+//! ```
+//!
+//! - [`stage`] brings the packets of a chunk through tables, groups and meters ([`flowtable::pipeline`]): all packets that meet in a
+//!   table are looked up together.
+//! - `control_part` reads the file of flows, makes patches of changes, lets flows leave when their time is over.
+//! - [`commands`] are `ctl flow` and the tables of `ctl show`.
+//!
+//! Ports have the numbers 1, 2, … in the order of the configuration.
+//!
+//! # Deliberately absent
+//! - A device form: the lookups of all tables in one shade, as PacketShader has it (§6.2.3).
+//! - Queues: SET_QUEUE and ENQUEUE are taken, and packets leave by the port as they come.
+//! - NORMAL and LOCAL: packets to them are dropped under reasons of their own.
+//!
+//! Threads: one instance of the stage per worker. Flows, groups and meters are shared by all of them, with atomic counters.
+
+pub mod commands;
+mod control_part;
+pub mod reasons;
+pub mod settings;
+pub mod stage;
+mod tables;
+
+use std::path::PathBuf;
+
+use control::config::{Application, RAW, StageKind};
+use controlplane::Descriptor;
+
+/// The stage's name.
+pub const STAGE: &str = "openflow";
+
+/// Blocks of the reasons that it drops for.
+pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
+
+/// What it declares.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    application: &APPLICATION,
+    stages: STAGES,
+    pipeline: DEFAULT_STAGES,
+    reasons: REASONS,
+    requests: commands::REQUESTS,
+    tables: commands::TABLES,
+    groups: commands::GROUPS,
+    absent: "this instance is no OpenFlow switch: its pipelines have no stage `openflow`",
+    check: control_part::check_files,
+    start: control_part::start,
+    ..Descriptor::NONE
+};
+
+/// What it has in the configuration.
+pub static APPLICATION: Application = Application {
+    name: STAGE,
+    title: "an OpenFlow switch",
+    is_promiscuous: true,
+    ..Application::NONE
+};
+
+/// Its stage.
+pub const STAGES: &[StageKind] = &[StageKind {
+    about: "Carries out the flows, groups and meters of an OpenFlow switch.",
+    needs: &[RAW],
+    is_last: true,
+    settings: control::config::Settings::of::<settings::Settings>(),
+    ..StageKind::new(STAGE, &APPLICATION)
+}];
+
+/// The stages that `mode = "openflow"` stands for.
+pub const DEFAULT_STAGES: &[&str] = &[STAGE];
+
+/// Files of flows that a program reads beside those of the configuration, behind them ([`controlplane::Setup::attached`]).
+#[derive(Debug, Clone, Default)]
+pub struct FlowFiles(pub Vec<PathBuf>);

@@ -1,0 +1,25 @@
+//! Drop reasons of an OpenFlow switch.
+
+chunk::drop_reasons! {
+    /// What an OpenFlow switch drops for.
+    pub const BLOCK: 15, "OpenFlow";
+
+    FLOW_MISS = 0, "flow_miss", "no flow of the table takes the packet",
+        "Add a flow for all packets with priority 0 (`ctl flow add priority=0,actions=…`), or one for these packets.";
+    FLOW_DROP = 1, "flow_drop", "the flows that take the packet send it nowhere",
+        "Nothing if it is intended: a flow without actions drops. `ctl show openflow-flows` has the flows with their counters.";
+    FLOW_METER = 2, "flow_meter", "the packet exceeds the rate of a meter's band that drops",
+        "Raise the rate of the band if the traffic is intended.";
+    FLOW_TTL = 3, "flow_ttl", "the TTL ended at an action that decrements it",
+        "Look for a loop between switches, or for a sender with a small TTL.";
+    FLOW_PORT = 4, "flow_port", "the port that the packet is sent to does not exist, is down or not to be sent to, or is that of entry",
+        "Correct the port of the flow's output; a packet goes back by `in_port` alone.";
+    FLOW_GROUP = 5, "flow_group", "the group has no live bucket",
+        "Check the ports and groups that its buckets watch.";
+    FLOW_NO_ROOM = 6, "flow_no_room", "there is no room in front of the packet for another tag, or no cell for a copy",
+        "Push fewer tags; raise the number of cells.";
+    NO_CONTROLLER = 7, "no_controller", "the packet is sent to a controller, and there is none",
+        "Add flows that forward these packets.";
+    FLOW_NORMAL = 8, "flow_normal", "the packet is sent to NORMAL or LOCAL, which this switch does not have",
+        "Send it to a port, or to `flood`.";
+}

@@ -1,0 +1,76 @@
+//! `[stage.openflow]`.
+
+use std::path::PathBuf;
+
+use control::config::kinds::{file, integer, list, words};
+use openflow::Version;
+
+control::words! {
+    /// The version of the protocol whose rules apply.
+    pub enum Protocol {
+        /// OpenFlow 1.0: one table.
+        V10 = "1.0",
+        /// OpenFlow 1.3.
+        V13 = "1.3",
+    }
+}
+
+control::words! {
+    /// How flows with wildcards are found.
+    pub enum Search {
+        /// By what is measured to be the quickest.
+        Auto = "auto",
+        /// One after the other.
+        Linear = "linear",
+        /// A hash table for each mask.
+        Tuple = "tuple",
+        /// The same with Bloom filters.
+        Bloom = "bloom",
+    }
+}
+
+control::section! {
+    /// An OpenFlow switch ([openflow.md](openflow.md)).
+    pub struct Settings("stage.openflow") {
+        /// Rules of OpenFlow that apply: `1.3`, or `1.0` with one table, where a flow without wildcards comes before all others and
+        /// packets that no flow takes are for the controller.
+        restart version: Protocol = Protocol::V13, words();
+        /// Number of tables (1.3).
+        restart tables: u8 = 8, integer(1..=254);
+        /// Maximum number of flows.
+        restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
+        /// How flows with wildcards are searched. `auto` measures which structure is the quickest for the flows of a table.
+        restart search: Search = Search::Auto, words();
+        /// Files of flows, groups and meters to begin with, in the syntax of `ovs-ofctl` ([openflow.md](openflow.md)), read in this
+        /// order.
+        restart flows: Vec<PathBuf> = Vec::new(), list(file("\"flows.txt\""), "an array such as [\"flows.txt\"]");
+    }
+}
+
+impl Settings {
+    /// The version of the protocol.
+    pub fn protocol(&self) -> Version {
+        match self.version {
+            Protocol::V10 => Version::V10,
+            Protocol::V13 => Version::V13,
+        }
+    }
+
+    /// What the tables are made with.
+    pub fn tables(&self) -> flowtable::Settings {
+        match self.version {
+            Protocol::V10 => flowtable::Settings::of_10(128),
+            Protocol::V13 => flowtable::Settings::of_13(self.tables),
+        }
+    }
+
+    /// The name of the structure in `classify`.
+    pub fn algorithm(&self) -> &'static str {
+        match self.search {
+            Search::Auto => "auto",
+            Search::Linear => "linear",
+            Search::Tuple => "tuple",
+            Search::Bloom => "bloom",
+        }
+    }
+}

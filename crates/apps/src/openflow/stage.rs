@@ -1,0 +1,237 @@
+//! Stage `openflow`: packets through tables, groups and meters.
+//!
+//! | | |
+//! | --- | --- |
+//! | forward | out by the port of the packet's first output; frames that Linux sends by the port's twin: out by that port as they are |
+//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `flow_normal` |
+//! | emits | the packet's other outputs, in their order |
+//!
+//! A packet that is sent somewhere and to a controller as well is counted by what was sent; what there is no controller for is
+//! [counted](Counters::to_controller).
+
+use std::sync::Arc;
+
+use chunk::{Chunk, DropReason, Emitted, Packet, Pool, ReasonBlock, Verdict};
+use engine::{Context, Counter, MARK_FROM_HOST, Phases, Stage};
+use flowtable::edit::Frame;
+use flowtable::pipeline::Lookups;
+use flowtable::{Dropped, Egress, FlowTables, Pipeline, Sent};
+use openflow::PortNo;
+
+use super::reasons;
+
+/// The number of a port of the program in OpenFlow.
+pub fn port_no(port: u16) -> PortNo {
+    PortNo(u32::from(port) + 1)
+}
+
+/// The port of the program with a number of OpenFlow.
+pub fn port_of(number: PortNo) -> Option<u16> {
+    number.is_ordinary().then(|| u16::try_from(number.0 - 1).ok()).flatten()
+}
+
+/// What one worker counted. Written by that worker alone, read by anybody.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Counters {
+    /// Packets, or copies, that were for a controller.
+    pub to_controller: Counter,
+    /// Frames that were sent beside the first one of a packet.
+    pub copies: Counter,
+    /// Copies for which no cell was free.
+    pub copies_lost: Counter,
+    /// By table: packets looked up, and packets that a flow took.
+    pub tables: Vec<[Counter; 2]>,
+}
+
+impl Counters {
+    /// All zero, of so many tables.
+    pub fn new(tables: u8) -> Self {
+        let tables = (0..tables).map(|_| <[Counter; 2]>::default()).collect();
+        let zero = Counter::default;
+        Self { to_controller: zero(), copies: zero(), copies_lost: zero(), tables }
+    }
+}
+
+/// A frame in cells.
+struct CellFrame(Packet);
+
+impl Frame for CellFrame {
+    fn head(&self) -> &[u8] {
+        self.0.data()
+    }
+
+    fn head_mut(&mut self) -> &mut [u8] {
+        self.0.data_mut()
+    }
+
+    fn frame_len(&self) -> usize {
+        self.0.frame_len()
+    }
+
+    fn grow(&mut self, n: usize) -> bool {
+        self.0.push_front(n)
+    }
+
+    fn shrink(&mut self, n: usize) -> bool {
+        self.0.pull_front(n)
+    }
+}
+
+/// The stage.
+pub struct OpenFlow {
+    name: &'static str,
+    pipeline: Pipeline<CellFrame>,
+    counters: Arc<Counters>,
+    /// Lookups that the counters have.
+    counted: Vec<Lookups>,
+}
+
+impl OpenFlow {
+    /// A stage of one worker.
+    pub fn new(name: &'static str, counters: Arc<Counters>) -> Self {
+        let counted = vec![Lookups::default(); counters.tables.len()];
+        Self { name, pipeline: Pipeline::new(), counters, counted }
+    }
+
+    fn count(&mut self) {
+        let tables = self.counters.tables.iter().zip(&mut self.counted);
+        for ((counters, counted), now) in tables.zip(self.pipeline.lookups()) {
+            if now.looked_up > counted.looked_up {
+                counters[0].add(now.looked_up - counted.looked_up);
+                counters[1].add(now.matched - counted.matched);
+                *counted = *now;
+            }
+        }
+    }
+}
+
+impl Stage<FlowTables> for OpenFlow {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::POST
+    }
+
+    fn changes_packets(&self) -> bool {
+        true
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        super::REASONS
+    }
+
+    fn needs_one_worker(&self, tables: &FlowTables) -> Option<&'static str> {
+        if tables.has_meters() {
+            return Some("meters measure the packets of all workers together");
+        }
+        let leaves = tables.flows().any(|flow| flow.idle_timeout > 0 || flow.hard_timeout > 0);
+        leaves.then_some("flows leave by the time of packets, which workers share")
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FlowTables>) {
+        for row in 0..chunk.len() {
+            let verdict = chunk.rows.verdicts()[row];
+            if !Verdict(verdict).is_next() {
+                continue;
+            }
+            let packet = &chunk.packets[row];
+            let (port, arrival_ns) = (packet.port, cx.arrival_ns(packet));
+            if packet.mark & MARK_FROM_HOST != 0 {
+                chunk.rows.verdicts()[row] = Verdict::forward(port).0;
+                continue;
+            }
+            let packet = CellFrame(chunk.take(row));
+            self.pipeline.push(row, packet, port_no(port), arrival_ns);
+        }
+        let Chunk { packets, rows, emitted, .. } = chunk;
+        let mut out = Out {
+            packets,
+            verdicts: rows.verdicts(),
+            emitted,
+            pool: &mut *cx.pool,
+            counters: &self.counters,
+            refused: None,
+        };
+        self.pipeline.run(cx.tables, &mut out, &mut ());
+        self.count();
+    }
+}
+
+/// Where frames go: the first of a row takes its place in the chunk, others are emitted.
+struct Out<'a> {
+    packets: &'a mut [Packet],
+    verdicts: &'a mut [u32],
+    emitted: &'a mut Vec<Emitted>,
+    pool: &'a mut Pool,
+    counters: &'a Counters,
+    /// A frame of the row at hand that was sent to where nothing is, and why that goes nowhere.
+    refused: Option<(CellFrame, DropReason)>,
+}
+
+impl Egress for Out<'_> {
+    type Frame = CellFrame;
+
+    fn copy(&mut self, frame: &CellFrame) -> Option<CellFrame> {
+        let copy = frame.0.duplicate(self.pool).map(CellFrame);
+        if copy.is_none() {
+            self.counters.copies_lost.add(1);
+        }
+        copy
+    }
+
+    fn send(&mut self, row: usize, frame: CellFrame, to: &Sent) {
+        let refused = match to.port {
+            PortNo::CONTROLLER => {
+                self.counters.to_controller.add(1);
+                reasons::NO_CONTROLLER
+            }
+            number => match port_of(number) {
+                Some(port) => {
+                    let verdict = Verdict::forward(port);
+                    if self.packets[row].is_empty() {
+                        self.packets[row] = frame.0;
+                        self.verdicts[row] = verdict.0;
+                    } else {
+                        self.counters.copies.add(1);
+                        let packet = frame.0;
+                        self.emitted.push(Emitted { cause: row as u16, verdict, packet });
+                    }
+                    return;
+                }
+                None => reasons::FLOW_NORMAL,
+            },
+        };
+        match self.refused {
+            None => self.refused = Some((frame, refused)),
+            Some(_) => self.free(frame),
+        }
+    }
+
+    fn done(&mut self, row: usize, frame: Option<CellFrame>, why: Option<Dropped>) {
+        let (refused, because) = self.refused.take().unzip();
+        let mut frames = frame.into_iter().chain(refused);
+        if self.packets[row].is_empty()
+            && let Some(frame) = frames.next()
+        {
+            let reason = because.unwrap_or(match why.unwrap_or(Dropped::Actions) {
+                Dropped::Miss => reasons::FLOW_MISS,
+                Dropped::Actions => reasons::FLOW_DROP,
+                Dropped::Meter => reasons::FLOW_METER,
+                Dropped::Ttl => reasons::FLOW_TTL,
+                Dropped::NoRoom => reasons::FLOW_NO_ROOM,
+                Dropped::Port => reasons::FLOW_PORT,
+                Dropped::Group => reasons::FLOW_GROUP,
+            });
+            self.packets[row] = frame.0;
+            self.verdicts[row] = Verdict::drop(reason).0;
+        }
+        frames.for_each(|frame| frame.0.free(self.pool));
+    }
+
+    fn free(&mut self, frame: CellFrame) {
+        frame.0.free(self.pool);
+    }
+}

@@ -1,0 +1,179 @@
+//! What becomes of one packet, table by table, for people: as `ofproto/trace` of Open vSwitch.
+//!
+//! The packet is what a match says of it, and zero where it says nothing. Nothing is counted, no meter measures, and no frame is made: fields
+//! change as actions set them.
+
+use openflow::syntax::{ActionsText, InstructionsText, MatchText};
+use openflow::{Action, Field, GroupType, Match, PortNo};
+
+use crate::FlowControl;
+use crate::action_set;
+use crate::exact::is_exact;
+use crate::headers::VID_PRESENT;
+use crate::key::{Key, Words, place, place_of};
+use crate::tables::rank;
+
+/// Follows a packet; a line for each step.
+pub fn trace(control: &FlowControl, packet: &Match) -> Vec<String> {
+    let mut lines = vec![format!("packet: {}", text(packet))];
+    let mut own =
+        Traced { control, key: Words::of(packet).value, ports: Vec::new(), lines: Vec::new() };
+    let (mut table, mut set) = (0, Vec::new());
+    loop {
+        let Some(flow) = own.look_up(table) else {
+            let to_controller = control.settings().miss_len.is_some();
+            let end = if to_controller { "for the controller" } else { "dropped" };
+            own.lines.push(format!("table {table}: no flow, {end}"));
+            set.clear();
+            break;
+        };
+        let stats = flow.matches.clone();
+        own.lines.push(format!(
+            "table {table}: priority={}, {}, actions={}",
+            flow.priority,
+            text(&stats),
+            InstructionsText(&flow.instructions)
+        ));
+        let steps = &flow.steps;
+        if let Some(meter) = steps.meter {
+            own.lines.push(format!("  through meter {meter}"));
+        }
+        own.actions(&steps.apply, 1);
+        if steps.clear {
+            set.clear();
+        }
+        set.extend(steps.write.iter().cloned());
+        if let Some((value, mask)) = steps.metadata {
+            let old = own.key.get(place::METADATA) as u64;
+            own.key.set(place::METADATA, (old & !mask | value & mask).into());
+        }
+        match steps.goto {
+            Some(next) => table = next,
+            None => break,
+        }
+    }
+    if !set.is_empty() {
+        let set = action_set::ordered(&set);
+        own.lines.push(format!("action set: {}", ActionsText(&set)));
+        own.actions(&set, 1);
+    }
+    lines.append(&mut own.lines);
+    let ports: Vec<String> = own.ports.iter().map(ToString::to_string).collect();
+    lines.push(match ports.is_empty() {
+        true => "sent to: nowhere".to_owned(),
+        false => format!("sent to: {}", ports.join(", ")),
+    });
+    lines
+}
+
+fn text(matches: &Match) -> String {
+    match matches.is_empty() {
+        true => "any packet".to_owned(),
+        false => MatchText(matches).to_string(),
+    }
+}
+
+struct Traced<'a> {
+    control: &'a FlowControl,
+    key: Key,
+    ports: Vec<PortNo>,
+    lines: Vec<String>,
+}
+
+impl<'a> Traced<'a> {
+    fn look_up(&self, table: u8) -> Option<&'a crate::Flow> {
+        let takes = |flow: &&std::sync::Arc<crate::Flow>| {
+            flow.table == table && flow.words.takes(&self.key)
+        };
+        let exact_wins = self.control.settings().exact_wins;
+        let order = |flow: &&std::sync::Arc<crate::Flow>| {
+            (!(exact_wins && is_exact(&flow.words)), rank(flow.priority), flow.id)
+        };
+        self.control.flows().filter(takes).min_by_key(order).map(|flow| &**flow)
+    }
+
+    fn actions(&mut self, actions: &[Action], depth: usize) {
+        let indent = "  ".repeat(depth);
+        for action in actions {
+            match action {
+                Action::Output { port, .. } | Action::Enqueue { port, .. } => self.output(*port),
+                Action::Group(number) => self.group(*number, depth),
+                Action::SetField(field, value) => {
+                    self.key.set(place_of(*field), *value);
+                    self.lines
+                        .push(format!("{indent}{}", ActionsText(std::slice::from_ref(action))));
+                }
+                action => {
+                    match action {
+                        Action::PushVlan(_) if self.key.get(place::VLAN_VID) == 0 => {
+                            self.key.set(place::VLAN_VID, VID_PRESENT.into());
+                        }
+                        Action::PopVlan => {
+                            self.key.set(place::VLAN_VID, 0);
+                            self.key.set(place::VLAN_PCP, 0);
+                        }
+                        Action::SetVlanVid(vid) => {
+                            self.key.set(place::VLAN_VID, u128::from(vid | VID_PRESENT));
+                        }
+                        Action::SetVlanPcp(pcp) => {
+                            let vid = self.key.get(place::VLAN_VID) | u128::from(VID_PRESENT);
+                            self.key.set(place::VLAN_VID, vid);
+                            self.key.set(place::VLAN_PCP, (*pcp).into());
+                        }
+                        Action::SetTpSrc(port) => {
+                            self.key.set(place_of(Field::TcpSrc), (*port).into())
+                        }
+                        Action::SetTpDst(port) => {
+                            self.key.set(place_of(Field::TcpDst), (*port).into())
+                        }
+                        Action::PushMpls(ethertype)
+                        | Action::PopMpls(ethertype)
+                        | Action::PushPbb(ethertype) => {
+                            self.key.set(place::ETH_TYPE, (*ethertype).into())
+                        }
+                        _ => {}
+                    }
+                    self.lines
+                        .push(format!("{indent}{}", ActionsText(std::slice::from_ref(action))));
+                }
+            }
+        }
+    }
+
+    fn output(&mut self, port: PortNo) {
+        let in_port = PortNo(self.key.get(place::IN_PORT) as u32);
+        match port {
+            PortNo::FLOOD | PortNo::ALL => {
+                let others = self.control.ports().filter(|own| own.number != in_port);
+                self.ports.extend(others.map(|own| own.number));
+            }
+            PortNo::IN_PORT => self.ports.push(in_port),
+            port if port == in_port => self.lines.push(format!("  {port} is the port of entry")),
+            port => self.ports.push(port),
+        }
+    }
+
+    fn group(&mut self, number: u32, depth: usize) {
+        let Some(group) = self.control.group(number).cloned() else { return };
+        let indent = "  ".repeat(depth);
+        let which = match group.kind {
+            GroupType::All => "each bucket",
+            GroupType::Select => "the bucket of the flow's hash, one of",
+            GroupType::Indirect => "its bucket",
+            GroupType::FastFailover => "the first live bucket of",
+        };
+        self.lines.push(format!("{indent}group {number}: {which}"));
+        if depth > crate::groups::CHAIN_MAX {
+            return;
+        }
+        // Which bucket a packet takes depends on fields that the match may leave out, and on ports: all are shown.
+        for actions in group.ordered.iter().take(16) {
+            self.lines.push(format!("{indent}  bucket: {}", ActionsText(actions)));
+            if group.kind == GroupType::All || group.ordered.len() == 1 {
+                let key = self.key;
+                self.actions(actions, depth + 2);
+                self.key = key;
+            }
+        }
+    }
+}
