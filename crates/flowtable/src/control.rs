@@ -399,11 +399,9 @@ impl FlowControl {
         let is_strict =
             matches!(request.command, FlowCommand::ModifyStrict | FlowCommand::DeleteStrict);
         if !is_strict {
-            return self
-                .within(&filter, &target.words)
-                .filter(|flow| passes(flow))
-                .map(|flow| flow.id)
-                .collect();
+            let within = |flow: &&Arc<Flow>| is_within(flow, &filter, &target.words);
+            let found = self.flows().filter(within).filter(|flow| passes(flow));
+            return found.map(|flow| flow.id).collect();
         }
         let tables = match request.table {
             ALL_TABLES => 0..self.settings.tables,
@@ -414,19 +412,6 @@ impl FlowControl {
             self.flows[*id as usize].as_ref().filter(|flow| passes(flow)).map(|flow| flow.id)
         });
         found.collect()
-    }
-
-    fn within<'a>(
-        &'a self,
-        filter: &'a FlowFilter,
-        words: &'a Words,
-    ) -> impl Iterator<Item = &'a Arc<Flow>> {
-        let is_in = move |table: u8| filter.table == ALL_TABLES || filter.table == table;
-        self.flows().filter(move |flow| {
-            is_in(flow.table)
-                && flow.words.is_within(words)
-                && has_fields(&flow.matches, &filter.matches)
-        })
     }
 
     /// A flow leaves.
@@ -507,15 +492,38 @@ impl FlowControl {
         version: Version,
         now_ns: u64,
     ) -> Result<Vec<FlowStats>, ErrorCode> {
+        self.flow_page(filter, version, now_ns, 0, usize::MAX).map(|(flows, _)| flows)
+    }
+
+    /// FLOW statistics of at most `limit` flows, beginning at `from`: 0, or what the page before gave for the next one. A flow
+    /// that is there all the time is in exactly one page.
+    ///
+    /// # Errors
+    /// A match that cannot be.
+    pub fn flow_page(
+        &self,
+        filter: &FlowFilter,
+        version: Version,
+        now_ns: u64,
+        from: usize,
+        limit: usize,
+    ) -> Result<(Vec<FlowStats>, Option<usize>), ErrorCode> {
         let matches = check_match(&filter.matches, version)?;
         let words = Words::of(&matches);
-        let passes = |flow: &&Arc<Flow>| {
-            (flow.cookie ^ filter.cookie) & filter.cookie_mask == 0
-                && goes_to(&flow.steps, filter.out_port, filter.out_group)
-        };
-        let stats = self.within(filter, &words).filter(passes).map(|flow| {
+        let mut page = Vec::new();
+        for (id, flow) in self.flows.iter().enumerate().skip(from) {
+            let Some(flow) = flow else { continue };
+            let passes = is_within(flow, filter, &words)
+                && (flow.cookie ^ filter.cookie) & filter.cookie_mask == 0
+                && goes_to(&flow.steps, filter.out_port, filter.out_group);
+            if !passes {
+                continue;
+            }
+            if page.len() == limit {
+                return Ok((page, Some(id)));
+            }
             let (packets, bytes) = flow.counters.get();
-            FlowStats {
+            page.push(FlowStats {
                 table: flow.table,
                 duration: Duration::from_nanos(
                     now_ns.saturating_sub(flow.created_ns.max(self.epoch_ns)),
@@ -529,9 +537,9 @@ impl FlowControl {
                 bytes,
                 matches: flow.matches.clone(),
                 instructions: flow.instructions.clone(),
-            }
-        });
-        Ok(stats.collect())
+            });
+        }
+        Ok((page, None))
     }
 
     /// AGGREGATE statistics.
@@ -604,6 +612,13 @@ fn check_match(matches: &Match, version: Version) -> Result<Match, ErrorCode> {
         return Err(ErrorCode::BadMatchValue);
     }
     Ok(own)
+}
+
+/// A flow of the tables and within the match of a filter; `words` is of that match.
+fn is_within(flow: &Flow, filter: &FlowFilter, words: &Words) -> bool {
+    (filter.table == ALL_TABLES || filter.table == flow.table)
+        && flow.words.is_within(words)
+        && has_fields(&flow.matches, &filter.matches)
 }
 
 /// Fields share places in words; within a match they have to be the same fields.

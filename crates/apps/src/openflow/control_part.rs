@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use chunk::Packet;
 use control::api::ErrorKind;
@@ -9,23 +10,25 @@ use control::api::table::thousands;
 use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::{
-    Ahead, Call, ControlPart, Environment, Findings, Interfaces, Outcome, OverPart, PartId,
-    Refusal, Rows, Section, Setup, Tables, TablesPatch, WorkerSetup,
+    Ahead, Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, OverPart, PartId,
+    Refusal, Rows, Section, Setup, Source, Tables, TablesPatch, WorkerSetup,
 };
 use engine::Stage;
 use flowtable::trace::trace;
-use flowtable::{FlowControl, FlowTables, Port};
+use flowtable::{FlowControl, FlowPatch, FlowTables, Port};
 use lookup::versions::Patchable;
 use openflow::flow::FlowFilter;
 use openflow::group::{ALL_GROUPS, ALL_METERS, TableCommand};
-use openflow::port::PortConfig;
+use openflow::port::{PortConfig, PortReason};
 use openflow::syntax::{FlowText, GroupText, InstructionsText, MatchText, MeterText, Syntax};
 use openflow::{ErrorCode, FlowCommand, PortNo, Version};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::channel::{Event, Link, check as check_channels};
 use super::settings::Settings;
 use super::stage::{Counters, OpenFlow, port_no};
+use super::switch::Facade;
 use super::tables::OpenFlowPart;
 use super::{FlowFiles, commands};
 
@@ -42,6 +45,13 @@ struct OpenFlowControl {
     now_ns: u64,
     /// Flows that left because their time was over.
     expired: u64,
+    flows_max: u32,
+    /// Connections to controllers.
+    link: Option<Link>,
+    /// What the tables of the link have, and others have not.
+    patches: Vec<FlowPatch>,
+    /// Ports whose state has changed since the controllers were told.
+    changed_ports: Vec<PortNo>,
 }
 
 /// The settings of the stages of a name; defaults where the file has no such section.
@@ -145,6 +155,7 @@ pub(super) fn start(
     let more = setup.attached::<FlowFiles>().map_or(&[][..], |own| &own.0);
     let (mut control, mut own) = begin(&settings, more, setup.interfaces, now_ns)?;
     control.take_patches().iter().for_each(|patch| own.apply(patch));
+    let link = if setup.is_live { Link::start(&settings, &own)? } else { None };
     Ok(Box::new(OpenFlowControl {
         name: setup.name.to_owned(),
         version: settings.protocol(),
@@ -155,6 +166,10 @@ pub(super) fn start(
         workers: Vec::new(),
         now_ns: 0,
         expired: 0,
+        flows_max: settings.flows_max,
+        link,
+        patches: Vec::new(),
+        changed_ports: Vec::new(),
     }))
 }
 
@@ -164,7 +179,11 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
     names.sort_unstable();
     names.dedup(); // pipelines may share a stage
     for name in names {
-        if let Err(error) = begin(&settings(config, name), &[], interfaces, 0) {
+        let own = settings(config, name);
+        if let Err(error) = check_channels(&own) {
+            findings.error_of_all(error);
+        }
+        if let Err(error) = begin(&own, &[], interfaces, 0) {
             findings.error_of_all(error);
         }
     }
@@ -205,6 +224,55 @@ impl OpenFlowControl {
             tables.map(|own| own[at].get()).sum()
         };
         [of(0), of(1)]
+    }
+
+    /// Lets the connections work, and carries out what they have asked for.
+    fn with_link(
+        &mut self,
+        env: &mut Environment<'_>,
+        work: impl FnOnce(&mut Link, &mut Facade<'_>, Duration),
+    ) {
+        let Some(mut link) = self.link.take() else { return };
+        let now = Duration::from_nanos(env.now_ns);
+        if link.since_ns == 0 {
+            link.since_ns = env.now_ns;
+        }
+        let mut out = std::mem::take(&mut link.out);
+        let lookups = (0..self.control.settings().tables).map(|table| self.lookups(table));
+        let mut switch = Facade {
+            lookups: lookups.collect(),
+            control: &mut self.control,
+            records: env.records,
+            flows_max: self.flows_max,
+            version: self.version,
+            out: &mut out,
+            since_ns: link.since_ns,
+        };
+        work(&mut link, &mut switch, now);
+        for number in std::mem::take(&mut self.changed_ports) {
+            if let Some(port) = switch.port_desc(number) {
+                link.channels().agent().port_status(PortReason::Modify, &port);
+            }
+        }
+        link.out = out;
+        self.link = Some(link);
+        self.renew_link();
+        if let Some(link) = &mut self.link {
+            link.send_out(env);
+            for flow in self.control.take_removed() {
+                link.channels().agent().flow_removed(&flow);
+            }
+            link.channels().flush(now);
+        }
+    }
+
+    /// The tables of the link become those of the flows.
+    fn renew_link(&mut self) {
+        if let Some(link) = &mut self.link {
+            let patches = self.control.take_patches();
+            link.apply(&patches);
+            self.patches.extend(patches);
+        }
     }
 
     fn now_ns(&self, env: &Environment<'_>) -> u64 {
@@ -280,30 +348,52 @@ impl ControlPart for OpenFlowControl {
                 self.workers.push(Arc::new(Counters::new(tables)));
             }
             let counters = self.workers[worker.worker].clone();
-            OverPart::boxed(Box::new(OpenFlow::new(worker.name(), counters)), self.part)
+            let controllers = self.link.as_ref().map(Link::workers);
+            OverPart::boxed(
+                Box::new(OpenFlow::new(worker.name(), counters, controllers)),
+                self.part,
+            )
         })
     }
 
+    fn sources(&mut self) -> Vec<Source> {
+        self.link.as_mut().and_then(Link::take_source).into_iter().collect()
+    }
+
+    fn event(&mut self, event: Built, env: &mut Environment<'_>) {
+        if let Ok(event) = event.downcast::<Event>() {
+            self.with_link(env, |link, switch, now| link.event(*event, switch, now));
+        }
+    }
+
     fn take_patches(&mut self) -> Option<TablesPatch> {
-        let patches = self.control.take_patches();
+        self.renew_link();
+        let mut patches = std::mem::take(&mut self.patches);
+        patches.extend(self.control.take_patches());
         (!patches.is_empty()).then(|| self.part.patch(patches))
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
-        self.control.next_deadline()
+        let of_link = self.link.as_ref().and_then(Link::deadline_ns);
+        self.control.next_deadline().into_iter().chain(of_link).min()
     }
 
     fn tick(&mut self, env: &mut Environment<'_>) {
-        if self.is_live {
-            self.expired += self.control.expire(env.now_ns) as u64;
-            // Until a controller is there to be told.
-            self.control.take_removed();
+        if !self.is_live {
+            return;
         }
+        self.expired += self.control.expire(env.now_ns) as u64;
+        self.with_link(env, |link, _, now| link.channels().tick(now));
+        // Where there is no link nobody is told.
+        self.control.take_removed();
     }
 
     fn link(&mut self, port: u16, is_up: bool) {
         if self.control.port(port_no(port)).is_some_and(|own| own.live != is_up) {
-            set_port(&mut self.control, port, is_up);
+            let number = port_no(port);
+            let config = self.control.port(number).map(|own| own.config).unwrap_or_default();
+            self.control.set_port(number, Some(Port { number, config, live: is_up }));
+            self.changed_ports.push(number);
         }
     }
 

@@ -21,11 +21,13 @@
 //!
 //! Threads: one instance of the stage per worker. Flows, groups and meters are shared by all of them, with atomic counters.
 
+mod channel;
 pub mod commands;
 mod control_part;
 pub mod reasons;
 pub mod settings;
 pub mod stage;
+mod switch;
 mod tables;
 
 use std::path::PathBuf;

@@ -22,4 +22,6 @@ chunk::drop_reasons! {
         "Add flows that forward these packets.";
     FLOW_NORMAL = 8, "flow_normal", "the packet is sent to NORMAL or LOCAL, which this switch does not have",
         "Send it to a port, or to `flood`.";
+    TO_CONTROLLER = 9, "to_controller", "the packet was handed over for the controllers",
+        "Nothing: a controller sends it on if it is to go on. Add flows to forward such packets at once.";
 }

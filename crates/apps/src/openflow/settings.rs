@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use control::config::kinds::{file, integer, list, words};
+use control::config::kinds::{file, integer, list, text, words};
 use openflow::Version;
 
 control::words! {
@@ -41,6 +41,13 @@ control::section! {
         restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
         /// How flows with wildcards are searched. `auto` measures which structure is the quickest for the flows of a table.
         restart search: Search = Search::Auto, words();
+        /// Addresses at which tools such as `ovs-ofctl` reach the switch, as `tcp:ADDRESS:PORT`. Whoever reaches them changes
+        /// flows: there is neither a password nor encryption.
+        restart listen: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:127.0.0.1:6653\"]");
+        /// Controllers that the switch connects to, as `tcp:HOST:PORT`. It tries again until they answer.
+        restart controllers: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:192.0.2.1:6653\"]");
+        /// Packets a second for all controllers together; 0: not limited. More are dropped.
+        restart packet_in_rate: u32 = 1000, integer(0..=10_000_000);
         /// Files of flows, groups and meters to begin with, in the syntax of `ovs-ofctl` ([openflow.md](openflow.md)), read in this
         /// order.
         restart flows: Vec<PathBuf> = Vec::new(), list(file("\"flows.txt\""), "an array such as [\"flows.txt\"]");

@@ -18,6 +18,7 @@ use flowtable::pipeline::Lookups;
 use flowtable::{Dropped, Egress, FlowTables, Pipeline, Sent};
 use openflow::PortNo;
 
+use super::channel::{ForController, ToControl};
 use super::reasons;
 
 /// The number of a port of the program in OpenFlow.
@@ -83,15 +84,21 @@ pub struct OpenFlow {
     name: &'static str,
     pipeline: Pipeline<CellFrame>,
     counters: Arc<Counters>,
+    /// Where packets for controllers go.
+    controllers: Option<ToControl>,
     /// Lookups that the counters have.
     counted: Vec<Lookups>,
 }
 
 impl OpenFlow {
     /// A stage of one worker.
-    pub fn new(name: &'static str, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        name: &'static str,
+        counters: Arc<Counters>,
+        controllers: Option<ToControl>,
+    ) -> Self {
         let counted = vec![Lookups::default(); counters.tables.len()];
-        Self { name, pipeline: Pipeline::new(), counters, counted }
+        Self { name, pipeline: Pipeline::new(), counters, controllers, counted }
     }
 
     fn count(&mut self) {
@@ -153,6 +160,7 @@ impl Stage<FlowTables> for OpenFlow {
             emitted,
             pool: &mut *cx.pool,
             counters: &self.counters,
+            controllers: self.controllers.as_ref(),
             refused: None,
         };
         self.pipeline.run(cx.tables, &mut out, &mut ());
@@ -167,6 +175,7 @@ struct Out<'a> {
     emitted: &'a mut Vec<Emitted>,
     pool: &'a mut Pool,
     counters: &'a Counters,
+    controllers: Option<&'a ToControl>,
     /// A frame of the row at hand that was sent to where nothing is, and why that goes nowhere.
     refused: Option<(CellFrame, DropReason)>,
 }
@@ -186,7 +195,14 @@ impl Egress for Out<'_> {
         let refused = match to.port {
             PortNo::CONTROLLER => {
                 self.counters.to_controller.add(1);
-                reasons::NO_CONTROLLER
+                // Of a frame in several cells the first one has what a controller looks at.
+                let hand_over = |controllers: &ToControl| {
+                    ForController::of(frame.0.data(), to).is_some_and(|p| controllers.send(p))
+                };
+                match self.controllers.is_some_and(hand_over) {
+                    true => reasons::TO_CONTROLLER,
+                    false => reasons::NO_CONTROLLER,
+                }
             }
             number => match port_of(number) {
                 Some(port) => {

@@ -1,0 +1,309 @@
+//! What the agent of the protocol sees: ports, tables, flows.
+
+use std::time::Duration;
+
+use flowtable::{FlowControl, Port};
+use lookup::fib::Interface;
+use openflow::agent::{Change, FlowPage, Refused};
+use openflow::flow::{AggregateStats, FlowFilter, PacketOut};
+use openflow::group::{
+    ALL_METERS, GroupCapabilities, GroupDesc, GroupFeatures, GroupStats, MeterConfig,
+    MeterFeatures, MeterStats,
+};
+use openflow::port::{
+    PortConfig, PortCounters, PortFeatures, PortMod, PortState, PortStats, QueueDesc, QueueStats,
+};
+use openflow::table::{Capabilities, Description, Features, TableFeatures, TableStats};
+use openflow::{ErrorCode, Field, PortDesc, PortNo, Switch, Version};
+
+use super::stage::port_of;
+
+/// Fields that the packet layer does not read, and that no flow matches.
+const ABSENT: &[Field] = &[Field::TunnelId, Field::InPhyPort];
+
+/// The switch as long as a request takes.
+pub(super) struct Facade<'a> {
+    pub(super) control: &'a mut FlowControl,
+    /// Of ports by number.
+    pub(super) records: &'a [Interface],
+    pub(super) flows_max: u32,
+    /// The rules of its tables.
+    pub(super) version: Version,
+    /// By table: packets looked up, and packets that a flow took.
+    pub(super) lookups: Vec<[u64; 2]>,
+    /// Packets of PACKET_OUT, checked.
+    pub(super) out: &'a mut Vec<PacketOut>,
+    /// When it began, nanoseconds since 1970.
+    pub(super) since_ns: u64,
+}
+
+fn nanoseconds(now: Duration) -> u64 {
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Facade<'_> {
+    fn change(&mut self, change: &Change, version: Version, now_ns: u64) -> Result<(), ErrorCode> {
+        match change {
+            Change::Flow(flow) => self.control.flow_mod(flow, version, now_ns),
+            Change::Group(group) => self.control.group_mod(group, now_ns),
+            Change::Meter(meter) => self.control.meter_mod(meter, now_ns),
+            Change::Port(port) => self.port_mod(port),
+        }
+    }
+
+    fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
+        let port = *self.control.port(change.port).ok_or(ErrorCode::PortModPort)?;
+        if self.record(port.number).is_some_and(|record| record.mac != change.hw_addr) {
+            return Err(ErrorCode::PortModHwAddr);
+        }
+        let kept = port.config.without(change.mask);
+        let config = kept | PortConfig(change.config.0 & change.mask.0);
+        self.control.set_port(port.number, Some(Port { config, ..port }));
+        Ok(())
+    }
+
+    fn record(&self, number: PortNo) -> Option<&Interface> {
+        self.records.get(usize::from(port_of(number)?))
+    }
+
+    fn desc(&self, port: &Port) -> PortDesc {
+        let record = self.record(port.number);
+        PortDesc {
+            port: port.number,
+            hw_addr: record.map_or([0; 6], |record| record.mac),
+            name: record.map_or_else(String::new, |record| record.name.clone()),
+            config: port.config,
+            state: if port.live { PortState::LIVE } else { PortState::LINK_DOWN },
+            current: PortFeatures::empty(),
+            advertised: PortFeatures::empty(),
+            supported: PortFeatures::empty(),
+            peer: PortFeatures::empty(),
+            current_kbps: 0,
+            max_kbps: 0,
+        }
+    }
+
+    /// The description of a port that there is.
+    pub(super) fn port_desc(&self, number: PortNo) -> Option<PortDesc> {
+        self.control.port(number).map(|port| self.desc(port))
+    }
+
+    fn is_port(&self, port: PortNo) -> bool {
+        port == PortNo::ANY || self.control.port(port).is_some()
+    }
+}
+
+impl Switch for Facade<'_> {
+    fn features(&self) -> Features {
+        // 16 bits of zero, and the lowest address of a port: the same after each start.
+        let mac = self.records.iter().map(|record| record.mac).min().unwrap_or_default();
+        let statistics =
+            Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS;
+        Features {
+            datapath_id: mac.iter().fold(0, |id, byte| id << 8 | u64::from(*byte)),
+            tables: self.control.settings().tables,
+            capabilities: match self.version {
+                Version::V10 => statistics | Capabilities::ARP_MATCH_IP,
+                Version::V13 => statistics | Capabilities::GROUP_STATS,
+            },
+            // OUTPUT to SET_TP_DST of 1.0; ENQUEUE needs queues.
+            actions: 0x7ff,
+            ..Features::default()
+        }
+    }
+
+    fn description(&self) -> Description {
+        Description {
+            manufacturer: "Shadeline".to_owned(),
+            hardware: std::env::consts::ARCH.to_owned(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Description::default()
+        }
+    }
+
+    fn ports(&self) -> Vec<PortDesc> {
+        self.control.ports().map(|port| self.desc(port)).collect()
+    }
+
+    fn apply(
+        &mut self,
+        version: Version,
+        changes: &[Change],
+        now: Duration,
+    ) -> Result<(), Refused> {
+        let now_ns = nanoseconds(now);
+        if let [only] = changes {
+            return self.change(only, version, now_ns).map_err(|code| Refused { index: 0, code });
+        }
+        // What `all_or_nothing` does not undo comes last, where nothing can follow that fails.
+        let is_port = |change: &Change| matches!(change, Change::Port(_));
+        self.control.all_or_nothing(|control| {
+            for (index, change) in changes.iter().enumerate() {
+                let done = match change {
+                    Change::Flow(flow) => control.flow_mod(flow, version, now_ns),
+                    Change::Group(group) => control.group_mod(group, now_ns),
+                    Change::Meter(meter) => control.meter_mod(meter, now_ns),
+                    Change::Port(port) => match control.port(port.port) {
+                        Some(_) => Ok(()),
+                        None => Err(ErrorCode::PortModPort),
+                    },
+                };
+                done.map_err(|code| Refused { index, code })?;
+            }
+            Ok(())
+        })?;
+        for (index, change) in changes.iter().enumerate().filter(|(_, change)| is_port(change)) {
+            self.change(change, version, now_ns).map_err(|code| Refused { index, code })?;
+        }
+        Ok(())
+    }
+
+    fn packet_out(&mut self, _: Version, packet: &PacketOut) -> Result<(), ErrorCode> {
+        self.control.check_actions(&packet.actions)?;
+        if packet.data.len() < 14 {
+            return Err(ErrorCode::BadRequestPacket);
+        }
+        self.out.push(packet.clone());
+        Ok(())
+    }
+
+    fn flows(
+        &self,
+        version: Version,
+        filter: &FlowFilter,
+        from: u64,
+        limit: usize,
+        now: Duration,
+    ) -> Result<FlowPage, ErrorCode> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let (flows, next) =
+            self.control.flow_page(filter, version, nanoseconds(now), from, limit)?;
+        Ok(FlowPage { flows, next: next.map(|next| next as u64) })
+    }
+
+    fn aggregate(
+        &self,
+        version: Version,
+        filter: &FlowFilter,
+    ) -> Result<AggregateStats, ErrorCode> {
+        self.control.aggregate(filter, version)
+    }
+
+    fn tables(&self) -> Vec<TableStats> {
+        let mut active = vec![0; self.lookups.len()];
+        for own in self.control.tables() {
+            active[usize::from(own.table)] = own.flows as u32;
+        }
+        let tables = active.into_iter().zip(&self.lookups).enumerate();
+        let stats = |(table, (active, lookups)): (usize, (u32, &[u64; 2]))| TableStats {
+            table: table as u8,
+            name: format!("table{table}"),
+            wildcards: 0x3f_ffff,
+            max_flows: self.flows_max,
+            active,
+            lookups: lookups[0],
+            matched: lookups[1],
+        };
+        tables.map(stats).collect()
+    }
+
+    fn table_features(&self) -> Vec<TableFeatures> {
+        let tables = self.control.settings().tables;
+        let fields: Vec<Field> =
+            Field::ALL.into_iter().filter(|field| !ABSENT.contains(field)).collect();
+        (0..tables).map(|t| TableFeatures::full(t, tables, self.flows_max, &fields)).collect()
+    }
+
+    /// The ports; their counters are those of the engine, which `ctl show ports` has, and are not counted here.
+    fn port_stats(&self, port: PortNo, now: Duration) -> Result<Vec<PortStats>, ErrorCode> {
+        if !self.is_port(port) {
+            return Err(ErrorCode::BadRequestPort);
+        }
+        let none = u64::MAX;
+        let counters = PortCounters {
+            rx_packets: none,
+            tx_packets: none,
+            rx_bytes: none,
+            tx_bytes: none,
+            rx_dropped: none,
+            tx_dropped: none,
+            rx_errors: none,
+            tx_errors: none,
+            rx_frame_errors: none,
+            rx_over_errors: none,
+            rx_crc_errors: none,
+            collisions: none,
+        };
+        let duration = Duration::from_nanos(nanoseconds(now).saturating_sub(self.since_ns));
+        let ports = self.control.ports().filter(|own| port == PortNo::ANY || own.number == port);
+        let stats =
+            |own: &Port| PortStats { port: own.number, counters: counters.clone(), duration };
+        Ok(ports.map(stats).collect())
+    }
+
+    fn queue_stats(
+        &self,
+        port: PortNo,
+        queue: u32,
+        _: Duration,
+    ) -> Result<Vec<QueueStats>, ErrorCode> {
+        match (self.is_port(port), queue) {
+            (false, _) => Err(ErrorCode::QueueOpPort),
+            (true, u32::MAX) => Ok(Vec::new()),
+            (true, _) => Err(ErrorCode::QueueOpQueue),
+        }
+    }
+
+    fn queues(&self, port: PortNo) -> Result<Vec<QueueDesc>, ErrorCode> {
+        if self.is_port(port) { Ok(Vec::new()) } else { Err(ErrorCode::QueueOpPort) }
+    }
+
+    fn group_stats(&self, group: u32, now: Duration) -> Vec<GroupStats> {
+        self.control.group_stats(group, nanoseconds(now))
+    }
+
+    fn groups(&self) -> Vec<GroupDesc> {
+        self.control.group_descs()
+    }
+
+    fn group_features(&self) -> GroupFeatures {
+        let actions = openflow::action::ActionKind::ALL
+            .iter()
+            .fold(0, |all, (kind, _)| all | 1_u32 << kind.0);
+        GroupFeatures {
+            types: 0xf,
+            capabilities: GroupCapabilities::SELECT_WEIGHT
+                | GroupCapabilities::SELECT_LIVENESS
+                | GroupCapabilities::CHAINING
+                | GroupCapabilities::CHAINING_CHECKS,
+            max_groups: [openflow::group::GROUP_MAX; 4],
+            actions: [actions; 4],
+        }
+    }
+
+    fn meter_stats(&self, meter: u32, now: Duration) -> Result<Vec<MeterStats>, ErrorCode> {
+        let all = self.control.meter_stats(meter, nanoseconds(now));
+        known_meter(meter, all)
+    }
+
+    fn meters(&self, meter: u32) -> Result<Vec<MeterConfig>, ErrorCode> {
+        known_meter(meter, self.control.meter_configs(meter))
+    }
+
+    fn meter_features(&self) -> MeterFeatures {
+        MeterFeatures {
+            max_meters: openflow::group::METER_MAX,
+            band_types: 1 << 1 | 1 << 2,
+            capabilities: 0xf,
+            max_bands: u8::MAX,
+            max_color: 0,
+        }
+    }
+}
+
+fn known_meter<T>(meter: u32, all: Vec<T>) -> Result<Vec<T>, ErrorCode> {
+    match all.is_empty() && meter != ALL_METERS {
+        true => Err(ErrorCode::MeterModUnknownMeter),
+        false => Ok(all),
+    }
+}
