@@ -393,7 +393,9 @@ impl ControlPart for OpenFlowControl {
             let number = port_no(port);
             let config = self.control.port(number).map(|own| own.config).unwrap_or_default();
             self.control.set_port(number, Some(Port { number, config, live: is_up }));
-            self.changed_ports.push(number);
+            if self.link.is_some() {
+                self.changed_ports.push(number);
+            }
         }
     }
 

@@ -41,6 +41,23 @@ fn nanoseconds(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
+fn record(records: &[Interface], number: PortNo) -> Option<&Interface> {
+    records.get(usize::from(port_of(number)?))
+}
+
+/// The port of a PORT_MOD.
+fn checked_port(
+    control: &FlowControl,
+    records: &[Interface],
+    change: &PortMod,
+) -> Result<Port, ErrorCode> {
+    let port = *control.port(change.port).ok_or(ErrorCode::PortModPort)?;
+    match record(records, port.number).is_some_and(|record| record.mac != change.hw_addr) {
+        true => Err(ErrorCode::PortModHwAddr),
+        false => Ok(port),
+    }
+}
+
 impl Facade<'_> {
     fn change(&mut self, change: &Change, version: Version, now_ns: u64) -> Result<(), ErrorCode> {
         match change {
@@ -52,22 +69,15 @@ impl Facade<'_> {
     }
 
     fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
-        let port = *self.control.port(change.port).ok_or(ErrorCode::PortModPort)?;
-        if self.record(port.number).is_some_and(|record| record.mac != change.hw_addr) {
-            return Err(ErrorCode::PortModHwAddr);
-        }
+        let port = checked_port(self.control, self.records, change)?;
         let kept = port.config.without(change.mask);
         let config = kept | PortConfig(change.config.0 & change.mask.0);
         self.control.set_port(port.number, Some(Port { config, ..port }));
         Ok(())
     }
 
-    fn record(&self, number: PortNo) -> Option<&Interface> {
-        self.records.get(usize::from(port_of(number)?))
-    }
-
     fn desc(&self, port: &Port) -> PortDesc {
-        let record = self.record(port.number);
+        let record = record(self.records, port.number);
         PortDesc {
             port: port.number,
             hw_addr: record.map_or([0; 6], |record| record.mac),
@@ -135,25 +145,24 @@ impl Switch for Facade<'_> {
         if let [only] = changes {
             return self.change(only, version, now_ns).map_err(|code| Refused { index: 0, code });
         }
-        // What `all_or_nothing` does not undo comes last, where nothing can follow that fails.
-        let is_port = |change: &Change| matches!(change, Change::Port(_));
+        // Ports are not undone: they are checked with the others, and changed when nothing can fail any more.
+        let records = self.records;
         self.control.all_or_nothing(|control| {
             for (index, change) in changes.iter().enumerate() {
                 let done = match change {
                     Change::Flow(flow) => control.flow_mod(flow, version, now_ns),
                     Change::Group(group) => control.group_mod(group, now_ns),
                     Change::Meter(meter) => control.meter_mod(meter, now_ns),
-                    Change::Port(port) => match control.port(port.port) {
-                        Some(_) => Ok(()),
-                        None => Err(ErrorCode::PortModPort),
-                    },
+                    Change::Port(port) => checked_port(control, records, port).map(|_| ()),
                 };
                 done.map_err(|code| Refused { index, code })?;
             }
             Ok(())
         })?;
-        for (index, change) in changes.iter().enumerate().filter(|(_, change)| is_port(change)) {
-            self.change(change, version, now_ns).map_err(|code| Refused { index, code })?;
+        for (index, change) in changes.iter().enumerate() {
+            if let Change::Port(port) = change {
+                self.port_mod(port).map_err(|code| Refused { index, code })?;
+            }
         }
         Ok(())
     }
