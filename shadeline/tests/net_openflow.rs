@@ -1,0 +1,106 @@
+//! An OpenFlow switch between real hosts, driven by ovs-ofctl and ovs-testcontroller.
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::{SOON, ping};
+use testkit::netns::{Netns, veth};
+use testkit::process::{Process, Stop};
+use testkit::{Scratch, wait_until};
+
+const OFCTL: &str = "ovs-ofctl --timeout=10 -O OpenFlow13";
+const SWITCH: &str = "tcp:127.0.0.1:6653";
+
+/// Two hosts, each with one link to the switch, and the program on the switch.
+struct Live {
+    hosts: [Netns; 2],
+    switch: Netns,
+    program: Process,
+    _scratch: Scratch,
+}
+
+impl Live {
+    /// `None`, and the test is skipped, where namespaces, the program or the tool are missing.
+    fn start(purpose: &str, tool: &str, more: &str) -> Option<Live> {
+        if !testkit::require_namespaces() {
+            return None;
+        }
+        if Command::new(tool).arg("--version").output().is_err() {
+            println!("skipped: no {tool}");
+            return None;
+        }
+        let bin = testkit::shadeline_bin()?;
+        let switch = Netns::new(purpose);
+        switch.ip("link set lo up");
+        let hosts = [0, 1].map(|i| {
+            let host = Netns::new(purpose);
+            let own = format!("02:00:00:00:0b:{i:02x}");
+            let mac = format!("02:00:00:00:0a:{i:02x}");
+            veth((&host, "eth0", &mac), (&switch, ["p1", "p2"][i], &own), 1500);
+            host.address("eth0", &format!("10.0.0.{}/24", i + 1));
+            host
+        });
+        let scratch = Scratch::new();
+        let socket = scratch.join("ctl.sock");
+        let config = format!(
+            "mode = \"openflow\"\n[system]\nsocket = {socket:?}\n\
+             [port.p1]\nbackend = \"af_packet\"\n[port.p2]\nbackend = \"af_packet\"\n\
+             [stage.openflow]\nlisten = [\"{SWITCH}\"]\n{more}"
+        );
+        let path = scratch.write("switch.toml", &config);
+        let mut program = switch.spawn(&format!("{} run {}", bin.display(), path.display()));
+        program.wait_for("running: ", SOON);
+        Some(Live { hosts, switch, program, _scratch: scratch })
+    }
+
+    fn pings(&self, within: Duration) -> bool {
+        wait_until(within, || ping(&self.hosts[0], "10.0.0.2", 1) == 1)
+    }
+
+    fn stop(mut self) {
+        let (status, output) = self.program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "the switch ended with {status}\n{output}");
+    }
+}
+
+#[test]
+fn ovs_ofctl_changes_a_running_switch() {
+    let Some(live) = Live::start("of", "ovs-ofctl", "") else { return };
+    let shown = live.switch.run(&format!("{OFCTL} show {SWITCH}"));
+    for part in ["n_tables:8", "1(p1): addr:02:00:00:00:0b:00", "2(p2): addr:02:00:00:00:0b:01"] {
+        assert!(shown.contains(part), "{part} in\n{shown}");
+    }
+    assert!(!live.pings(Duration::from_millis(500)), "no flow, no packet");
+    live.switch.run(&format!("{OFCTL} add-flow {SWITCH} in_port=1,actions=goto_table:1"));
+    live.switch.run(&format!("{OFCTL} add-flow {SWITCH} table=1,in_port=1,actions=output:2"));
+    live.switch.run(&format!("{OFCTL} add-flow {SWITCH} in_port=2,actions=output:1"));
+    assert!(live.pings(SOON));
+    let flows = live.switch.run(&format!("{OFCTL} dump-flows {SWITCH} table=1"));
+    assert!(flows.contains("table=1") && !flows.contains("n_packets=0,"), "{flows}");
+    // A packet of the tool's own.
+    let frame = "0200000000aa0200000000bb88b5".to_owned() + &"00".repeat(46);
+    let before = live.hosts[1].received("eth0").0;
+    live.switch
+        .run(&format!("{OFCTL} packet-out {SWITCH} in_port=1,packet={frame},actions=output:2"));
+    assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before));
+    live.switch.run(&format!("{OFCTL} del-flows {SWITCH}"));
+    assert!(!live.pings(Duration::from_millis(500)), "no flow, no packet");
+    live.stop();
+}
+
+#[test]
+fn a_controller_makes_hosts_meet() {
+    let more = "controllers = [\"tcp:127.0.0.1:6654\"]\n";
+    let Some(live) = Live::start("oc", "ovs-testcontroller", more) else { return };
+    assert!(!live.pings(Duration::from_millis(500)), "no controller, no packet");
+    let mut controller = live.switch.spawn("ovs-testcontroller --unixctl=none ptcp:6654:127.0.0.1");
+    assert!(live.pings(SOON));
+    let flows = live.switch.run(&format!("{OFCTL} dump-flows {SWITCH}"));
+    assert!(flows.contains("actions=CONTROLLER:128") && flows.contains("icmp"), "{flows}");
+    // Its end costs no packet of the flows that it installed.
+    controller.stop(Stop::Terminate, SOON);
+    assert!(live.pings(Duration::from_secs(5)));
+    live.stop();
+}
