@@ -10,6 +10,7 @@
 //! - [`stage`] brings the packets of a chunk through tables, groups and meters ([`flowtable::pipeline`]): all packets that meet in a
 //!   table are looked up together.
 //! - `control_part` reads the file of flows, makes patches of changes, lets flows leave when their time is over.
+//! - `channel` has the connections to controllers, `switch` what they see.
 //! - [`commands`] are `ctl flow` and the tables of `ctl show`.
 //!
 //! Ports have the numbers 1, 2, … in the order of the configuration.

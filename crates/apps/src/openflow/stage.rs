@@ -3,7 +3,7 @@
 //! | | |
 //! | --- | --- |
 //! | forward | out by the port of the packet's first output; frames that Linux sends by the port's twin: out by that port as they are |
-//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `flow_normal` |
+//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `to_controller`, `flow_normal` |
 //! | emits | the packet's other outputs, in their order |
 //!
 //! A packet that is sent somewhere and to a controller as well is counted by what was sent; what there is no controller for is
