@@ -71,6 +71,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "classify",
             "stream",
             "nat",
+            "openflow",
+            "flowtable",
             "flowlog",
             "automata",
             "signatures",
