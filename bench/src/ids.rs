@@ -28,7 +28,7 @@ use stream::{FlowRecord, Side};
 use crate::forms::{ratio, thread_seconds};
 use crate::streams::follow::{Counter, Worker, options};
 use crate::streams::frames::Frames;
-use crate::{Args, Report, Row};
+use crate::{Args, Report, Row, encrypted};
 
 /// Captures of more frames are a workload of their own: else they would be nearly all of it.
 const MANY: usize = 50_000;
@@ -85,6 +85,7 @@ pub(crate) fn run(args: &Args, options: &IdsArgs) -> Result<Report, String> {
     for load in &loads {
         measure((args.rounds, SECONDS), load, &cases, &mut report)?;
     }
+    encrypted::run(args.rounds, &ours, &mut report)?;
     Ok(report)
 }
 

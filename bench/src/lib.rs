@@ -15,6 +15,7 @@ pub mod classify_job;
 mod crypto;
 mod curves;
 mod delay;
+mod encrypted;
 mod flow_kernels;
 mod forms;
 mod forward;

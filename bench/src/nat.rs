@@ -507,9 +507,9 @@ fn costs(view: &EngineView) -> [(u64, u64); 2] {
     })
 }
 
-type Queues = (Replay, Vec<Box<dyn TxQueue>>);
+pub(crate) type Queues = (Replay, Vec<Box<dyn TxQueue>>);
 
-fn replay(frames: &[Vec<u8>], depot: &Arc<Depot>) -> Result<Queues, String> {
+pub(crate) fn replay(frames: &[Vec<u8>], depot: &Arc<Depot>) -> Result<Queues, String> {
     let mut pool = Pool::new(depot.clone(), 512);
     let mut replay =
         Replay::new(&mut pool, frames.iter().map(Vec::as_slice), true).ok_or("too few cells")?;
@@ -517,12 +517,12 @@ fn replay(frames: &[Vec<u8>], depot: &Arc<Depot>) -> Result<Queues, String> {
     Ok((replay, tx))
 }
 
-fn sent(view: &EngineView) -> u64 {
+pub(crate) fn sent(view: &EngineView) -> u64 {
     view.workers.iter().map(|worker| worker.tx_packets.get()).sum()
 }
 
 /// Waits until so many packets have left or were dropped, or nothing happens any more.
-fn wait_for(view: &EngineView, packets: usize) {
+pub(crate) fn wait_for(view: &EngineView, packets: usize) {
     let fate = || {
         let dropped: u64 = view.reasons().iter().map(|reason| view.drops(reason.code())).sum();
         sent(view) + dropped

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-use apps::ids::counters::{Counters, get};
+use apps::ids::counters::{Counters, counted, get};
 use apps::ids::explain::{self, Step};
 use apps::ids::rules::{self, FURTHER, Loaded, Refusal};
 use control::api::table::{Row, table, thousands};
@@ -62,18 +62,20 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
         let rows = figures.rules.as_slice();
         output::figures(None, args.json, &figures, || {
             format!(
-                "{}{}\n{} alerts in {} packets; {:.3} s\n",
+                "{}{}\n{} in {}; {:.3} s\n",
                 table(rows),
                 loaded.summary(),
-                thousands(figures.alerts),
-                thousands(report.rx_packets),
+                counted(figures.alerts, "alert"),
+                counted(report.rx_packets, "packet"),
                 elapsed.as_secs_f64()
             )
         })?;
         if !loaded.problems.is_empty() {
+            let refused = loaded.total - loaded.loaded;
+            let are = if refused == 1 { "is" } else { "are" };
             note!(
-                "warning: {} rules are not evaluated: `shadeline ids -T` lists them",
-                loaded.total - loaded.loaded
+                "warning: {} {are} not evaluated: `shadeline ids -T` lists them",
+                counted(refused, "rule")
             );
         }
     }
@@ -153,6 +155,7 @@ fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
         problems,
         problems_left_out: loaded.problems_dropped,
         warnings: loaded.warnings.clone(),
+        dear: loaded.dear(),
     };
     output::figures(None, args.json, &tested, || {
         let mut text = String::new();
@@ -165,12 +168,23 @@ fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
         if loaded.problems_dropped > 0 {
             output::line!(&mut text, "{} more", thousands(loaded.problems_dropped));
         }
+        for own in tested.dear.iter().take(DEAR_MAX) {
+            let rules::Dear { file, line, sid, why, .. } = own;
+            output::line!(&mut text, "dear: {file}:{line}: rule {sid}: {why}");
+        }
+        if tested.dear.len() > DEAR_MAX {
+            let more = thousands((tested.dear.len() - DEAR_MAX) as u64);
+            output::line!(&mut text, "{more} more are dear; --json lists all");
+        }
         output::line!(&mut text, "{}", loaded.summary());
         text
     })?;
     let is_right = loaded.loaded == loaded.total && loaded.warnings.is_empty();
     if is_right { Ok(()) } else { Err(Failure::reported()) }
 }
+
+/// So many dear rules are printed as text.
+const DEAR_MAX: usize = 20;
 
 /// A rule that is not evaluated.
 #[derive(Debug, Serialize)]
@@ -199,6 +213,8 @@ struct Tested {
     problems: Vec<Problem>,
     problems_left_out: u64,
     warnings: Vec<String>,
+    /// Rules that are evaluated again and again, the dearest first.
+    dear: Vec<rules::Dear>,
 }
 
 /// A rule with alerts.
@@ -322,5 +338,5 @@ fn explanation(
     if args.json {
         return output::json(&rows);
     }
-    print(format_args!("{}rule {sid}: {} alerts\n", table(&rows), thousands(alerts)))
+    print(format_args!("{}rule {sid}: {}\n", table(&rows), counted(alerts, "alert")))
 }

@@ -30,7 +30,7 @@ pub(crate) const SERVER_BYTES: u64 = ((DATA - 1) * PAYLOAD) as u64;
 const LATE_MAX: usize = 64;
 
 const ETHERNET: usize = packet::ethernet::HEADER_LEN;
-const HEADERS: usize = ETHERNET + ipv4::HEADER_LEN + tcp::HEADER_LEN;
+pub(crate) const HEADERS: usize = ETHERNET + ipv4::HEADER_LEN + tcp::HEADER_LEN;
 
 /// The smallest frame, without its check sequence.
 pub(crate) const FRAME_MIN: usize = 60;

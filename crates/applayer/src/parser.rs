@@ -14,6 +14,11 @@ pub(crate) enum Next {
     More,
     /// Nothing that can be read: encrypted, or given up.
     Bypass,
+    /// What follows of both sides is encrypted, with so many bytes at the end of the call's.
+    Encrypted {
+        /// How many.
+        unread: usize,
+    },
     /// Another protocol.
     Change {
         /// Which; found by its bytes otherwise.

@@ -60,6 +60,8 @@ pub struct Session {
     /// The offset that comes next of each side.
     offsets: [u64; 2],
     ended: [bool; 2],
+    /// From where on each side is encrypted.
+    encrypted: Option<[u64; 2]>,
     /// Bytes held of each side, and whether a line of it is whole.
     held: [(usize, bool); 2],
     numbers: Numbers,
@@ -78,6 +80,7 @@ impl Session {
             announced: None,
             offsets: [0; 2],
             ended: [false; 2],
+            encrypted: None,
             held: [(0, false); 2],
             numbers: Numbers::default(),
         }
@@ -96,6 +99,12 @@ impl Session {
     /// Does it want more bytes?
     pub const fn want(&self) -> Want {
         if matches!(self.state, State::Over) { Want::Nothing } else { Want::More }
+    }
+
+    /// From which offset on what goes there is encrypted, once both sides are: the handshake of TLS is over. It does not depend on
+    /// how the streams were cut.
+    pub fn encrypted_from(&self, direction: Direction) -> Option<u64> {
+        self.encrypted.map(|from| from[direction as usize])
     }
 
     /// Transactions so far.
@@ -428,6 +437,13 @@ impl Session {
             Next::Bypass => {
                 parser.finish(&mut out);
                 self.state = State::Over;
+            }
+            Next::Encrypted { unread } => {
+                parser.finish(&mut out);
+                self.state = State::Over;
+                let mut from = self.offsets;
+                from[self.actual(direction) as usize] -= unread as u64;
+                self.encrypted = Some(from);
             }
             Next::Change { to, unread, held } => {
                 parser.finish(&mut out);

@@ -4,33 +4,70 @@ use signatures::{Buffer, FlowSide, Transform};
 
 use crate::Sender;
 use crate::checks::Op;
-use crate::compile::{Draft, is_header_buffer, priority};
+use crate::compile::{Draft, DraftPart, is_header_buffer, priority};
 use crate::index::{Bytes, Ports, SetBuilder};
-use crate::rule::{Carried, Compiled, Cond, Ends, Kind, Part, When};
-use crate::ruleset::{BufferSets, Options, Plain, RuleInfo, Ruleset, Search};
+use crate::literals::Wanted;
+use crate::rule::{Carried, Compiled, Cond, Ends, Kind, Part, When, least};
+use crate::ruleset::{BufferSets, Layers, Options, Plain, RuleInfo, Ruleset, Search};
 
 /// The lists of transforms of a buffer, each with what is looked for behind it.
-type BufferBuilder = (Vec<Transform>, [SetBuilder; 2]);
+type BufferBuilder = (Vec<Transform>, [LayersBuilder; 2]);
+
+/// All parts, and those that wait for no key.
+#[derive(Default)]
+struct LayersBuilder {
+    all: SetBuilder,
+    keys: SetBuilder,
+    has_lazy: bool,
+}
+
+impl LayersBuilder {
+    fn build(self, search: Search) -> Layers {
+        let keys = self.has_lazy.then(|| self.keys.build(search));
+        Layers { all: self.all.build(search), keys }
+    }
+}
 
 /// What a ruleset is made of.
 #[derive(Default)]
 pub(crate) struct Builder {
     ruleset: Ruleset,
     packets: [[SetBuilder; 2]; 3],
+    in_stream: [SetBuilder; 2],
     streams: [SetBuilder; 2],
     buffers: Vec<(Buffer, Vec<BufferBuilder>)>,
 }
 
 impl Builder {
-    pub(crate) fn add(&mut self, draft: Draft<'_>, options: &Options) -> Result<(), String> {
+    pub(crate) fn add(
+        &mut self,
+        draft: Draft<'_>,
+        options: &Options,
+        wanted: &Wanted,
+    ) -> Result<(), String> {
         let Draft { index, rule, mut compiled, parts, .. } = draft;
         let number = self.ruleset.rules.len() as u32;
+        let is_key = |part: &DraftPart| {
+            let is_of_transaction =
+                part.buffer != Buffer::Payload && !is_header_buffer(part.buffer);
+            is_of_transaction && !part.absent && best(part, wanted, options.search).is_some()
+        };
+        let keys = parts.iter().enumerate().filter(|(_, part)| is_key(part));
+        let key = keys.max_by_key(|(_, part)| {
+            best(part, wanted, options.search).map_or(0, |(_, strength)| strength)
+        });
+        let key = key.map(|(at, _)| at);
+        compiled.key = key.map_or(0, |at| 1 << at);
         let too_large = |error: automata::PatternError| error.to_string();
         let mut numbers = Vec::with_capacity(parts.len());
         for (at, part) in parts.into_iter().enumerate() {
             let own = self.ruleset.parts.len() as u32;
             numbers.push(own);
-            let literals: Vec<Bytes> = part.literal.iter().cloned().collect();
+            let literals: Vec<Bytes> =
+                best(&part, wanted, options.search).map_or(&[][..], |own| own.0).to_vec();
+            let is_lazy = key.is_some_and(|key| key != at)
+                && part.buffer != Buffer::Payload
+                && !part.ops.iter().any(|op| matches!(op, Op::Dataset { .. }));
             let senders =
                 [Sender::Client, Sender::Server].into_iter().filter(|s| part.senders[s.index()]);
             for sender in senders {
@@ -41,6 +78,11 @@ impl Builder {
                         || compiled.kind == Kind::Transaction && !compiled.needs_packet
                     {
                         self.streams[side].add(own, &literals, ports.clone()).map_err(too_large)?;
+                    }
+                    if compiled.needs_packet && classes(&compiled.carried).contains(&0) {
+                        self.in_stream[side]
+                            .add(own, &literals, ports.clone())
+                            .map_err(too_large)?;
                     }
                     for class in classes(&compiled.carried) {
                         self.packets[class][side]
@@ -74,8 +116,13 @@ impl Builder {
                         sets.len() - 1
                     }
                 };
-                sets[set].1[side].add(own, &literals, ports).map_err(too_large)?;
-                if part.absent {
+                let layers = &mut sets[set].1[side];
+                layers.has_lazy |= is_lazy;
+                if !is_lazy {
+                    layers.keys.add(own, &literals, ports.clone()).map_err(too_large)?;
+                }
+                layers.all.add(own, &literals, ports).map_err(too_large)?;
+                if part.absent && !is_lazy {
                     self.ruleset.absent[side].push(own);
                 }
             }
@@ -86,6 +133,11 @@ impl Builder {
                 transforms: part.transforms.into(),
                 when: When::of(&part.ops),
                 writes: part.ops.iter().any(Op::writes),
+                least: least(&part.ops),
+                senders: part.senders,
+                absent: part.absent,
+                has_literal: !literals.is_empty(),
+                is_lazy,
                 ops: part.ops.into(),
                 texts: part.texts.into(),
             });
@@ -134,16 +186,26 @@ impl Builder {
         let mut ruleset = self.ruleset;
         let both = |sets: [SetBuilder; 2]| sets.map(|set| set.build(search));
         ruleset.packets = self.packets.map(both);
+        ruleset.in_stream = both(self.in_stream);
         ruleset.streams = both(self.streams);
         let most = self.buffers.iter().map(|(buffer, _)| *buffer as usize + 1).max().unwrap_or(0);
         ruleset.buffers.resize_with(most, Vec::new);
         for (buffer, sets) in self.buffers {
-            let built = sets
-                .into_iter()
-                .map(|(transforms, sets)| BufferSets { transforms, sets: both(sets) });
+            let built = sets.into_iter().map(|(transforms, sets)| {
+                let sets = sets.map(|layers| layers.build(search));
+                BufferSets { transforms, sets }
+            });
             ruleset.buffers[buffer as usize] = built.collect();
         }
         ruleset
+    }
+}
+
+/// What a part is looked for by, and what speaks for it.
+fn best<'a>(part: &'a DraftPart, wanted: &Wanted, search: Search) -> Option<(&'a [Bytes], i32)> {
+    match search {
+        Search::Every => None,
+        search => part.candidates.best(wanted, search),
     }
 }
 
@@ -167,8 +229,7 @@ fn ports(rule: &Compiled, to: Option<FlowSide>, sender: Sender) -> Ports {
         (_, _, Sender::Client) => &ends.destination_ports,
         (_, _, Sender::Server) => &ends.source_ports,
     };
-    let ranges = ports.as_ref()?.low();
-    Some(ranges.map(|(first, last)| (first as u16, last as u16)).collect())
+    Some(ports.as_ref()?.to_vec())
 }
 
 /// The classes of packets that a rule's header may match: TCP, UDP, others.
@@ -185,11 +246,12 @@ fn classes(carried: &Carried) -> Vec<usize> {
 impl Plain {
     fn add(&mut self, rule: u32, ends: &Ends) {
         let ports = ends.destination_ports.as_ref().filter(|_| !ends.both);
-        let few = ports.map(|ports| ports.low().map(|(a, b)| b - a + 1).sum::<u32>());
+        let size = |(first, last): &(u16, u16)| u32::from(*last) - u32::from(*first) + 1;
+        let few = ports.map(|ports| ports.iter().map(size).sum::<u32>());
         match (ports, few) {
             (Some(ports), Some(..=16)) => {
-                for port in ports.low().flat_map(|(first, last)| first..=last) {
-                    self.by_port.entry(port as u16).or_default().push(rule);
+                for port in ports.iter().flat_map(|(first, last)| *first..=*last) {
+                    self.by_port.entry(port).or_default().push(rule);
                 }
             }
             _ => self.any.push(rule),

@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use signatures::config::{Limit, LimitKind};
 use signatures::{
-    Action, AddressItem, Buffer, Check, Compare, Condition, FastPattern, FlowSide, Flowbits,
-    FlowintOperation, FlowintValue, Inspection, List, PortRange, Protocol, ResolveError, Rule,
-    RuleSet, TextOf, Transform, Variables,
+    Action, AddressItem, Buffer, Check, Compare, Condition, FlowSide, Flowbits, FlowintOperation,
+    FlowintValue, Inspection, List, PortRange, Protocol, ResolveError, Rule, RuleSet, TextOf,
+    Transform, Variables,
 };
 
 use crate::assemble::Builder;
 use crate::checks::{self, Names, Op};
+use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
-    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, Post, Registry,
+    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, PortRanges, Post,
+    Registry,
 };
 use crate::ruleset::{ActionKind, Options, Refused, Ruleset};
 use crate::tables::{Counted, How};
@@ -38,8 +40,8 @@ pub(crate) struct DraftPart {
     pub(crate) transforms: Vec<Transform>,
     pub(crate) ops: Vec<Op>,
     pub(crate) texts: Vec<Box<str>>,
-    /// What is looked for first, and whether case does not count.
-    pub(crate) literal: Option<(Vec<u8>, bool)>,
+    /// What may be looked for first.
+    pub(crate) candidates: Candidates,
     /// It holds of a buffer that is not there.
     pub(crate) absent: bool,
     pub(crate) senders: [bool; 2],
@@ -60,10 +62,13 @@ pub(crate) fn compile(
         }
     }
     drafts.sort_by_key(|draft| draft.order);
+    let mut wanted = Wanted::new();
+    let parts = drafts.iter().flat_map(|draft| &draft.parts);
+    parts.for_each(|part| part.candidates.count(&mut wanted));
     let mut builder = Builder::default();
     for draft in drafts {
         let (index, sid) = (draft.index, draft.rule.sid);
-        if let Err(reason) = builder.add(draft, options) {
+        if let Err(reason) = builder.add(draft, options, &wanted) {
             refused.push(Refused { index, sid, reason });
         }
     }
@@ -155,19 +160,20 @@ fn any_address(
     if *list == List::Any {
         return Ok(None);
     }
-    Ok(Some(Box::new(list.resolve(variables)?)))
+    let addresses = list.resolve(variables)?;
+    let is_all = addresses.low().next() == Some((0, u32::MAX))
+        && addresses.ipv6().next() == Some((0, u128::MAX));
+    Ok((!is_all).then(|| Box::new(addresses)))
 }
 
-fn any_port(
-    list: &List<PortRange>,
-    variables: &Variables,
-) -> Result<Option<Box<signatures::Intervals>>, ResolveError> {
+fn any_port(list: &List<PortRange>, variables: &Variables) -> Result<PortRanges, ResolveError> {
     if *list == List::Any {
         return Ok(None);
     }
     let ports = list.resolve(variables)?;
-    let is_all = ports.low().next() == Some((0, u32::from(u16::MAX)));
-    Ok((!is_all).then(|| Box::new(ports)))
+    let ranges = ports.low().map(|(first, last)| (first as u16, last as u16));
+    let ranges: Box<[(u16, u16)]> = ranges.collect();
+    Ok((*ranges != [(0, u16::MAX)]).then_some(ranges))
 }
 
 fn draft<'a>(
@@ -401,6 +407,7 @@ fn draft<'a>(
         texts: texts.into(),
         posts: posts.into(),
         parts: Box::default(),
+        key: 0,
         payload,
         buffers,
         headers,
@@ -465,7 +472,7 @@ fn size_of(buffer: Buffer, size: Compare, text: Box<str>, parts: &mut Vec<DraftP
             transforms: Vec::new(),
             ops: vec![Op::Bsize(size)],
             texts: vec![text],
-            literal: None,
+            candidates: Candidates::default(),
             absent: false,
             senders: [true; 2],
         }),
@@ -513,7 +520,11 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
         return Err("absent with other checks".to_owned());
     }
     let holds_of_nothing = !ops.is_empty() && ops.iter().all(Op::holds_of_nothing);
-    let literal = if absent == Some(false) { None } else { literal_of(inspection) };
+    let candidates = match absent {
+        // One that holds of a buffer that is not there, or only of that, has nothing in it for certain.
+        Some(false) => Candidates::default(),
+        _ => Candidates::new(inspection, &ops),
+    };
     let is_check = |check: &&Check| !matches!(check, Check::Absent { .. }) || absent == Some(false);
     let texts = inspection.checks.iter().filter(is_check).map(|check| check.to_string().into());
     let mut texts: Vec<Box<str>> = texts.collect();
@@ -529,7 +540,7 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
         transforms: inspection.transforms.clone(),
         // A buffer that must not be there holds of none: a check that nothing fulfils.
         ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
-        literal,
+        candidates,
         absent: absent.is_some() || holds_of_nothing,
         senders: [true; 2],
     })
@@ -560,29 +571,6 @@ fn decoded(
         return Ok(());
     }
     Err("base64_data without base64_decode".to_owned())
-}
-
-/// What is looked for first: what the rule says, or else the content that is most seldom found by chance.
-fn literal_of(inspection: &Inspection) -> Option<(Vec<u8>, bool)> {
-    let contents = inspection.checks.iter().filter_map(|check| match check {
-        Check::Content(content) if !content.negated => Some(content),
-        _ => None,
-    });
-    let best = contents.max_by_key(|content| {
-        let mut distinct = content.bytes.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        (content.fast_pattern.is_some(), content.bytes.len().min(12) + distinct.len())
-    })?;
-    let bytes = match best.fast_pattern {
-        Some(FastPattern::Piece { offset, length }) => {
-            let from = usize::from(offset);
-            best.bytes.get(from..from + usize::from(length)).unwrap_or(&best.bytes)
-        }
-        _ => &best.bytes,
-    };
-    let bytes = &bytes[..bytes.len().min(256)];
-    Some((bytes.to_vec(), best.nocase))
 }
 
 pub(crate) fn priority(rule: &Rule, options: &Options) -> u8 {

@@ -163,6 +163,14 @@ impl Scene<'_> {
     }
 }
 
+/// Do the conditions on the packet alone hold? Others are not asked. What is found in a packet is not tried again later.
+pub(crate) fn of_packet_hold(rule: &Compiled, header: &Header) -> bool {
+    rule.conditions.iter().all(|cond| match cond {
+        Cond::Packet(condition) => header.holds(condition).unwrap_or(false),
+        _ => true,
+    })
+}
+
 /// Is what a rule calls `rule` what a flow speaks?
 pub(crate) fn is_application(rule: &str, own: &str) -> bool {
     match rule {

@@ -19,25 +19,18 @@ use std::sync::Arc;
 use signatures::{Action, Buffer};
 
 use crate::alert::Found;
-use crate::compile::canonical;
 use crate::conditions::{self, Answer, Scene};
-use crate::flow::{Match, OPEN_MAX, Open, WAITING_MAX, way_of_packet};
+use crate::flow::{Match, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
 use crate::index::Room;
 use crate::rule::{Compiled, Kind, Part, Way};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
-use crate::{Alert, BufferPart, FlowState, Packet, Ruleset, Sender, Verdict, transform};
+use crate::{Alert, FlowState, Packet, Ruleset, Sender, Verdict};
 
 /// Half of what is kept of a message, in bytes.
 const MESSAGE_HALF: usize = 4_096;
-/// Half of what is kept of a buffer that comes in parts.
-const BUFFER_HALF: usize = 16_384;
-/// What of a buffer is kept for transforms.
-const RAW_MAX: usize = 65_536;
-/// Rules of a flow whose payload was found and that wait for a transaction.
-const PAYLOADS_MAX: usize = 256;
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,32 +51,32 @@ pub struct Counts {
 pub struct Detector {
     pub(crate) rules: Arc<Ruleset>,
     pub(crate) tables: HostTables,
-    counts: Counts,
-    step: Step,
+    pub(crate) counts: Counts,
+    pub(crate) step: Step,
     /// The flow of packets that have none.
     lone: FlowState,
-    window: Window,
-    scratch: Scratch,
+    pub(crate) window: Window,
+    pub(crate) scratch: Scratch,
 }
 
 #[derive(Debug, Default)]
-struct Step {
+pub(crate) struct Step {
     header: Option<Header>,
-    sender: Sender,
+    pub(crate) sender: Sender,
     now_ns: u64,
-    matches: Vec<Match>,
+    pub(crate) matches: Vec<Match>,
     /// The flow is dropped or passed.
-    is_over: bool,
+    pub(crate) is_over: bool,
     /// The payload is given as bytes of the stream.
     is_in_stream: bool,
 }
 
 #[derive(Debug, Default)]
-struct Scratch {
-    parts: Vec<u32>,
-    bytes: Vec<u8>,
+pub(crate) struct Scratch {
+    pub(crate) parts: Vec<u32>,
+    pub(crate) bytes: Vec<u8>,
     queue: Vec<Match>,
-    room: Room,
+    pub(crate) room: Room,
 }
 
 impl Detector {
@@ -191,30 +184,41 @@ impl Detector {
         let by_port = plain.by_port.get(&way.destination_port).map_or(&[][..], |rules| rules);
         for number in by_port.iter().chain(&plain.any) {
             let rule = &rules.rules[*number as usize];
-            if rule.ends.hold(&way) && self.headers_hold(rule, packet, header) {
+            let is_it = conditions::of_packet_hold(rule, header)
+                && rule.ends.hold(&way)
+                && self.headers_hold(rule, packet, header);
+            if is_it {
                 self.found(*number, Found::Packet);
             }
         }
         let bytes = payload(packet);
-        let set = rules.packets[class][side].of(Some(server_port(&way, sender)));
-        if bytes.is_empty() || set.is_empty() {
+        let set = match class == 0 && self.step.is_in_stream {
+            true => &rules.in_stream[side],
+            false => &rules.packets[class][side],
+        };
+        let set = set.of(Some(server_port(&way, sender)));
+        let is_encrypted = flow.is_encrypted && self.step.is_in_stream;
+        if bytes.is_empty() || set.is_empty() || is_encrypted {
             return;
         }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         parts.clear();
-        parts.extend(&set.always);
+        parts.extend(set.always);
         set.scan(&mut self.scratch.room, None, bytes, 0, |part, _| parts.push(part));
         parts.sort_unstable();
         parts.dedup();
         for number in &parts {
             let part = &rules.parts[*number as usize];
             let rule = &rules.rules[part.rule as usize];
-            if self.step.is_in_stream && !rule.needs_packet || !rule.ends.hold(&way) {
+            let bytes = View { bytes, base: 0 };
+            if !part.fits(bytes)
+                || !conditions::of_packet_hold(rule, header)
+                || !rule.ends.hold(&way)
+            {
                 continue;
             }
             let mut given_up = false;
-            let view = View { bytes, base: 0 };
-            let is_found = holds(&part.ops, view, &mut given_up) && part.write(view);
+            let is_found = holds(&part.ops, bytes, &mut given_up) && part.write(bytes);
             self.counts.given_up += u64::from(given_up);
             if !is_found || !self.headers_hold(rule, packet, header) {
                 continue;
@@ -261,6 +265,11 @@ impl Detector {
         }
         flow.last = Some(sender);
         self.message(flow, sender, bytes, false);
+    }
+
+    /// Bytes of a stream that are not searched: they are encrypted.
+    pub fn pass_over(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: usize) {
+        flow.stream_bytes[sender.index()] = offset + bytes as u64;
     }
 
     fn message(&mut self, flow: &mut FlowState, sender: Sender, bytes: &[u8], is_last: bool) {
@@ -320,192 +329,6 @@ impl Detector {
     pub fn end_of_stream(&mut self, flow: &mut FlowState, sender: Sender) {
         if !self.step.is_over {
             self.end_message(flow, sender);
-        }
-    }
-
-    /// A payload was found of a rule that asks for a transaction too.
-    fn payload_found(&mut self, flow: &mut FlowState, number: u32) {
-        let sender = self.step.sender;
-        if flow.payloads.iter().any(|(rule, _)| *rule == number) {
-            return;
-        }
-        if flow.payloads.len() == PAYLOADS_MAX {
-            flow.payloads.remove(0);
-        }
-        flow.payloads.push((number, sender));
-        let rule = &self.rules.rules[number as usize];
-        for transaction in &mut flow.transactions {
-            let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
-            let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
-            if is_whole && let Err(at) = transaction.done.binary_search(&number) {
-                transaction.done.insert(at, number);
-                let (found, waits) = (Found::Transaction(transaction.number), false);
-                self.step.matches.push(Match { rule: number, found, sender, waits });
-            }
-        }
-    }
-
-    /// A part of a rule was found in a buffer of a transaction.
-    fn part_found(&mut self, flow: &mut FlowState, transaction: u64, part: u32, sender: Sender) {
-        let part = &self.rules.parts[part as usize];
-        let (number, bit) = (part.rule, part.bit);
-        let rule = &self.rules.rules[number as usize];
-        let has_payload = rule.payload == 0 || flow.payloads.iter().any(|(own, _)| *own == number);
-        let transaction = flow.transaction(transaction);
-        let at = match transaction.found.binary_search_by_key(&number, |(rule, _)| *rule) {
-            Ok(at) => at,
-            Err(at) => {
-                transaction.found.insert(at, (number, 0));
-                at
-            }
-        };
-        transaction.found[at].1 |= bit;
-        let is_whole = transaction.found[at].1 == rule.buffers;
-        if is_whole
-            && has_payload
-            && let Err(at) = transaction.done.binary_search(&number)
-        {
-            transaction.done.insert(at, number);
-            let (found, waits) = (Found::Transaction(transaction.number), false);
-            self.step.matches.push(Match { rule: number, found, sender, waits });
-        }
-    }
-
-    /// A buffer or a part of one.
-    pub fn buffer(&mut self, flow: &mut FlowState, part: &BufferPart<'_>) {
-        if self.step.is_over {
-            return;
-        }
-        let rules = self.rules.clone();
-        let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
-        let way = flow.way_of(sender);
-        let port = way.map(|way| server_port(&way, sender));
-        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
-        let transaction = flow.transaction(part.transaction);
-        transaction.see(buffer, sender);
-        let number = transaction.number;
-        let Some(sets) = rules.buffers.get(buffer as usize) else { return };
-        if sets.is_empty() {
-            return;
-        }
-        let mut found = std::mem::take(&mut self.scratch.parts);
-        found.clear();
-        let mut given_up = false;
-        let is_same =
-            |open: &Open| (open.buffer, open.number, open.sender) == (buffer, part.number, sender);
-        let place = transaction.open.iter().position(is_same);
-        let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
-        if place.is_some() || !part.is_complete {
-            let place = place.unwrap_or_else(|| {
-                if transaction.open.len() == OPEN_MAX {
-                    transaction.open.remove(0);
-                }
-                let (window, raw) = (Window::default(), Vec::new());
-                transaction.open.push(Open { buffer, number: part.number, sender, window, raw });
-                transaction.open.len() - 1
-            });
-            let open = &mut transaction.open[place];
-            for set in sets.iter().filter(|set| set.transforms.is_empty()) {
-                let (set, is_last) = (set.sets[side].of(port), part.is_complete);
-                let found = |part| found.push(part);
-                open.window.advance(
-                    set,
-                    &rules.parts,
-                    BUFFER_HALF,
-                    part.bytes,
-                    is_last,
-                    &mut self.scratch.room,
-                    &mut given_up,
-                    wants,
-                    found,
-                );
-            }
-            if has_transforms {
-                let room = RAW_MAX - open.raw.len();
-                open.raw.extend_from_slice(&part.bytes[..part.bytes.len().min(room)]);
-            }
-            if part.is_complete {
-                let open = transaction.open.remove(place);
-                self.whole(sets, sender, &open.raw, (false, way), &mut given_up, &mut found);
-            }
-        } else {
-            self.whole(sets, sender, part.bytes, (true, way), &mut given_up, &mut found);
-        }
-        self.counts.given_up += u64::from(given_up);
-        for part in &found {
-            self.part_found(flow, number, *part, sender);
-        }
-        self.scratch.parts = found;
-    }
-
-    /// A buffer of which all is there: `plain` also without transforms.
-    fn whole(
-        &mut self,
-        sets: &[crate::ruleset::BufferSets],
-        sender: Sender,
-        bytes: &[u8],
-        (plain, way): (bool, Option<Way>),
-        given_up: &mut bool,
-        found: &mut Vec<u32>,
-    ) {
-        let rules = self.rules.clone();
-        let port = way.map(|way| server_port(&way, sender));
-        for set in sets.iter().filter(|set| plain || !set.transforms.is_empty()) {
-            let bytes = match set.transforms.is_empty() {
-                true => bytes,
-                false => {
-                    self.scratch.bytes.clear();
-                    self.scratch.bytes.extend_from_slice(&bytes[..bytes.len().min(RAW_MAX)]);
-                    transform::apply(&set.transforms, &mut self.scratch.bytes);
-                    &self.scratch.bytes
-                }
-            };
-            self.window.reset();
-            let found = |part| found.push(part);
-            self.window.advance(
-                set.sets[sender.index()].of(port),
-                &rules.parts,
-                BUFFER_HALF,
-                bytes,
-                true,
-                &mut self.scratch.room,
-                given_up,
-                |part: &Part| may_hold(&rules.rules[part.rule as usize], way),
-                found,
-            );
-        }
-    }
-
-    /// All buffers of one side of a transaction were given.
-    pub fn end_of_side(&mut self, flow: &mut FlowState, sender: Sender, transaction: u64) {
-        if self.step.is_over {
-            return;
-        }
-        let rules = self.rules.clone();
-        let application =
-            flow.application[sender.index()].or(flow.application[sender.other().index()]);
-        let own = flow.transaction(transaction);
-        if std::mem::replace(&mut own.ended[sender.index()], true) {
-            return;
-        }
-        let mut absent = std::mem::take(&mut self.scratch.parts);
-        absent.clear();
-        let missing = rules.absent[sender.index()].iter().filter(|part| {
-            let buffer = rules.parts[**part as usize].buffer;
-            !own.has_seen(buffer, sender) && is_of(buffer, application)
-        });
-        absent.extend(missing);
-        for part in &absent {
-            self.part_found(flow, transaction, *part, sender);
-        }
-        self.scratch.parts = absent;
-    }
-
-    /// Nothing more of a transaction follows, whether or not both of its sides ended.
-    pub fn end_of_transaction(&mut self, flow: &mut FlowState, transaction: u64) {
-        let place = flow.transactions.binary_search_by_key(&transaction, |own| own.number);
-        if let Ok(at) = place {
-            flow.transactions[at].ended = [true; 2];
         }
     }
 
@@ -646,29 +469,16 @@ impl Detector {
 }
 
 /// The port of the server, where `sender` sends this way.
-fn server_port(way: &Way, sender: Sender) -> u16 {
+pub(crate) fn server_port(way: &Way, sender: Sender) -> u16 {
     if sender == Sender::Client { way.destination_port } else { way.source_port }
 }
 
 /// May a rule hold, by the addresses and ports of its flow? Parts of a rule may be of either sender; what of it was found
 /// last says which way its header is compared.
-fn may_hold(rule: &Compiled, way: Option<Way>) -> bool {
+pub(crate) fn may_hold(rule: &Compiled, way: Option<Way>) -> bool {
     way.is_none_or(|way| {
         rule.ends.hold(&way) || rule.kind == Kind::Transaction && rule.ends.hold(&way.back())
     })
-}
-
-/// Is a buffer one of messages of the application?
-fn is_of(buffer: Buffer, application: Option<&str>) -> bool {
-    let Some(application) = application else { return false };
-    let name = buffer.name();
-    let family = match name.split(['.', '_']).next().unwrap_or(name) {
-        "ja3" | "ja3s" | "ja4" => "tls",
-        "email" => "smtp",
-        "file" => return true,
-        family => family,
-    };
-    conditions::is_application(family, application)
 }
 
 /// A buffer of headers: its bytes, and how many.

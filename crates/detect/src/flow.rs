@@ -14,6 +14,9 @@ pub(crate) const TRANSACTIONS_MAX: usize = 256;
 pub(crate) const WAITING_MAX: usize = 64;
 /// Bits and counters of a flow; no more are set.
 pub(crate) const NAMES_MAX: usize = 1_024;
+/// Buffers of a transaction that are kept, and their bytes; beyond them all parts are looked for in a buffer.
+pub(crate) const KEPT_MAX: usize = 128;
+pub(crate) const KEPT_BYTES_MAX: usize = 16_384;
 /// Buffers of a transaction that come in parts at a time.
 pub(crate) const OPEN_MAX: usize = 16;
 
@@ -49,6 +52,8 @@ pub struct FlowState {
     pub(crate) counters: Vec<(u32, u32)>,
     /// The message that each end sends.
     pub(crate) messages: [Window; 2],
+    /// What follows of the stream is encrypted.
+    pub(crate) is_encrypted: bool,
     /// Who sent last.
     pub(crate) last: Option<Sender>,
     /// Rules whose payload was found, of those that ask for transactions too: with the sender.
@@ -83,6 +88,18 @@ pub(crate) struct Transaction {
     pub(crate) ended: [bool; 2],
     /// Buffers that come in parts.
     pub(crate) open: Vec<Open>,
+    /// Buffers for parts whose rule's key is not found yet: which, whose, and where in `bytes`.
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A buffer that came as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) buffer: Buffer,
+    pub(crate) sender: Sender,
+    pub(crate) begin: usize,
+    pub(crate) end: usize,
 }
 
 /// A buffer that comes in parts.
@@ -98,6 +115,17 @@ pub(crate) struct Open {
 }
 
 impl Transaction {
+    /// Keeps a buffer, if there is room for it.
+    pub(crate) fn keep(&mut self, buffer: Buffer, sender: Sender, bytes: &[u8]) -> bool {
+        let begin = self.bytes.len();
+        let has_room = begin + bytes.len() <= KEPT_BYTES_MAX && self.kept.len() < KEPT_MAX;
+        if has_room {
+            self.bytes.extend_from_slice(bytes);
+            self.kept.push(Kept { buffer, sender, begin, end: self.bytes.len() });
+        }
+        has_room
+    }
+
     pub(crate) fn see(&mut self, buffer: Buffer, sender: Sender) {
         self.seen[sender.index()][buffer as usize / 64] |= 1 << (buffer as usize % 64);
     }
@@ -117,6 +145,12 @@ impl FlowState {
     /// that it is none of them.
     pub fn set_application(&mut self, sender: Sender, name: &'static str) {
         self.application[sender.index()] = Some(name);
+    }
+
+    /// What follows of the stream is encrypted: payloads of its packets are not searched any more. Bytes of it in the clear, which
+    /// the step has not had, may still be given ([`Detector::data`](crate::Detector::data)).
+    pub fn set_encrypted(&mut self) {
+        self.is_encrypted = true;
     }
 
     /// The end that was taken for the client is the server: what is kept by end changes places.

@@ -1,19 +1,28 @@
 //! Which checks may hold of a buffer: those whose literal is in it, and those that have none.
 //!
 //! ```text
-//!  port ─▶ Group: bytes ─▶ literals ─ pattern ─▶ starts ─▶ refs: numbers of parts
-//!                                                          always: parts without a literal
+//!  port ─┬▶ Group: bytes ─▶ literals ─ pattern ─▶ starts ─▶ refs: numbers of parts
+//!        └▶ always: parts without a literal
 //! ```
 //!
 //! There is one group for all ports, unless the plain design is asked for ([`Search::Grouped`]).
 
-use automata::{Automaton, Found, Pattern, PatternError, Patterns, Scratch, Segment, State};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use automata::{Automaton, Found, Match, Pattern, PatternError, Patterns, Scratch, Segment, State};
 
 use crate::plain::Table;
 use crate::ruleset::Search;
 
 /// Groups of ports at most, in the plain design; Suricata has as many for what goes to servers.
 const GROUPS_MAX: usize = 40;
+/// Ranges of ports times parts at most, for parts to be told apart by port.
+const WORK_MAX: usize = 1 << 24;
+/// Fewer bytes are walked without the prefilter.
+const FEW: usize = 16;
+/// Lists of parts without a literal at most.
+const LISTS_MAX: usize = 256;
 
 /// Ports of servers for which a part is looked for, both ends included; none: all.
 pub(crate) type Ports = Option<Vec<(u16, u16)>>;
@@ -24,21 +33,23 @@ pub(crate) type Bytes = (Vec<u8>, bool);
 /// The parts of one buffer and sender.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
-    /// Of all ports.
-    whole: Group,
+    /// Those with a literal.
     groups: Vec<Group>,
     /// The first port of a range, and its group; sorted.
     places: Vec<(u16, u16)>,
+    /// Those without, likewise.
+    lists: Vec<Vec<u32>>,
+    list_places: Vec<(u16, u16)>,
+    all: Vec<u32>,
 }
 
-/// The parts of a set that are looked for together.
+/// The parts with a literal that are looked for together.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     engine: Engine,
     /// By pattern: where its parts begin in `refs`; one more at the end.
     starts: Vec<u32>,
     refs: Vec<u32>,
-    pub(crate) always: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +60,14 @@ enum Engine {
     Plain(Box<Table>),
 }
 
+/// The parts of a set for one port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfPort<'a> {
+    group: Option<&'a Group>,
+    /// Those without a literal.
+    pub(crate) always: &'a [u32],
+}
+
 /// Room of a worker for the search.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -56,22 +75,29 @@ pub(crate) struct Room {
     found: Vec<Found>,
 }
 
+fn place(places: &[(u16, u16)], port: u16) -> Option<usize> {
+    let above = places.partition_point(|(first, _)| *first <= port);
+    Some(usize::from(places.get(above.checked_sub(1)?)?.1))
+}
+
 impl Set {
     /// Those for a port of a server; none: not known.
-    pub(crate) fn of(&self, port: Option<u16>) -> &Group {
-        match port {
-            Some(port) if !self.places.is_empty() => {
-                let above = self.places.partition_point(|(first, _)| *first <= port);
-                &self.groups[usize::from(self.places[above.saturating_sub(1)].1)]
-            }
-            _ => &self.whole,
+    pub(crate) fn of(&self, port: Option<u16>) -> OfPort<'_> {
+        match (port, &self.groups[..]) {
+            // Of rules in groups, all are tried.
+            (None, [_, _, ..]) => OfPort { group: None, always: &self.all },
+            (None, groups) => OfPort { group: groups.first(), always: &self.all },
+            (Some(port), groups) => OfPort {
+                group: place(&self.places, port).and_then(|at| groups.get(at)),
+                always: place(&self.list_places, port).map_or(&[], |at| &self.lists[at]),
+            },
         }
     }
 }
 
-impl Group {
+impl OfPort<'_> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.refs.is_empty() && self.always.is_empty()
+        self.group.is_none() && self.always.is_empty()
     }
 
     /// Walks on: `hit` gets parts, each as often as its literal is there, and where it ends.
@@ -83,12 +109,13 @@ impl Group {
         offset: u64,
         mut hit: impl FnMut(u32, u64),
     ) -> Option<State> {
+        let group = self.group?;
         let mut pattern = |pattern: u32, end: u64| {
             let at = pattern as usize;
-            let parts = self.starts[at] as usize..self.starts[at + 1] as usize;
-            self.refs[parts].iter().for_each(|part| hit(*part, end));
+            let parts = group.starts[at] as usize..group.starts[at + 1] as usize;
+            group.refs[parts].iter().for_each(|part| hit(*part, end));
         };
-        match &self.engine {
+        match &group.engine {
             Engine::None => None,
             Engine::Plain(table) => {
                 let state = state.map_or(0, |state| state.to_bits() as u32);
@@ -97,9 +124,13 @@ impl Group {
             }
             Engine::Shared(automaton) => {
                 let state = state.unwrap_or_else(|| automaton.start());
+                if bytes.len() < FEW {
+                    let found = |found: Match| pattern(found.pattern, found.end);
+                    return Some(automaton.scan(state, bytes, offset, found));
+                }
                 let mut segments = [Segment { state, offset, bytes }];
                 room.found.clear();
-                automaton.scan_many(&mut segments, &mut room.found, &mut room.scratch);
+                automaton.filter_many(&mut segments, &mut room.found, &mut room.scratch);
                 room.found.iter().for_each(|found| pattern(found.pattern, found.end));
                 Some(segments[0].state)
             }
@@ -131,7 +162,7 @@ pub(crate) struct SetBuilder {
 }
 
 impl SetBuilder {
-    /// A part of which one of the literals is there if it holds.
+    /// A part of which one of the literals is there if it holds; without literals it is always tried.
     pub(crate) fn add(
         &mut self,
         part: u32,
@@ -146,15 +177,32 @@ impl SetBuilder {
     }
 
     pub(crate) fn build(self, search: Search) -> Set {
-        let all: Vec<&Entry> = self.entries.iter().collect();
-        if all.is_empty() {
-            return Set::default();
+        let Self { patterns, mut entries } = self;
+        let with_literals = entries.iter().any(|entry| !entry.literals.is_empty());
+        let automaton = match search {
+            Search::Shared if with_literals => Automaton::new(&patterns).ok(),
+            _ => None,
+        };
+        // Where the tables of the literals are too large, every part is evaluated on every buffer.
+        if search == Search::Every || search == Search::Shared && automaton.is_none() {
+            entries.iter_mut().for_each(|entry| entry.literals.clear());
         }
-        match search {
-            Search::Every => Set { whole: every(&all), ..Set::default() },
-            Search::Shared => Set { whole: shared(self.patterns, &all), ..Set::default() },
-            Search::Grouped => grouped(&all),
-        }
+        let (with, without): (Vec<&Entry>, Vec<&Entry>) =
+            entries.iter().partition(|entry| !entry.literals.is_empty());
+        let (lists, list_places) = by_port(&without, LISTS_MAX);
+        let lists = lists.into_iter().map(|own| own.iter().map(|entry| entry.part).collect());
+        let (groups, places) = match automaton {
+            Some(automaton) => (vec![shared(patterns, automaton, &with)], vec![(0, 0)]),
+            None => {
+                let (groups, places) = by_port(&with, GROUPS_MAX);
+                (groups.iter().map(|own| plain(own)).collect(), places)
+            }
+        };
+        let all = match groups.len() {
+            0 | 1 => without.iter().map(|entry| entry.part).collect(),
+            _ => entries.iter().map(|entry| entry.part).collect(),
+        };
+        Set { groups, places, lists: lists.collect(), list_places, all }
     }
 }
 
@@ -163,29 +211,28 @@ fn pattern(bytes: &[u8], nocase: bool) -> Pattern {
     if nocase { pattern.nocase() } else { pattern }
 }
 
-fn every(entries: &[&Entry]) -> Group {
-    Group { always: entries.iter().map(|entry| entry.part).collect(), ..Group::default() }
-}
-
-/// Where the tables of the literals are too large, every part is evaluated on every buffer.
-fn shared(mut patterns: Patterns, entries: &[&Entry]) -> Group {
-    if patterns.is_empty() {
-        return every(entries);
-    }
-    let Ok(automaton) = Automaton::new(&patterns) else { return every(entries) };
+fn shared(mut patterns: Patterns, automaton: Automaton, entries: &[&Entry]) -> Group {
     // A pattern that is there has its number.
     let number = |(bytes, nocase): &Bytes| patterns.insert(pattern(bytes, *nocase)).unwrap_or(0);
-    let engine = Engine::Shared(Box::new(automaton));
-    group(engine, entries, number)
+    group(Engine::Shared(Box::new(automaton)), entries, number)
+}
+
+fn plain(entries: &[&Entry]) -> Group {
+    let own = entries.iter().flat_map(|entry| &entry.literals);
+    let mut literals: Vec<Vec<u8>> = own.map(|(bytes, _)| bytes.to_ascii_lowercase()).collect();
+    literals.sort_unstable();
+    literals.dedup();
+    let number = |(bytes, _): &Bytes| {
+        let lower = bytes.to_ascii_lowercase();
+        literals.binary_search(&lower).map_or(0, |at| at as u32)
+    };
+    group(Engine::Plain(Box::new(Table::new(&literals))), entries, number)
 }
 
 fn group(engine: Engine, entries: &[&Entry], mut number: impl FnMut(&Bytes) -> u32) -> Group {
-    let (mut pairs, mut always) = (Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for entry in entries {
-        match entry.literals.is_empty() {
-            true => always.push(entry.part),
-            false => pairs.extend(entry.literals.iter().map(|own| (number(own), entry.part))),
-        }
+        pairs.extend(entry.literals.iter().map(|own| (number(own), entry.part)));
     }
     pairs.sort_unstable();
     pairs.dedup();
@@ -196,11 +243,15 @@ fn group(engine: Engine, entries: &[&Entry], mut number: impl FnMut(&Bytes) -> u
         starts[at] += starts[at - 1];
     }
     let refs = pairs.iter().map(|(_, part)| *part).collect();
-    Group { engine, starts, refs, always }
+    Group { engine, starts, refs }
 }
 
-/// Parts by port: ranges of ports with the same parts are a group, those with most parts one each, all others one together.
-fn grouped(all: &[&Entry]) -> Set {
+/// Parts by port: ranges of ports with the same parts are together, those with most parts each for itself, and all others in one,
+/// so that there are not more than `max`. With each range's first port and place.
+fn by_port<'a>(all: &[&'a Entry], max: usize) -> (Vec<Vec<&'a Entry>>, Vec<(u16, u16)>) {
+    if all.is_empty() {
+        return <_>::default();
+    }
     let ranges = all.iter().flat_map(|entry| entry.ports.iter().flatten());
     let mut firsts: Vec<u16> = ranges
         .flat_map(|(first, last)| [Some(*first), last.checked_add(1)])
@@ -209,39 +260,32 @@ fn grouped(all: &[&Entry]) -> Set {
         .collect();
     firsts.sort_unstable();
     firsts.dedup();
+    if firsts.len().saturating_mul(all.len()) > WORK_MAX {
+        return (vec![all.to_vec()], vec![(0, 0)]);
+    }
     let of_range = |first: &u16| -> Vec<u32> {
         let own = all.iter().enumerate().filter(|(_, entry)| entry.has(*first));
         own.map(|(at, _)| at as u32).collect()
     };
-    let lists: Vec<Vec<u32>> = firsts.iter().map(of_range).collect();
-    let mut distinct: Vec<&Vec<u32>> = lists.iter().collect();
-    distinct.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-    distinct.dedup();
-    let others = distinct.split_off(distinct.len().min(GROUPS_MAX - 1));
-    let mut rest: Vec<u32> = others.into_iter().flatten().copied().collect();
+    let mut lists: Vec<Vec<u32>> = Vec::new();
+    let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
+    let mut places: Vec<(u16, usize)> = Vec::new();
+    for first in firsts {
+        let list = of_range(&first);
+        let at = *known.entry(list).or_insert_with_key(|list| {
+            lists.push(list.clone());
+            lists.len() - 1
+        });
+        places.push((first, at));
+    }
+    let mut order: Vec<usize> = (0..lists.len()).collect();
+    order.sort_by_key(|at| Reverse(lists[*at].len()));
+    let others = order.split_off(order.len().min(max - 1));
+    let mut rest: Vec<u32> = others.iter().flat_map(|at| &lists[*at]).copied().collect();
     rest.sort_unstable();
     rest.dedup();
-    let place = |list: &Vec<u32>| {
-        distinct.iter().position(|own| *own == list).unwrap_or(distinct.len()) as u16
-    };
-    let places = firsts.into_iter().zip(lists.iter().map(place)).collect();
-    let groups = distinct.iter().copied().chain([&rest]).map(|list| {
-        let entries: Vec<&Entry> = list.iter().map(|at| all[*at as usize]).collect();
-        let mut literals: Vec<Vec<u8>> = Vec::new();
-        let own = entries.iter().flat_map(|entry| &entry.literals);
-        literals.extend(own.map(|(bytes, _)| bytes.to_ascii_lowercase()));
-        literals.sort_unstable();
-        literals.dedup();
-        let number = |(bytes, _): &Bytes| {
-            let lower = bytes.to_ascii_lowercase();
-            literals.binary_search(&lower).map_or(0, |at| at as u32)
-        };
-        let engine = match literals.is_empty() {
-            true => Engine::None,
-            false => Engine::Plain(Box::new(Table::new(&literals))),
-        };
-        group(engine, &entries, number)
-    });
-    let groups = groups.collect();
-    Set { whole: every(all), groups, places }
+    let new = |at: usize| order.iter().position(|own| *own == at).unwrap_or(order.len()) as u16;
+    let places = places.into_iter().map(|(first, at)| (first, new(at))).collect();
+    let lists = order.iter().map(|at| &lists[*at]).chain((!others.is_empty()).then_some(&rest));
+    (lists.map(|list| list.iter().map(|at| all[*at as usize]).collect()).collect(), places)
 }

@@ -40,6 +40,8 @@ pub(crate) struct Pattern {
     pub(crate) looks_at_start: bool,
     /// Whether it matches may depend on where the bytes end.
     pub(crate) looks_at_end: bool,
+    /// What it matches has one of these in it, in small letters; none: nothing is known.
+    pub(crate) literals: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,26 @@ impl Pattern {
             translate(&pcre.pattern, pcre.extended, pcre.multiline, pcre.dollar_end_only)?;
         let looks_at_end = written.looks_at_end || written.backtracks;
         let looks_at_start = written.looks_at_start || pcre.anchored;
+        let mut parser = regex_syntax::ParserBuilder::new();
+        parser
+            .unicode(false)
+            .utf8(false)
+            .case_insensitive(pcre.caseless)
+            .multi_line(pcre.multiline)
+            .dot_matches_new_line(pcre.dotall)
+            .ignore_whitespace(pcre.extended)
+            .swap_greed(pcre.ungreedy);
+        let regular = match written.backtracks {
+            true => wider(&written.text),
+            false => written.text.clone(),
+        };
+        let hir = parser.build().parse(&regular);
+        let mut literals: Vec<Vec<u8>> =
+            hir.map_or_else(|_| Vec::new(), |hir| crate::literals::of_expression(&hir));
+        // Letters above 127 in small and large are the same for `fancy_regex`.
+        if written.backtracks && pcre.caseless && literals.iter().flatten().any(|b| *b > 127) {
+            literals.clear();
+        }
         let engine = match written.backtracks {
             false => {
                 let mut builder = regex::bytes::RegexBuilder::new(&written.text);
@@ -90,7 +112,12 @@ impl Pattern {
                 Engine::Backtracking(Box::new(regex))
             }
         };
-        Ok(Self { engine, is_anchored: pcre.anchored, looks_at_start, looks_at_end })
+        Ok(Self { engine, is_anchored: pcre.anchored, looks_at_start, looks_at_end, literals })
+    }
+
+    /// Whether it backtracks.
+    pub(crate) fn backtracks(&self) -> bool {
+        matches!(self.engine, Engine::Backtracking(_))
     }
 
     /// Where it first matches at or behind `from`. Nothing where the bound was reached.
@@ -114,6 +141,84 @@ impl Pattern {
     }
 }
 
+/// A regular expression that matches in all that a written one matches in: without look-around, with anything for references.
+fn wider(text: &str) -> String {
+    let (mut to, mut rest) = (String::with_capacity(text.len()), text);
+    // Of each group that is open: whether it is left out.
+    let mut open: Vec<bool> = Vec::new();
+    while let Some(letter) = rest.chars().next() {
+        let is_out = open.contains(&true);
+        let around = ["(?=", "(?!", "(?<=", "(?<!"].iter().find(|own| rest.starts_with(**own));
+        let mut put = |text: &str| {
+            if !is_out {
+                to.push_str(text);
+            }
+        };
+        let mut len = letter.len_utf8();
+        match letter {
+            '(' if around.is_some() => {
+                put("(?:");
+                open.push(true);
+                len = around.map_or(1, |own| own.len());
+            }
+            '(' if rest.starts_with("(?P=") => {
+                put("(?s:.*)");
+                len = rest.find(')').map_or(rest.len(), |at| at + 1);
+            }
+            '(' if rest.starts_with("(?>") => {
+                put("(?:");
+                open.push(false);
+                len = 3;
+            }
+            '(' => {
+                put("(");
+                // Flags alone are no group.
+                open.push(false);
+            }
+            ')' => {
+                // The end of what was left out is there again.
+                if open.pop() == Some(true) && !open.contains(&true) || !is_out {
+                    to.push(')');
+                }
+            }
+            '\\' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+                put("(?s:.*)");
+                len = 1 + rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+            }
+            '\\' => {
+                len = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                put(&rest[..len]);
+            }
+            '[' => {
+                len = class_len(rest);
+                put(&rest[..len]);
+            }
+            '*' | '+' | '?' | '}' => {
+                put(&rest[..1]);
+                // Possessive.
+                len = if rest[1..].starts_with('+') { 2 } else { 1 };
+            }
+            _ => put(&rest[..len]),
+        }
+        rest = &rest[len..];
+    }
+    to
+}
+
+/// How many bytes the class has that a text begins with.
+fn class_len(text: &str) -> usize {
+    let (mut at, bytes) = (1, text.as_bytes());
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'[' => at += class_len(&text[at..]),
+            b']' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
 fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.next_back().unwrap_or("wrong").trim_start_matches("error: ").to_owned()
@@ -122,6 +227,7 @@ fn one_line(text: &str) -> String {
 /// An expression in the syntax of `regex`.
 struct Written {
     text: String,
+
     backtracks: bool,
     looks_at_start: bool,
     looks_at_end: bool,
@@ -533,6 +639,18 @@ mod tests {
         ];
         for (pattern, flags, bytes, expected) in cases {
             assert_eq!(find(pattern, flags, bytes), *expected, "{pattern} {flags}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_regular_is_left_out() {
+        for (text, expected) in [
+            (r"ab(?=c(d)e)f", "ab(?:)f"),
+            (r"(?<![a-z\])]x)ab++c*+", "(?:)ab+c*"),
+            (r"(['\x22])abc(?:\1)", r"(['\x22])abc(?:(?s:.*))"),
+            (r"(?P<a>b)(?P=a)(?>cd|e)", "(?P<a>b)(?s:.*)(?:cd|e)"),
+        ] {
+            assert_eq!(wider(text), expected);
         }
     }
 

@@ -8,7 +8,7 @@ use signatures::{
     StreamSide, Transform, XbitsTrack,
 };
 
-use crate::checks::Op;
+use crate::checks::{Number, Op};
 use crate::solve::View;
 use crate::tables::Counted;
 
@@ -26,6 +26,16 @@ pub(crate) struct Part {
     pub(crate) when: When,
     /// Some of them write a set.
     pub(crate) writes: bool,
+    /// A buffer of fewer bytes does not fulfil it.
+    pub(crate) least: usize,
+    /// Who sends what it is looked for in.
+    pub(crate) senders: [bool; 2],
+    /// It holds of a buffer that is not there.
+    pub(crate) absent: bool,
+    /// It is evaluated where a literal is found.
+    pub(crate) has_literal: bool,
+    /// It is evaluated once the key of its rule was found, where that is possible.
+    pub(crate) is_lazy: bool,
 }
 
 impl Part {
@@ -39,6 +49,26 @@ impl Part {
             _ => true,
         })
     }
+
+    /// Whether there are as many bytes as it needs.
+    pub(crate) fn fits(&self, view: View<'_>) -> bool {
+        view.base > 0 || view.bytes.len() >= self.least
+    }
+}
+
+/// So many bytes a buffer needs for checks: those of its contents at fixed places.
+pub(crate) fn least(ops: &[Op]) -> usize {
+    let of = |op: &Op| match op {
+        Op::Literal(own) if !own.negated => {
+            let offset = match own.offset {
+                Some(Number::Fixed(offset)) if !own.is_relative() => offset.clamp(0, 1 << 16),
+                _ => 0,
+            };
+            offset as usize + own.bytes.len()
+        }
+        _ => 0,
+    };
+    ops.iter().map(of).max().unwrap_or(0)
 }
 
 /// When checks of a buffer that grows are evaluated.
@@ -177,13 +207,16 @@ pub(crate) enum CounterOperation {
     Subtract,
 }
 
+/// Ranges of ports, sorted, both ends included; none is any.
+pub(crate) type PortRanges = Option<Box<[(u16, u16)]>>;
+
 /// Addresses and ports of a header; none is any.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     pub(crate) source: Option<Box<Intervals>>,
     pub(crate) destination: Option<Box<Intervals>>,
-    pub(crate) source_ports: Option<Box<Intervals>>,
-    pub(crate) destination_ports: Option<Box<Intervals>>,
+    pub(crate) source_ports: PortRanges,
+    pub(crate) destination_ports: PortRanges,
     /// Either way.
     pub(crate) both: bool,
 }
@@ -220,8 +253,17 @@ impl Ends {
             list.as_ref().is_none_or(|list| list.has_address(address))
         };
         let has_ports = matches!(way.protocol, 6 | 17 | 132);
-        let port = |list: &Option<Box<Intervals>>, port| {
-            list.as_ref().is_none_or(|list| has_ports && list.has_port(port))
+        let port = |list: &PortRanges, port: u16| {
+            let Some(list) = list else { return true };
+            let is_in = |(first, last): &(u16, u16)| *first <= port && port <= *last;
+            has_ports
+                && match list.len() {
+                    0..8 => list.iter().any(is_in),
+                    _ => {
+                        let above = list.partition_point(|(first, _)| *first <= port);
+                        above > 0 && is_in(&list[above - 1])
+                    }
+                }
         };
         port(&self.destination_ports, way.destination_port)
             && port(&self.source_ports, way.source_port)
@@ -249,6 +291,8 @@ pub(crate) struct Compiled {
     pub(crate) payload: u32,
     pub(crate) buffers: u32,
     pub(crate) headers: u32,
+    /// The bit of the part of transactions that is looked for first; none: each is looked for by itself.
+    pub(crate) key: u32,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
     pub(crate) noalert: bool,

@@ -118,13 +118,15 @@ pub struct Ruleset {
     pub(crate) parts: Vec<Part>,
     /// Parts in payloads of packets, by class (TCP, UDP, others) and sender.
     pub(crate) packets: [[Set; 2]; 3],
+    /// Those in payloads of packets of TCP that belong to a stream, by sender.
+    pub(crate) in_stream: [Set; 2],
     /// Rules of packets without a payload part, likewise.
     pub(crate) plain: [[Plain; 2]; 3],
     /// Parts in streams, by sender.
     pub(crate) streams: [Set; 2],
     /// Parts in buffers, by number of the buffer: for each list of transforms.
     pub(crate) buffers: Vec<Vec<BufferSets>>,
-    /// Parts that hold of a buffer that is not there, by sender.
+    /// Parts that hold of a buffer that is not there, by sender; without those that wait for the key of their rule.
     pub(crate) absent: [Vec<u32>; 2],
     pub(crate) addresses: Vec<u32>,
     pub(crate) applications: Vec<u32>,
@@ -138,7 +140,23 @@ pub struct Ruleset {
 #[derive(Debug)]
 pub(crate) struct BufferSets {
     pub(crate) transforms: Vec<Transform>,
-    pub(crate) sets: [Set; 2],
+    pub(crate) sets: [Layers; 2],
+}
+
+/// The parts of a buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    /// All of them.
+    pub(crate) all: Set,
+    /// Without those that wait for the key of their rule; none where no part does.
+    pub(crate) keys: Option<Set>,
+}
+
+impl Layers {
+    /// Those that are looked for in a buffer that is kept, or in one that is not.
+    pub(crate) fn of(&self, is_kept: bool) -> &Set {
+        self.keys.as_ref().filter(|_| is_kept).unwrap_or(&self.all)
+    }
 }
 
 /// Rules that have to be tried on each packet, by destination port where they have few.

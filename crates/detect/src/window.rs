@@ -12,7 +12,7 @@
 
 use automata::State;
 
-use crate::index::{Group, Room};
+use crate::index::{OfPort, Room};
 use crate::rule::{Part, When};
 use crate::solve::{View, holds};
 
@@ -47,7 +47,7 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
         &mut self,
-        set: &Group,
+        set: OfPort<'_>,
         parts: &[Part],
         half: usize,
         mut bytes: &[u8],
@@ -106,7 +106,7 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn evaluate_own(
         &mut self,
-        set: &Group,
+        set: OfPort<'_>,
         parts: &[Part],
         when: When,
         with_always: bool,
@@ -122,7 +122,7 @@ impl Window {
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn evaluate(
         &mut self,
-        set: &Group,
+        set: OfPort<'_>,
         parts: &[Part],
         bytes: &[u8],
         when: When,
@@ -132,11 +132,11 @@ impl Window {
         found: &mut impl FnMut(u32),
     ) {
         let view = View { bytes, base: self.start };
-        let always = if with_always { &set.always[..] } else { &[] };
+        let always = if with_always { set.always } else { &[] };
         let hits = self.hits.iter().map(|(part, _)| *part);
         for number in hits.chain(always.iter().copied()) {
             let part = &parts[number as usize];
-            if part.when > when {
+            if part.when > when || !part.fits(view) {
                 continue;
             }
             let Err(at) = self.done.binary_search(&number) else { continue };

@@ -384,7 +384,7 @@ impl Parser for TlsFlow {
                 }
             }
             if self.transaction.as_ref().is_some_and(|transaction| transaction.done == [true; 2]) {
-                return Next::Bypass;
+                return Next::Encrypted { unread: bytes.len() };
             }
         }
         Next::More

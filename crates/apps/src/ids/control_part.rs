@@ -19,7 +19,7 @@ use engine::Stage;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::counters::{Counters, get};
+use super::counters::{Counters, counted, get};
 use super::inspect::{Parts, Places};
 use super::outputs::Outputs;
 use super::rules::{self, Loaded};
@@ -135,6 +135,9 @@ impl IdsControl {
             ("drops", get(&c.drops)),
             ("files", get(&c.files)),
             ("anomalies", get(&c.anomalies)),
+            ("suppressed", get(&c.suppressed)),
+            ("no_room", get(&c.no_room)),
+            ("searches_given_up", get(&c.given_up)),
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -152,10 +155,10 @@ impl IdsControl {
         let mut lines = vec![[
             "intrusion detection".to_owned(),
             format!(
-                "{}; {} alerts, {} packets dropped",
+                "{}; {}, {} dropped",
                 self.loaded.summary(),
-                thousands(get(&c.alerts)),
-                thousands(get(&c.drops))
+                counted(get(&c.alerts), "alert"),
+                counted(get(&c.drops), "packet")
             ),
         ]];
         for set in self.loaded.datasets.all() {
@@ -165,6 +168,17 @@ impl IdsControl {
             };
             let text = format!("{}{refused}", thousands(set.len() as u64));
             lines.push([format!("dataset {}", set.name()), text]);
+        }
+        let (suppressed, no_room, given_up) =
+            (get(&c.suppressed), get(&c.no_room), get(&c.given_up));
+        if suppressed + no_room + given_up > 0 {
+            let text = format!(
+                "{} suppressed; no room for {}; {} given up",
+                counted(suppressed, "alert"),
+                counted(no_room, "counter"),
+                counted(given_up, "search")
+            );
+            lines.push(["rules".to_owned(), text]);
         }
         for (name, written, lost) in self.parts.outputs.counts() {
             let text = format!("{} written, {} lost", thousands(written), thousands(lost));
@@ -302,6 +316,21 @@ impl ControlPart for IdsControl {
             ("ids_drops_total", "Packets that rules dropped.", get(&c.drops)),
             ("ids_files_total", "Files in transactions.", get(&c.files)),
             ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),
+            (
+                "ids_suppressed_total",
+                "Matches that were no alerts because of a threshold.",
+                get(&c.suppressed),
+            ),
+            (
+                "ids_no_room_total",
+                "Counters of thresholds and bits of hosts for which there was no room.",
+                get(&c.no_room),
+            ),
+            (
+                "ids_searches_given_up_total",
+                "Searches of rules that were given up because they took too long.",
+                get(&c.given_up),
+            ),
         ];
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);

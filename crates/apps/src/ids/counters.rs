@@ -39,6 +39,12 @@ pub struct Counters {
     pub files: AtomicU64,
     /// What was wrong in what applications said.
     pub anomalies: AtomicU64,
+    /// Searches of rules that were given up because they took too long.
+    pub given_up: AtomicU64,
+    /// Windows of thresholds and bits of hosts for which there was no room.
+    pub no_room: AtomicU64,
+    /// Matches that were no alerts because of a threshold.
+    pub suppressed: AtomicU64,
     /// The time of the first packet, in nanoseconds since 1970; 0 before.
     pub first_ns: AtomicU64,
     /// The time of the latest packet.
@@ -58,6 +64,16 @@ pub fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
+/// `1 alert`, `2 alerts`, `2 searches`.
+pub fn counted(count: u64, what: &str) -> String {
+    let ending = match (count, what.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {what}{ending}", control::api::table::thousands(count))
+}
+
 impl Counters {
     /// Time has come as far as this.
     pub fn at(&self, time_ns: u64) {
@@ -67,6 +83,14 @@ impl Counters {
         }
         self.first_ns.fetch_min(time_ns, Ordering::Relaxed);
         self.latest_ns.fetch_max(time_ns, Ordering::Relaxed);
+    }
+
+    /// What a detector has counted since it had counted `before`.
+    pub fn detected(&self, now: detect::Counts, before: detect::Counts) {
+        add(&self.given_up, now.given_up - before.given_up);
+        // That of all workers.
+        self.no_room.fetch_max(now.no_room, Ordering::Relaxed);
+        add(&self.suppressed, now.suppressed - before.suppressed);
     }
 
     /// An alert of a rule.
@@ -98,7 +122,11 @@ impl Counters {
     /// All start at zero.
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
+        let Self { given_up, no_room, suppressed, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for counter in [given_up, no_room, suppressed] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -113,6 +141,9 @@ impl Counters {
             ("flow.end".into(), get(&self.flows)),
             ("ips.blocked".into(), get(&self.drops)),
             ("detect.alert".into(), get(&self.alerts)),
+            ("detect.alerts_suppressed".into(), get(&self.suppressed)),
+            ("detect.no_room".into(), get(&self.no_room)),
+            ("detect.searches_given_up".into(), get(&self.given_up)),
             ("detect.rules_loaded".into(), loaded),
             ("detect.rules_failed".into(), failed),
         ];

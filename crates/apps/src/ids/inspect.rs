@@ -12,6 +12,7 @@
 //! Threads: one worker; the lock is never contended.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -142,12 +143,40 @@ struct Open {
     is_joined: bool,
 }
 
+/// Hashes numbers of flows, which are hashes themselves, by a few instructions and a seed that nobody knows.
+#[derive(Clone, Copy)]
+struct Mixed(u64);
+
+impl BuildHasher for Mixed {
+    type Hasher = MixedHasher;
+
+    fn build_hasher(&self) -> MixedHasher {
+        MixedHasher(self.0)
+    }
+}
+
+struct MixedHasher(u64);
+
+impl Hasher for MixedHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = chunk::hash::key64(number, self.0);
+    }
+}
+
 /// Inspects the flows of a worker.
 pub struct Inspector {
     parts: Parts,
     detector: Detector,
     limits: Limits,
-    flows: HashMap<u64, OfFlowKept>,
+    flows: HashMap<u64, OfFlowKept, Mixed>,
     open: Option<Open>,
     now_ns: u64,
     alerts: Vec<Alert>,
@@ -156,6 +185,8 @@ pub struct Inspector {
     lines: Lines,
     /// Lines of packets that belong to no flow.
     strays: u32,
+    /// What of the detector's counts is in those of all workers.
+    counted: detect::Counts,
 }
 
 impl Inspector {
@@ -167,7 +198,7 @@ impl Inspector {
             parts,
             detector,
             limits: Limits::default(),
-            flows: HashMap::new(),
+            flows: HashMap::with_hasher(Mixed(chunk::hash::random_seed())),
             open: None,
             now_ns: 0,
             alerts: Vec::new(),
@@ -175,6 +206,7 @@ impl Inspector {
             decisions: Vec::new(),
             lines,
             strays: 0,
+            counted: detect::Counts::default(),
         }
     }
 
@@ -186,6 +218,15 @@ impl Inspector {
 
     fn is_inline(&self) -> bool {
         self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Adds what the detector has counted to the counts of all workers.
+    fn count(&mut self) {
+        let now = self.detector.counts();
+        if now != self.counted {
+            self.parts.counters.detected(now, self.counted);
+            self.counted = now;
+        }
     }
 
     /// Rules that are new since the last chunk.
@@ -355,11 +396,25 @@ impl Inspector {
             return Want::More;
         }
         let sender = flow.sender(side);
-        self.detector.data(&mut flow.state, sender, offset, bytes);
         let direction = direction(identity, side);
+        if flow.encrypted_from(direction).is_some_and(|from| from <= offset) {
+            self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
+            return Want::More;
+        }
         self.session(identity.id, |session, limits, now, sink| {
             session.data(limits, direction, offset, bytes, now, sink);
         });
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
+        // The session may have found out that the ends are the other way round.
+        let sender = flow.sender(side);
+        let from = flow.encrypted_from(direction);
+        let clear = from.map_or(bytes.len() as u64, |from| from.saturating_sub(offset));
+        let clear = &bytes[..bytes.len().min(clear as usize)];
+        self.detector.data(&mut flow.state, sender, offset, clear);
+        if from.is_some() {
+            self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
+            flow.state.set_encrypted();
+        }
         Want::More
     }
 
@@ -529,6 +584,11 @@ impl OfFlowKept {
         }
     }
 
+    /// From where on what goes there is encrypted, if it is.
+    fn encrypted_from(&self, direction: Direction) -> Option<u64> {
+        self.session.as_ref()?.encrypted_from(direction)
+    }
+
     fn is_reversed(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_reversed())
     }
@@ -692,6 +752,7 @@ impl Follower for Following {
     fn begin(&mut self) {
         let mut own = lock(&self.0);
         own.end_step();
+        own.count();
         own.decisions.clear();
         own.renew();
     }
@@ -746,6 +807,7 @@ impl Follower for Following {
     fn advanced(&mut self, time_ns: u64) {
         let mut own = lock(&self.0);
         own.end_step();
+        own.count();
         own.lines.advance(time_ns);
     }
 

@@ -93,6 +93,36 @@ impl Loaded {
     }
 }
 
+/// A rule that takes more time than others.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Dear {
+    /// Name of the file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: u64,
+    /// The rule's `gid`.
+    pub gid: u32,
+    /// Its `sid`.
+    pub sid: u32,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Loaded {
+    /// Rules of which a part is evaluated on every buffer, whatever is in it; the dearest first, by an estimate.
+    pub fn dear(&self) -> Vec<Dear> {
+        let mut all = self.rules.dear();
+        all.sort_by_key(|(_, own)| std::cmp::Reverse(own.weight));
+        let of = |(number, own): &(u32, detect::Dear)| {
+            let info = self.rules.rule(*number);
+            let rule = &self.set.rules[info.index];
+            let (file, line) = (self.set.files[rule.file].clone(), rule.line);
+            Dear { file, line, gid: info.gid, sid: info.sid, why: own.to_string() }
+        };
+        all.iter().map(of).collect()
+    }
+}
+
 /// The name of what [`load_with`] adds, in place of a file's.
 pub const FURTHER: &str = "(made)";
 

@@ -214,14 +214,23 @@ impl Module for Bench {
         offset: u64,
         bytes: &[u8],
     ) -> Want {
-        let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
-        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
-        let sender = sender(identity, side, is_reversed);
-        self.detector.data(&mut flow.state, sender, offset, bytes);
         let direction = direction(identity, side);
         self.session(identity.id, |session, limits, now, feed| {
             session.data(limits, direction, offset, bytes, now, feed);
         });
+        let Some(flow) = self.flows.get_mut(&identity.id) else { return Want::More };
+        // The session may have found out that the ends are the other way round.
+        let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
+        let sender = sender(identity, side, is_reversed);
+        let session = flow.session.as_ref();
+        let from = session.and_then(|session| session.encrypted_from(direction));
+        let clear = from.map_or(bytes.len() as u64, |from| from.saturating_sub(offset));
+        let clear = &bytes[..bytes.len().min(clear as usize)];
+        self.detector.data(&mut flow.state, sender, offset, clear);
+        if from.is_some() {
+            self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
+            flow.state.set_encrypted();
+        }
         Want::More
     }
 

@@ -6,6 +6,7 @@ mod cuts;
 mod etopen;
 mod explain;
 mod packets;
+mod parts;
 mod sets;
 mod twin;
 mod verify;

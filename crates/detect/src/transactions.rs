@@ -1,0 +1,343 @@
+//! Parts of rules in buffers of transactions.
+//!
+//! ```text
+//!  buffer ─┬─ whole ─▶ literals of keys, parts without a key ─▶ found ─▶ a key: the other parts of its rule, in what is kept
+//!          │     └▶ kept, for parts that wait for a key   ◀───────────────┘
+//!          └─ in pieces ─▶ windows: literals of all parts ─▶ found
+//! ```
+//!
+//! A rule that looks into several buffers has a *key*: the part whose literal is most seldom there. The others are evaluated once
+//! that is found, on the buffers of the transaction that are kept and on those that come. What is too large to be kept, or comes
+//! in pieces, is searched for all parts. Which way a part is found has no influence on when its rule matches.
+
+use signatures::Buffer;
+
+use crate::alert::Found;
+use crate::compile::canonical;
+use crate::conditions;
+use crate::detector::{Detector, may_hold, server_port};
+use crate::flow::{Kept, Match, OPEN_MAX, Open};
+use crate::rule::{Part, Way};
+use crate::ruleset::BufferSets;
+use crate::solve::{View, holds};
+use crate::window::Window;
+use crate::{BufferPart, FlowState, Sender, transform};
+
+/// Half of what is kept of a buffer that comes in parts.
+const BUFFER_HALF: usize = 16_384;
+/// What of a buffer is kept for transforms.
+const RAW_MAX: usize = 65_536;
+/// Rules of a flow whose payload was found and that wait for a transaction.
+const PAYLOADS_MAX: usize = 256;
+
+impl Detector {
+    /// A payload was found of a rule that asks for a transaction too.
+    pub(crate) fn payload_found(&mut self, flow: &mut FlowState, number: u32) {
+        let sender = self.step.sender;
+        if flow.payloads.iter().any(|(rule, _)| *rule == number) {
+            return;
+        }
+        if flow.payloads.len() == PAYLOADS_MAX {
+            flow.payloads.remove(0);
+        }
+        flow.payloads.push((number, sender));
+        let rule = &self.rules.rules[number as usize];
+        for transaction in &mut flow.transactions {
+            let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
+            let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
+            if is_whole && let Err(at) = transaction.done.binary_search(&number) {
+                transaction.done.insert(at, number);
+                let (found, waits) = (Found::Transaction(transaction.number), false);
+                self.step.matches.push(Match { rule: number, found, sender, waits });
+            }
+        }
+    }
+
+    /// A part of a rule was found in a buffer of a transaction.
+    fn part_found(&mut self, flow: &mut FlowState, transaction: u64, part: u32, sender: Sender) {
+        let rules = self.rules.clone();
+        let part = &rules.parts[part as usize];
+        let (number, bit) = (part.rule, part.bit);
+        let rule = &rules.rules[number as usize];
+        let has_payload = rule.payload == 0 || flow.payloads.iter().any(|(own, _)| *own == number);
+        let ways = [Sender::Client, Sender::Server].map(|sender| flow.way_of(sender));
+        let application =
+            flow.application[sender.index()].or(flow.application[sender.other().index()]);
+        let transaction = flow.transaction(transaction);
+        let at = match transaction.found.binary_search_by_key(&number, |(rule, _)| *rule) {
+            Ok(at) => at,
+            Err(at) => {
+                transaction.found.insert(at, (number, 0));
+                at
+            }
+        };
+        let before = transaction.found[at].1;
+        let mut bits = before | bit;
+        // The key: now the parts count that wait for it.
+        if bit == rule.key && before & bit == 0 {
+            for own in rule.parts.iter().map(|own| &rules.parts[*own as usize]) {
+                let is_there = |kept: &Kept| {
+                    own.buffer == kept.buffer
+                        && own.senders[kept.sender.index()]
+                        && may_hold(rule, ways[kept.sender.index()])
+                };
+                if !own.is_lazy || bits & own.bit != 0 {
+                    continue;
+                }
+                let kept = transaction.kept.iter().filter(|kept| is_there(kept));
+                let bytes = kept.map(|kept| &transaction.bytes[kept.begin..kept.end]);
+                let holds = { bytes }.any(|bytes| {
+                    part_holds(own, bytes, &mut self.scratch.bytes, &mut self.counts.given_up)
+                });
+                let is_absent = |sender: Sender| {
+                    own.senders[sender.index()]
+                        && transaction.ended[sender.index()]
+                        && !transaction.has_seen(own.buffer, sender)
+                        && is_of(own.buffer, application)
+                };
+                let is_absent =
+                    || own.absent && [Sender::Client, Sender::Server].into_iter().any(is_absent);
+                bits |= if holds || is_absent() { own.bit } else { 0 };
+            }
+        }
+        transaction.found[at].1 = bits;
+        let is_whole = bits == rule.buffers;
+        if is_whole
+            && has_payload
+            && let Err(at) = transaction.done.binary_search(&number)
+        {
+            transaction.done.insert(at, number);
+            let (found, waits) = (Found::Transaction(transaction.number), false);
+            self.step.matches.push(Match { rule: number, found, sender, waits });
+        }
+    }
+
+    /// Which parts of rules, whose key was found before, hold of a buffer that has come.
+    fn lazy_parts(
+        &mut self,
+        flow: &mut FlowState,
+        part: &BufferPart<'_>,
+        way: Option<Way>,
+        found: &mut Vec<u32>,
+    ) {
+        let rules = self.rules.clone();
+        let (buffer, side) = (canonical(part.buffer), part.sender.index());
+        for (number, bits) in &flow.transaction(part.transaction).found {
+            let rule = &rules.rules[*number as usize];
+            if rule.key & bits == 0 || *bits == rule.buffers || !may_hold(rule, way) {
+                continue;
+            }
+            for number in &rule.parts {
+                let own = &rules.parts[*number as usize];
+                let is_it = own.is_lazy && own.buffer == buffer && own.senders[side];
+                if is_it && bits & own.bit == 0 && {
+                    let given_up = &mut self.counts.given_up;
+                    part_holds(own, part.bytes, &mut self.scratch.bytes, given_up)
+                } {
+                    found.push(*number);
+                }
+            }
+        }
+    }
+
+    /// A buffer or a part of one.
+    pub fn buffer(&mut self, flow: &mut FlowState, part: &BufferPart<'_>) {
+        if self.step.is_over {
+            return;
+        }
+        let rules = self.rules.clone();
+        let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
+        let way = flow.way_of(sender);
+        let port = way.map(|way| server_port(&way, sender));
+        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
+        let transaction = flow.transaction(part.transaction);
+        transaction.see(buffer, sender);
+        let number = transaction.number;
+        let Some(sets) = rules.buffers.get(buffer as usize) else { return };
+        if sets.is_empty() {
+            return;
+        }
+        let mut found = std::mem::take(&mut self.scratch.parts);
+        found.clear();
+        let mut given_up = false;
+        let is_same =
+            |open: &Open| (open.buffer, open.number, open.sender) == (buffer, part.number, sender);
+        let place = transaction.open.iter().position(is_same);
+        let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
+        if place.is_some() || !part.is_complete {
+            let place = place.unwrap_or_else(|| {
+                if transaction.open.len() == OPEN_MAX {
+                    transaction.open.remove(0);
+                }
+                let (window, raw) = (Window::default(), Vec::new());
+                transaction.open.push(Open { buffer, number: part.number, sender, window, raw });
+                transaction.open.len() - 1
+            });
+            let open = &mut transaction.open[place];
+            for set in sets.iter().filter(|set| set.transforms.is_empty()) {
+                let (set, is_last) = (set.sets[side].all.of(port), part.is_complete);
+                let found = |part| found.push(part);
+                open.window.advance(
+                    set,
+                    &rules.parts,
+                    BUFFER_HALF,
+                    part.bytes,
+                    is_last,
+                    &mut self.scratch.room,
+                    &mut given_up,
+                    wants,
+                    found,
+                );
+            }
+            if has_transforms {
+                let room = RAW_MAX - open.raw.len();
+                open.raw.extend_from_slice(&part.bytes[..part.bytes.len().min(room)]);
+            }
+            if part.is_complete {
+                let open = transaction.open.remove(place);
+                let how = How { plain: false, is_kept: false, way };
+                self.whole(sets, sender, &open.raw, how, &mut given_up, &mut found);
+            }
+        } else {
+            let is_kept = sets.iter().any(|set| set.sets[side].keys.is_some())
+                && part.bytes.len() <= 2 * BUFFER_HALF
+                && transaction.keep(buffer, sender, part.bytes);
+            if is_kept {
+                self.lazy_parts(flow, part, way, &mut found);
+            }
+            let how = How { plain: true, is_kept, way };
+            self.whole(sets, sender, part.bytes, how, &mut given_up, &mut found);
+        }
+        self.counts.given_up += u64::from(given_up);
+        for part in &found {
+            self.part_found(flow, number, *part, sender);
+        }
+        self.scratch.parts = found;
+    }
+
+    /// A buffer of which all is there.
+    fn whole(
+        &mut self,
+        sets: &[BufferSets],
+        sender: Sender,
+        bytes: &[u8],
+        How { plain, is_kept, way }: How,
+        given_up: &mut bool,
+        found: &mut Vec<u32>,
+    ) {
+        let rules = self.rules.clone();
+        let port = way.map(|way| server_port(&way, sender));
+        for set in sets.iter().filter(|set| plain || !set.transforms.is_empty()) {
+            let own = set.sets[sender.index()].of(is_kept).of(port);
+            if own.is_empty() {
+                continue;
+            }
+            let bytes = match set.transforms.is_empty() {
+                true => bytes,
+                false => {
+                    self.scratch.bytes.clear();
+                    self.scratch.bytes.extend_from_slice(&bytes[..bytes.len().min(RAW_MAX)]);
+                    transform::apply(&set.transforms, &mut self.scratch.bytes);
+                    &self.scratch.bytes
+                }
+            };
+            self.window.reset();
+            let found = |part| found.push(part);
+            self.window.advance(
+                own,
+                &rules.parts,
+                BUFFER_HALF,
+                bytes,
+                true,
+                &mut self.scratch.room,
+                given_up,
+                |part: &Part| may_hold(&rules.rules[part.rule as usize], way),
+                found,
+            );
+        }
+    }
+
+    /// All buffers of one side of a transaction were given.
+    pub fn end_of_side(&mut self, flow: &mut FlowState, sender: Sender, transaction: u64) {
+        if self.step.is_over {
+            return;
+        }
+        let rules = self.rules.clone();
+        let application =
+            flow.application[sender.index()].or(flow.application[sender.other().index()]);
+        let own = flow.transaction(transaction);
+        if std::mem::replace(&mut own.ended[sender.index()], true) {
+            return;
+        }
+        let mut absent = std::mem::take(&mut self.scratch.parts);
+        absent.clear();
+        let missing = rules.absent[sender.index()].iter().filter(|part| {
+            let buffer = rules.parts[**part as usize].buffer;
+            !own.has_seen(buffer, sender) && is_of(buffer, application)
+        });
+        absent.extend(missing);
+        for (number, bits) in &own.found {
+            let rule = &rules.rules[*number as usize];
+            if rule.key & bits == 0 || *bits == rule.buffers {
+                continue;
+            }
+            absent.extend(rule.parts.iter().filter(|number| {
+                let part = &rules.parts[**number as usize];
+                let is_it = part.is_lazy && part.absent && part.senders[sender.index()];
+                is_it && !own.has_seen(part.buffer, sender) && is_of(part.buffer, application)
+            }));
+        }
+        for part in &absent {
+            self.part_found(flow, transaction, *part, sender);
+        }
+        self.scratch.parts = absent;
+    }
+
+    /// Nothing more of a transaction follows, whether or not both of its sides ended.
+    pub fn end_of_transaction(&mut self, flow: &mut FlowState, transaction: u64) {
+        let place = flow.transactions.binary_search_by_key(&transaction, |own| own.number);
+        if let Ok(at) = place {
+            flow.transactions[at].ended = [true; 2];
+        }
+    }
+}
+
+/// How a buffer is looked at of which all is there.
+#[derive(Clone, Copy)]
+struct How {
+    /// Also by parts without transforms.
+    plain: bool,
+    /// It is kept for the parts that wait for the key of their rule.
+    is_kept: bool,
+    way: Option<Way>,
+}
+
+/// Whether a part holds of a buffer of which all is there.
+fn part_holds(part: &Part, bytes: &[u8], room: &mut Vec<u8>, given_up: &mut u64) -> bool {
+    let bytes = match part.transforms.is_empty() {
+        true => bytes,
+        false => {
+            room.clear();
+            room.extend_from_slice(bytes);
+            transform::apply(&part.transforms, room);
+            room
+        }
+    };
+    let (view, mut is_given_up) = (View { bytes, base: 0 }, false);
+    let holds = part.fits(view) && holds(&part.ops, view, &mut is_given_up);
+    *given_up += u64::from(is_given_up);
+    holds
+}
+
+/// Is a buffer one of messages of the application?
+fn is_of(buffer: Buffer, application: Option<&str>) -> bool {
+    let Some(application) = application else { return false };
+    let name = buffer.name();
+    let family = match name.split(['.', '_']).next().unwrap_or(name) {
+        "ja3" | "ja3s" | "ja4" => "tls",
+        "email" => "smtp",
+        "file" => return true,
+        family => family,
+    };
+    conditions::is_application(family, application)
+}
