@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Connections shake hands before time begins. Each packet of data is one of its stream, in order, and is there once: so every
-//! measurement has new connections.
+//! measurement has new connections. Time is the worker's own, from its first packet of data until the queue is empty.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
 
 use apps::flow::follow::{Followers, Listener};
 use apps::flow::stage::Flow;
@@ -32,7 +32,7 @@ use lookup::versions::{Reader, Writer, versions};
 use packet::tcp::flags::{ACK, PSH, SYN};
 use stream::Tracker;
 
-use crate::forms::ratio;
+use crate::forms::{ratio, thread_seconds};
 use crate::forward::start_over;
 use crate::nat::{replay, sent, wait_for};
 use crate::streams::follow::options;
@@ -125,10 +125,19 @@ struct InTurn {
     handshakes: usize,
     data: usize,
     goes: Arc<AtomicBool>,
+    /// The worker's own time when it asked for the first packets of data, and when there were no more.
+    begin: Option<f64>,
+    took: Arc<OnceLock<f64>>,
 }
 
 impl RxQueue for InTurn {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
+        if self.handshakes == 0 && self.goes.load(Ordering::Acquire) {
+            let begin = *self.begin.get_or_insert_with(thread_seconds);
+            if self.data == 0 {
+                self.took.get_or_init(|| thread_seconds() - begin);
+            }
+        }
         let left = match self.handshakes {
             0 if self.goes.load(Ordering::Acquire) => &mut self.data,
             _ => &mut self.handshakes,
@@ -235,21 +244,31 @@ impl World {
         let (replay, tx) = replay(&load.frames, &self.depot)?;
         let (goes, data) = (Arc::<AtomicBool>::default(), load.frames.len() - load.handshakes);
         let handshakes = load.handshakes;
-        let rx = InTurn { replay, handshakes, data, goes: goes.clone() };
+        let took = Arc::<OnceLock<f64>>::default();
+        let (goes_too, took_too) = (goes.clone(), took.clone());
+        let rx = InTurn { replay, handshakes, data, goes: goes_too, begin: None, took: took_too };
         let (stages, depot) = (self.stages(case, connections)?, self.depot.clone());
         let engine = start_over(stages, &self.reader, depot, Some(0), vec![Box::new(rx)], tx)?;
         let view = engine.view().clone();
         wait_for(&view, handshakes);
-        let begin = Instant::now();
         goes.store(true, Ordering::Release);
         wait_for(&view, load.frames.len());
-        let elapsed = begin.elapsed();
+        // The worker asks once more.
+        for _ in 0..1_000 {
+            if took.get().is_some() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let sent = sent(&view);
         engine.stop(Duration::from_secs(1))?;
         if sent != load.frames.len() as u64 {
             return Err(format!("{}: {sent} packets left", case.name()));
         }
-        Ok(data as f64 / elapsed.as_secs_f64() / 1e6)
+        match took.get() {
+            Some(seconds) => Ok(data as f64 / seconds / 1e6),
+            None => Err(format!("{}: the queue was not read to its end", case.name())),
+        }
     }
 }
 
