@@ -9,7 +9,7 @@ use control::config::{Config, PolicyEntry, SaEntry, Severity};
 use control::metrics::Metrics;
 use controlplane::{
     Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save,
-    Section, Setup, Tables, WorkerSetup,
+    Section, Setup, Source, Tables, WorkerSetup, events,
 };
 use crypto::Key;
 use engine::Stage;
@@ -17,11 +17,12 @@ use ipsec::{Association, Database};
 use serde_json::{Map, Value};
 
 use super::commands::{SaAdd, SaDel};
-use super::current::{Counters, Current, Reader};
+use super::current::{Asker, Counters, Current, Event, Reader};
 use super::incoming::EspIn;
+use super::linux::Linux;
 use super::outgoing::EspOut;
 use super::rows::{PolicyRow, SaRow};
-use super::settings::{key, needs_fresh_keys, parameters, policies};
+use super::settings::{HOP_LIMIT, key, needs_fresh_keys, parameters, policies};
 use crate::router::PipelineOptions;
 
 /// How often lifetimes are looked at, nanoseconds.
@@ -61,6 +62,9 @@ struct IpsecControl {
     cleared: [u64; COLUMNS.len()],
     looked_ns: u64,
     is_live: bool,
+    /// A live run with `linux = true`.
+    linux: Option<Linux>,
+    source: Option<Source>,
 }
 
 fn text(own: &SaEntry) -> String {
@@ -94,9 +98,19 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
     }
     add_policies(&mut database, &config.policies)?;
     let view = database.view().map_err(|error| error.to_string())?;
+    let (mut linux, mut source, mut asker) = (None, None, None);
+    if config.ipsec.linux && setup.is_live {
+        let (sender, carried) = events();
+        asker = Some(Asker::new(sender.clone()));
+        source = Some(carried);
+        let ports = config.ports.iter().flat_map(|port| &port.addresses);
+        let local = ports.map(ipnet::IpNet::addr).collect();
+        let followed = Linux::follow(sender, local, HOP_LIMIT);
+        linux = Some(followed.map_err(|error| format!("[ipsec] linux: {error}"))?);
+    }
     Ok(Box::new(IpsecControl {
         database,
-        current: Arc::new(Current::new(view)),
+        current: Arc::new(Current::new(view, asker)),
         listed: config.associations.clone(),
         added: Vec::new(),
         policies: config.policies.clone(),
@@ -105,6 +119,8 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         cleared: [0; COLUMNS.len()],
         looked_ns: 0,
         is_live: setup.is_live,
+        linux,
+        source,
     }))
 }
 
@@ -161,6 +177,18 @@ impl IpsecControl {
         Ok(())
     }
 
+    /// Puts the policies of the configuration and those of Linux into the database.
+    fn put_policies(&mut self) -> Result<(), String> {
+        add_policies(&mut self.database, &self.policies)?;
+        let Some(linux) = &self.linux else { return Ok(()) };
+        for own in linux.policies(self.policies.len() as u32) {
+            if let Err(error) = self.database.add_policy(own) {
+                tracing::warn!("IPsec: a policy of Linux is not used: {error}");
+            }
+        }
+        Ok(())
+    }
+
     fn total(&self, column: usize) -> u64 {
         let of = |own: &Counters| match column {
             0 => own.opened.get(),
@@ -191,6 +219,9 @@ impl IpsecControl {
                 own.spi,
                 own.destination
             );
+            if let Some(linux) = &self.linux {
+                linux.expired(own);
+            }
         }
         if expiries.iter().any(|own| own.is_hard) && self.publish().is_err() {
             tracing::error!("IPsec: the policies cannot be looked up");
@@ -229,7 +260,30 @@ impl ControlPart for IpsecControl {
     fn tick(&mut self, env: &mut Environment<'_>) {
         if self.is_live && env.now_ns >= self.looked_ns + LOOK_NS {
             self.looked_ns = env.now_ns;
+            if let Some(linux) = &mut self.linux {
+                linux.write_counts(&self.database, env.now_ns);
+            }
             self.expire(env.now_ns);
+        }
+    }
+
+    fn sources(&mut self) -> Vec<Source> {
+        self.source.take().into_iter().collect()
+    }
+
+    fn event(&mut self, event: Built, env: &mut Environment<'_>) {
+        let (Ok(event), Some(linux)) = (event.downcast::<Event>(), &mut self.linux) else { return };
+        match *event {
+            Event::Linux(changes) => {
+                let has_policies = linux.take(changes, &mut self.database, env.now_ns);
+                let result = if has_policies { self.put_policies() } else { Ok(()) };
+                let published =
+                    result.and_then(|()| self.publish().map_err(|refusal| refusal.message));
+                if let Err(error) = published {
+                    tracing::error!("IPsec: {error}");
+                }
+            }
+            Event::Wanted(tuple, template) => linux.ask(&tuple, &template),
         }
     }
 
@@ -318,12 +372,13 @@ impl ControlPart for IpsecControl {
                 said += &format!("{}: {error}\n", text(&own));
             }
         }
-        if self.policies != policies
-            && let Err(error) = add_policies(&mut self.database, &policies)
-        {
-            said += &format!("{error}\n");
+        self.listed = associations;
+        if self.policies != policies {
+            self.policies = policies;
+            if let Err(error) = self.put_policies() {
+                said += &format!("{error}\n");
+            }
         }
-        (self.listed, self.policies) = (associations, policies);
         self.added.clear();
         if let Err(refusal) = self.publish() {
             said += &format!("{}\n", refusal.message);

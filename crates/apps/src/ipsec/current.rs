@@ -1,22 +1,68 @@
 //! What the stages read, and what they count.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Counter;
-use ipsec::View;
+use ipsec::{Template, Tuple, View};
+use xfrm::Change;
+
+/// What control hears of.
+#[derive(Debug)]
+pub enum Event {
+    /// Associations and policies of Linux have changed.
+    Linux(Vec<Change>),
+    /// A packet has no association.
+    Wanted(Tuple, Template),
+}
+
+/// Time between two questions for the same, nanoseconds.
+const ASK_NS: u64 = 1_000_000_000;
+/// What may be asked for in that time.
+const ASKED: usize = 256;
+
+/// Asks for associations: at most one question a second for a template, and [`ASKED`] in all.
+#[derive(Debug)]
+pub struct Asker {
+    sender: SyncSender<Event>,
+    hash: RandomState,
+    asked_ns: Vec<AtomicU64>,
+}
+
+impl Asker {
+    /// By this channel.
+    pub fn new(sender: SyncSender<Event>) -> Self {
+        let asked_ns = (0..ASKED).map(|_| AtomicU64::new(0)).collect();
+        Self { sender, hash: RandomState::new(), asked_ns }
+    }
+
+    fn ask(&self, template: Template, tuple: Tuple, now_ns: u64) {
+        let place = self.hash.hash_one(template) as usize % ASKED;
+        let last = self.asked_ns[place].load(Ordering::Relaxed);
+        let is_due = last == 0 || now_ns.saturating_sub(last) >= ASK_NS;
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let slot = &self.asked_ns[place];
+        if is_due && slot.compare_exchange(last, now_ns.max(1), success, failure).is_ok() {
+            // If control is behind, the next packet asks.
+            let _ = self.sender.try_send(Event::Wanted(tuple, template));
+        }
+    }
+}
 
 /// The view in use, which control replaces.
 #[derive(Debug)]
 pub struct Current {
     generation: AtomicU64,
     view: Mutex<Arc<View>>,
+    asker: Option<Asker>,
 }
 
 impl Current {
     /// The first one.
-    pub fn new(view: Arc<View>) -> Self {
-        Self { generation: AtomicU64::new(0), view: Mutex::new(view) }
+    pub fn new(view: Arc<View>, asker: Option<Asker>) -> Self {
+        Self { generation: AtomicU64::new(0), view: Mutex::new(view), asker }
     }
 
     /// Another one: packets of chunks that begin from now on are looked up in it.
@@ -48,6 +94,13 @@ impl Reader {
         let generation = current.generation.load(Ordering::Acquire);
         let view = current.get();
         Self { current, generation, view }
+    }
+
+    /// Asks for an association that a packet lacks, if there is anybody who makes one.
+    pub fn ask(&self, template: Template, tuple: Tuple, now_ns: u64) {
+        if let Some(asker) = &self.current.asker {
+            asker.ask(template, tuple, now_ns);
+        }
     }
 
     /// The view, for a chunk.

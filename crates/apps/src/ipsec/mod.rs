@@ -13,11 +13,12 @@
 //!   whether each packet came as it must.
 //! - [`outgoing`] asks the policies about packets that leave, makes room, and seals them; finds the way of the outer packet.
 //! - [`current`] is what both read, and what they count.
-//! - [`settings`] makes associations and policies of `[[sa]]` and `[[policy]]`; `control_part` keeps the database.
+//! - [`settings`] makes associations and policies of `[[sa]]` and `[[policy]]`, [`linux`] those of a key-exchange daemon;
+//!   `control_part` keeps the database.
 //!
 //! # Deliberately absent
 //! - Packets of the host's own sockets: they leave as the twin sends them.
-//! - Key agreement.
+//! - Key agreement: a daemon beside it does that.
 //!
 //! Threads: one instance of each stage per worker; they share the associations, whose counts are atomic.
 
@@ -25,6 +26,9 @@ pub mod commands;
 mod control_part;
 pub mod current;
 pub mod incoming;
+pub mod linux;
+#[cfg(test)]
+mod linux_tests;
 pub mod outgoing;
 pub mod reasons;
 pub mod rows;
@@ -63,7 +67,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 pub static APPLICATION: Application = Application {
     name: "ipsec",
     title: "IPsec",
-    sections: &["sa", "policy"],
+    sections: &["ipsec", "sa", "policy"],
     joins: Some(IN),
     joins_end: Some(OUT),
     ..Application::NONE

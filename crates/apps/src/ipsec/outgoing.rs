@@ -108,6 +108,7 @@ impl EspOut {
         }
         let Some(association) = view.outbound(&template, &tuple) else {
             self.counters.wanted.add(1);
+            self.reader.ask(template, tuple, now_ns);
             return Err(reasons::SA_MISSING);
         };
         let l3 = usize::from(d.l3_offset);

@@ -13,7 +13,7 @@ use ipsec::{
 use crate::key_file;
 
 /// TTL of outer headers: `rewrite` takes one.
-const HOP_LIMIT: u8 = 65;
+pub const HOP_LIMIT: u8 = 65;
 
 /// The suite of an association.
 ///

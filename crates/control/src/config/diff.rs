@@ -205,6 +205,7 @@ impl Diff {
             if all.is_empty() { "-".to_owned() } else { all.join("; ") }
         };
         compare(&mut diff.live, "nat", rules(old), rules(new));
+        diff.section(Ipsec::NAME, &old.ipsec, &new.ipsec);
         fn joined<T: ToString>(all: &[T]) -> String {
             let all: Vec<String> = all.iter().map(T::to_string).collect();
             if all.is_empty() { "-".to_owned() } else { all.join("; ") }

@@ -247,7 +247,7 @@ mod tests {
                     storm.zz = 1\n[port.v]\nparent = \"p\"\nzz = 1\n[[route]]\nzz = 1\nvia = [{ zz = 1 }]\n[[routes]]\n\
                     zz = 1\n[[neighbour]]\nzz = 1\n[switch]\nzz = 1\n[[station]]\nzz = 1\n[pipeline.x]\nzz = 1\n\
                     [ndn]\nzz = 1\n[ndn.face.x]\nzz = 1\n[ndn.face.y]\nlocal = \"192.0.2.1\"\nzz = 1\n[[name]]\n\
-                    zz = 1\n[[names]]\nzz = 1\n[firewall]\nzz = 1\n[flow]\nzz = 1\n[l7]\nzz = 1\n[ids]\nzz = 1\n[[module]]\nzz = 1\n[[nat]]\nzz = 1\n[translation]\nzz = 1\n[[sa]]\nzz = 1\n[[policy]]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
+                    zz = 1\n[[names]]\nzz = 1\n[firewall]\nzz = 1\n[flow]\nzz = 1\n[l7]\nzz = 1\n[ids]\nzz = 1\n[[module]]\nzz = 1\n[[nat]]\nzz = 1\n[translation]\nzz = 1\n[ipsec]\nzz = 1\n[[sa]]\nzz = 1\n[[policy]]\nzz = 1\n[[rule]]\naction = \"drop\"\nzz = 1\n\
                     [[rule]]\naction = \"drop\"\nfile = \"f\"\nzz = 1\n\
                     [stage.x]\nzz = 1\n[dump.x]\nzz = 1\n";
         let errors = crate::config::parse(text, &known).unwrap_err();

@@ -223,6 +223,11 @@ pub(super) fn config(
         translation.read(&mut section, walk);
         section.finish(walk);
     }
+    let mut ipsec = Ipsec::default();
+    if let Some(mut section) = section(&mut file, walk, "ipsec") {
+        ipsec.read(&mut section, walk);
+        section.finish(walk);
+    }
     let mut associations = Vec::new();
     for mut section in sections(&mut file, walk, "sa") {
         let mut own = SaEntry::default();
@@ -326,6 +331,7 @@ pub(super) fn config(
         modules,
         nat,
         translation,
+        ipsec,
         associations,
         policies,
         stages,

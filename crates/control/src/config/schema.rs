@@ -23,7 +23,7 @@ pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
 pub use ids::{Ids, IdsAction, IdsEvent};
 pub use ipsec::{
-    PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, SaAuthentication, SaDf,
+    Ipsec, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, SaAuthentication, SaDf,
     SaDirection, SaEncryption, SaEntry, SaMode,
 };
 pub use l7::{L7, Sureness};
@@ -103,6 +103,7 @@ pub(super) fn sections() -> Vec<(&'static str, Vec<Box<dyn SectionValue>>)> {
         ("[[module]]", vec![of::<ModuleEntry>()]),
         ("[[nat]]", vec![of::<NatRule>()]),
         ("[translation]", vec![of::<Translation>()]),
+        ("[ipsec]", vec![of::<Ipsec>()]),
         ("[[sa]]", vec![of::<SaEntry>()]),
         ("[[policy]]", vec![of::<PolicyEntry>()]),
         ("[ndn]", vec![of::<Ndn>()]),

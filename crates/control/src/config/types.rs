@@ -8,7 +8,7 @@ use std::time::Duration;
 pub use super::schema::{
     Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
     FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, Ids, IdsAction,
-    IdsEvent, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute,
+    IdsEvent, Ipsec, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute,
     NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure,
     Overlap, Physical, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, Port, PortKind,
     PortRange, Register, Route, RouteFile, Router, Rpf, SaAuthentication, SaDf, SaDirection,
@@ -64,6 +64,8 @@ pub struct Config {
     pub nat: Vec<NatRule>,
     /// `[translation]`.
     pub translation: Translation,
+    /// `[ipsec]`.
+    pub ipsec: Ipsec,
     /// `[[sa]]`, in the file's order.
     pub associations: Vec<SaEntry>,
     /// `[[policy]]`, in the file's order.

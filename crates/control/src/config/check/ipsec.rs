@@ -72,13 +72,13 @@ fn policy(config: &Config, own: &PolicyEntry, place: &Place, walk: &mut Walk<'_>
                 .expected("`reqid` of its associations");
         }
         (PolicyAction::Protect, Some(reqid))
-            if config.associations.iter().any(|sa| sa.reqid == reqid) => {}
+            if config.ipsec.linux || config.associations.iter().any(|sa| sa.reqid == reqid) => {}
         (PolicyAction::Protect, Some(reqid)) => {
             let message = format!("no [[sa]] has reqid {reqid}: these packets are dropped");
             walk.warning(place.at("reqid"), message)
                 .expected("an association with this `reqid`, or one by `ctl sa add`");
         }
-        (_, Some(_)) => {
+        (PolicyAction::Bypass | PolicyAction::Discard, Some(_)) => {
             walk.error(place.at("reqid"), "`reqid` has no effect without `protect`")
                 .expected("action = \"protect\"");
         }

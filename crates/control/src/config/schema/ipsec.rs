@@ -78,6 +78,16 @@ crate::section! {
 }
 
 crate::section! {
+    /// Who gives associations and policies of IPsec, beside `[[sa]]` and `[[policy]]` ([ipsec.md](ipsec.md)).
+    #[derive(Eq)]
+    pub struct Ipsec("ipsec") {
+        /// Take the associations and policies of Linux, too: a key-exchange daemon such as strongSwan's then steers the gateway.
+        /// Live runs only. Counts, expired lifetimes, and packets without an association are reported back to Linux.
+        restart linux: bool = false, boolean();
+    }
+}
+
+crate::section! {
     /// A security policy of IPsec. The first one that matches a packet decides.
     #[derive(Eq, Hash)]
     pub struct PolicyEntry("[[policy]]") {

@@ -408,7 +408,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("router");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, ids, l7, mode, module, nat, neighbour, pipeline, policy, port, route, router, routes, rule, sa, stage, system, translation"
+        "dump, engine, firewall, flow, ids, ipsec, l7, mode, module, nat, neighbour, pipeline, policy, port, route, router, routes, rule, sa, stage, system, translation"
     );
     let with_twin = common.replace("fault", "fault, host");
     let expected =
@@ -417,7 +417,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("switch");
     assert_eq!(
         file,
-        "dump, engine, firewall, flow, ids, l7, mode, module, nat, pipeline, policy, port, rule, sa, stage, station, switch, system, translation"
+        "dump, engine, firewall, flow, ids, ipsec, l7, mode, module, nat, pipeline, policy, port, rule, sa, stage, station, switch, system, translation"
     );
     let common_of_switch = common.replace("fault", "extra_stations, fault");
     let expected = format!("access, {common_of_switch}, learning, mac, mtu, native, ");
@@ -426,7 +426,7 @@ fn known_keys_are_those_of_the_mode() {
     let (file, port) = of("ndn");
     assert_eq!(
         file,
-        "dump, engine, flow, ids, l7, mode, module, name, names, nat, ndn, neighbour, pipeline, policy, port, sa, stage, system, translation"
+        "dump, engine, flow, ids, ipsec, l7, mode, module, name, names, nat, ndn, neighbour, pipeline, policy, port, sa, stage, system, translation"
     );
     let common = with_twin.replace("fault", "faces, fault");
     assert!(port.starts_with(&format!("addresses, {common}, mac, mtu, ")), "{port}");

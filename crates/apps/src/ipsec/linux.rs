@@ -1,0 +1,454 @@
+//! Associations and policies of Linux, as a key-exchange daemon such as strongSwan's adds them.
+//!
+//! ```text
+//!  xfrm::Follower ─▶ Vec<Change> ─▶ Linux::take ─▶ Database
+//!       ▲                                             │
+//!       └── counts once a second, limits, packets without association
+//! ```
+//!
+//! The kernel never sees an ESP packet: counts, numbers and windows of its associations are those that are written back.
+//! Limits of bytes and packets are counted here; limits of seconds are the kernel's, and its `EXPIRE` ends an association.
+//!
+//! No number is sent twice with a key. The kernel's numbers are a second old at most: an association that was in use before is
+//! taken over [`SKIPPED`] numbers later, and one that comes back (a daemon removes and adds an association whose peer has moved)
+//! goes on where it was. A new one is written back at once, so that it counts as used. An inbound one refuses all numbers up to
+//! the kernel's; what came in the last second before a crash could be replayed.
+//!
+//! What cannot be done here is named in the log, and drops packets instead of letting them pass: an association with an
+//! algorithm that is not here is not added, and packets of its policies then have none. A policy that asks for more than one
+//! association, or for another protocol, discards. The kernel's policies for this host (`in`) and for forwarded packets
+//! (`fwd`) are one direction here.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use ipsec::policy::ANY_PORT;
+use ipsec::{
+    Action, Database, Direction, Dont, Dscp, Expiry, Limit, Limits, Mode, Parameters, Policy,
+    Selector, Template, Tuple, Udp, Words,
+};
+use xfrm::structs::LifetimeCurrent;
+use xfrm::structs::value::{
+    XFRM_INF, XFRM_SA_XFLAG_DONT_ENCAP_DSCP, XFRM_STATE_NOECN, XFRM_STATE_NOPMTUDISC,
+};
+use xfrm::{AssociationId, Change, Counters, Follower, PolicyDirection, PolicyId};
+
+use super::current::Event;
+
+/// Protocol number of ESP.
+const ESP: u8 = 50;
+/// Numbers that an association may send between two looks at its counts.
+const SKIPPED: u64 = 1 << 24;
+/// Associations that are remembered when they are gone.
+const ENDED_MAX: usize = 4096;
+
+/// An association that is in use.
+struct Used {
+    own: Arc<xfrm::Association>,
+    /// Counts that were written back.
+    written: [u64; 3],
+    /// Time of its first packet, seconds since 1970.
+    first_s: u64,
+}
+
+/// An association that is gone, and may come back between other ends.
+struct Ended {
+    spi: u32,
+    keys: Arc<xfrm::Keys>,
+    number: u64,
+}
+
+/// What Linux has, and the thread that follows it.
+pub struct Linux {
+    follower: Option<Follower>,
+    /// Set when nobody takes what the follower has to say any more.
+    is_over: Arc<AtomicBool>,
+    /// Addresses of the router: which way an association goes.
+    local: Vec<IpAddr>,
+    hop_limit: u8,
+    associations: BTreeMap<AssociationId, Used>,
+    policies: BTreeMap<PolicyId, Arc<xfrm::Policy>>,
+    /// The latest ones are behind.
+    ended: VecDeque<Ended>,
+}
+
+impl Linux {
+    /// Follows the kernel; changes go to a channel, as [`Event::Linux`]. `local` are the addresses of the router.
+    ///
+    /// # Errors
+    /// The kernel cannot be followed.
+    pub fn follow(
+        sender: SyncSender<Event>,
+        local: Vec<IpAddr>,
+        hop_limit: u8,
+    ) -> Result<Self, control::netlink::Error> {
+        let mut own = Self::new(None, local, hop_limit);
+        let is_over = own.is_over.clone();
+        let sink = move |changes: Vec<Change>| {
+            let mut event = Event::Linux(changes);
+            loop {
+                match sender.try_send(event) {
+                    Ok(()) => return true,
+                    Err(TrySendError::Disconnected(_)) => return false,
+                    Err(TrySendError::Full(back)) => event = back,
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        own.follower = Some(Follower::start(xfrm::Options::default(), sink)?);
+        Ok(own)
+    }
+
+    /// Nothing yet. Without a follower nothing is written back.
+    pub fn new(follower: Option<Follower>, local: Vec<IpAddr>, hop_limit: u8) -> Self {
+        let (associations, policies) = (BTreeMap::new(), BTreeMap::new());
+        let ended = VecDeque::new();
+        let is_over = Arc::default();
+        Self { follower, is_over, local, hop_limit, associations, policies, ended }
+    }
+
+    /// Takes changes of the kernel's databases. Whether policies have changed: [`Linux::policies`] has them.
+    pub fn take(&mut self, changes: Vec<Change>, database: &mut Database, now_ns: u64) -> bool {
+        let mut policies = false;
+        for change in changes {
+            match change {
+                Change::AssociationAdded(own) | Change::AssociationReplaced(own) => {
+                    if let Err(why) = self.add(&own, database, now_ns) {
+                        tracing::warn!(
+                            "IPsec: Linux's association {} is not used: {why}",
+                            name(&own.id)
+                        );
+                        self.remove(own.id, database);
+                    }
+                }
+                Change::AssociationRemoved(id) => self.remove(id, database),
+                Change::PolicyAdded(own) | Change::PolicyReplaced(own) => {
+                    for doubt in policy(&own).1 {
+                        tracing::warn!("IPsec: Linux's policy {}: {doubt}", own.id.index);
+                    }
+                    self.policies.insert(own.id, own);
+                    policies = true;
+                }
+                Change::PolicyRemoved(id) => policies |= self.policies.remove(&id).is_some(),
+            }
+        }
+        policies
+    }
+
+    fn add(
+        &mut self,
+        own: &Arc<xfrm::Association>,
+        database: &mut Database,
+        now_ns: u64,
+    ) -> Result<(), String> {
+        let keys = own.keys.as_ref().map_err(ToString::to_string)?;
+        let key = keys.expand().map_err(|error| error.to_string())?;
+        let mut parameters = parameters(own, &self.local, self.hop_limit)?;
+        let is_back = |ended: &&Ended| ended.spi == own.id.spi && ended.keys == *keys;
+        let before = self.ended.iter().rev().find(is_back).map(|ended| ended.number);
+        if own.start.sent > 0 {
+            parameters.first_number += SKIPPED;
+        }
+        if let (Some(number), Direction::Out) = (before, parameters.direction) {
+            parameters.first_number = number.max(own.start.sent + 1);
+        }
+        let is_known = self.associations.contains_key(&own.id);
+        let added = match is_known {
+            // It goes on with its numbers.
+            true => database.replace(parameters, key, now_ns),
+            false => database.add(parameters, key, now_ns),
+        };
+        let added = added.map_err(|error| error.to_string())?;
+        if let Some(window) = added.opener().and_then(|own| own.window()) {
+            let top = before.unwrap_or(0).max(own.start.received);
+            for number in top.saturating_sub(window.len().into()) + 1..=top {
+                let _ = window.update(number);
+            }
+        }
+        let used = Used { own: own.clone(), written: [0; 3], first_s: 0 };
+        let mut counted = counters(&added, &used);
+        counted.used = own.start.used;
+        counted.sent = counted.sent.max(u64::from(added.sealer().is_some()));
+        if !is_known && added.sealer().is_some() {
+            self.send(xfrm::counters(own, &counted));
+        }
+        self.associations.insert(own.id, used);
+        Ok(())
+    }
+
+    fn send(&self, request: (xfrm::Message, u16)) {
+        if let Some(follower) = &self.follower {
+            follower.send(request);
+        }
+    }
+
+    fn remove(&mut self, id: AssociationId, database: &mut Database) {
+        let Some(used) = self.associations.remove(&id) else { return };
+        let gone = database.delete(id.spi, id.destination);
+        if let (Some(gone), Ok(keys)) = (gone, &used.own.keys) {
+            if self.ended.len() == ENDED_MAX {
+                self.ended.pop_front();
+            }
+            let (spi, number) = (id.spi, gone.number());
+            self.ended.push_back(Ended { spi, keys: keys.clone(), number });
+        }
+    }
+
+    /// All policies for packets here, `after` those of the configuration. Of several with the same direction, selector and
+    /// priority, the first one counts.
+    pub fn policies(&self, after: u32) -> Vec<Policy> {
+        let mut seen = HashSet::new();
+        let mut all = Vec::new();
+        for own in self.policies.values() {
+            let Some(mut policy) = policy(own).0 else { continue };
+            policy.priority = policy.priority.saturating_add(after + 1);
+            if seen.insert((policy.direction, policy.priority, policy.selector.clone())) {
+                all.push(policy);
+            }
+        }
+        all
+    }
+
+    /// Writes back what has been counted since the last call.
+    pub fn write_counts(&mut self, database: &Database, now_ns: u64) {
+        for used in self.associations.values_mut() {
+            let id = used.own.id;
+            let Some(now) = database.get(id.spi, id.destination) else { continue };
+            let [bytes, packets, ..] = now.counts();
+            let counts = [bytes, packets, now.number()];
+            if used.first_s == 0 && packets > 0 {
+                used.first_s = now_ns / 1_000_000_000;
+            }
+            if counts != used.written && packets > 0 {
+                used.written = counts;
+                let request = xfrm::counters(&used.own, &counters(now, used));
+                if let Some(follower) = &self.follower {
+                    follower.send(request);
+                }
+            }
+        }
+    }
+
+    /// Reports a limit that an association has reached.
+    pub fn expired(&self, expiry: &Expiry) {
+        let mut all = self.associations.values();
+        let is_it = |used: &&Used| {
+            (used.own.id.spi, used.own.id.destination) == (expiry.spi, expiry.destination)
+        };
+        if let Some(used) = all.find(is_it) {
+            let [bytes, packets, _] = used.written;
+            let used_so_far = LifetimeCurrent { bytes, packets, ..used.own.start.used };
+            let counted = Counters { used: used_so_far, ..Counters::default() };
+            self.send(xfrm::expire(&used.own, &counted, expiry.is_hard));
+        }
+    }
+
+    /// Asks the kernel to announce that a packet has no association; `None` if no policy of the kernel protects it.
+    pub fn wanted(&self, tuple: &Tuple, template: &Template) -> Option<(xfrm::Message, u16)> {
+        let protects = |own: &&Arc<xfrm::Policy>| {
+            let found = policy(own).0;
+            own.id.direction == PolicyDirection::Out
+                && found.is_some_and(|found| {
+                    found.action == Action::Protect(*template) && found.selector.matches(tuple)
+                })
+        };
+        let own = self.policies.values().filter(protects).min_by_key(|own| own.priority)?;
+        let ends = (address(tuple.family, tuple.src), address(tuple.family, tuple.dst));
+        xfrm::acquire(own, ends, tuple.protocol, tuple.ports.unwrap_or_default())
+    }
+
+    /// Sends what [`Linux::wanted`] has made.
+    pub fn ask(&self, tuple: &Tuple, template: &Template) {
+        if let Some(request) = self.wanted(tuple, template) {
+            self.send(request);
+        }
+    }
+}
+
+impl Drop for Linux {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn name(id: &AssociationId) -> String {
+    format!("{:#x} to {}", id.spi, id.destination)
+}
+
+fn address(family: u8, [high, low]: Words) -> IpAddr {
+    match family {
+        4 => std::net::Ipv4Addr::from_bits(low as u32).into(),
+        _ => std::net::Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(),
+    }
+}
+
+/// What was counted, as the kernel has it.
+fn counters(now: &ipsec::Association, used: &Used) -> Counters {
+    let [bytes, packets, ..] = now.counts();
+    let used = LifetimeCurrent {
+        bytes,
+        packets,
+        add_time: used.own.start.used.add_time,
+        use_time: used.first_s,
+    };
+    let mut counters = Counters { used, ..Counters::default() };
+    match now.opener().and_then(|own| own.window()) {
+        Some(window) => {
+            let top = window.top();
+            counters.received = top;
+            counters.window = vec![0; window.len().div_ceil(64) as usize];
+            for back in 0..u64::from(window.len()).min(top) {
+                // Within the window, what is refused was received.
+                if window.check(top - back).is_err() {
+                    counters.window[(back / 64) as usize] |= 1 << (back % 64);
+                }
+            }
+        }
+        None => counters.sent = now.sealer().map_or(0, |own| own.sequence().next() - 1),
+    }
+    counters
+}
+
+/// An association of the kernel as one of this gateway.
+///
+/// # Errors
+/// Why it cannot be used, in words.
+pub fn parameters(
+    own: &xfrm::Association,
+    local: &[IpAddr],
+    hop_limit: u8,
+) -> Result<Parameters, String> {
+    let direction = match own.direction {
+        Some(xfrm::Direction::In) => Direction::In,
+        Some(xfrm::Direction::Out) => Direction::Out,
+        None if local.contains(&own.id.destination) => Direction::In,
+        None if local.contains(&own.source) => Direction::Out,
+        None => return Err("neither end is an address of a port".to_owned()),
+    };
+    if own.id.mark != (0, 0) || own.if_id != 0 {
+        return Err("marks and interface numbers are not supported".to_owned());
+    }
+    let limit = |own: u64| (own != XFRM_INF && own != 0).then_some(own);
+    let of = |soft, hard| Limit { soft: limit(soft), hard: limit(hard) };
+    let lft = &own.limits;
+    let is = |flag: u8| own.flags & flag != 0;
+    let ends = (own.source, own.id.destination);
+    Ok(Parameters {
+        mode: match own.mode {
+            xfrm::Mode::Transport => Mode::Transport,
+            xfrm::Mode::Tunnel => Mode::Tunnel,
+            xfrm::Mode::Other(mode) => return Err(format!("mode {mode} is not supported")),
+        },
+        is_extended: own.is_extended,
+        window: own.window,
+        first_number: own.start.sent + 1,
+        udp: own.udp.map(|udp| Udp { source: udp.source_port, destination: udp.destination_port }),
+        pad_to: u16::try_from(own.pad_to).unwrap_or(u16::MAX),
+        dscp: match own.extra_flags & XFRM_SA_XFLAG_DONT_ENCAP_DSCP {
+            0 => Dscp::Copy,
+            _ => Dscp::Set(0),
+        },
+        dont_fragment: if is(XFRM_STATE_NOPMTUDISC) { Dont::Clear } else { Dont::Copy },
+        ecn: !is(XFRM_STATE_NOECN),
+        hop_limit,
+        limits: Limits {
+            bytes: of(lft.soft_byte_limit, lft.hard_byte_limit),
+            packets: of(lft.soft_packet_limit, lft.hard_packet_limit),
+            seconds: Limit::default(),
+        },
+        ..Parameters::new(direction, own.id.spi, ends, own.reqid)
+    })
+}
+
+/// A policy of the kernel as one of this gateway, `None` if it is for packets that do not exist here; and what is different.
+pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
+    let mut doubts = Vec::new();
+    if own.mark != (0, 0) || own.if_id != 0 {
+        doubts.push("not used: no packet here has its mark or interface number".to_owned());
+        return (None, doubts);
+    }
+    let mut is_exact = true;
+    let mut ports = |(value, mask): (u16, u16)| -> RangeInclusive<u16> {
+        let last = value | !mask;
+        match mask {
+            0 => ANY_PORT,
+            _ if mask.leading_ones() + mask.trailing_zeros() == 16 => value & mask..=last,
+            _ => {
+                is_exact = false;
+                ANY_PORT
+            }
+        }
+    };
+    let sel = &own.selector;
+    let is_icmp = matches!(sel.protocol, Some(1 | 58));
+    let (source_ports, destination_ports) = match is_icmp {
+        true => (ANY_PORT, ANY_PORT),
+        false => (ports(sel.source_port), ports(sel.destination_port)),
+    };
+    is_exact &= !is_icmp || (sel.source_port.1, sel.destination_port.1) == (0, 0);
+    // Without addresses it may still be of one family.
+    let any = sel.is_ipv6.map(|is_ipv6| match is_ipv6 {
+        false => IpNet::from(ipnet::Ipv4Net::default()),
+        true => IpNet::from(ipnet::Ipv6Net::default()),
+    });
+    let net = |own: Option<(IpAddr, u8)>| match own {
+        Some((ip, len)) => IpNet::new(ip, len).ok().map(|net| net.trunc()),
+        None => any,
+    };
+    let selector = Selector {
+        source: net(sel.source),
+        destination: net(sel.destination),
+        protocol: sel.protocol,
+        source_ports,
+        destination_ports,
+    };
+    if sel.ifindex.is_some() {
+        doubts.push("used for all interfaces".to_owned());
+    }
+    let action = match &own.templates[..] {
+        _ if own.is_block => Action::Discard,
+        _ if own.is_sub => {
+            doubts.push("discards its packets: sub-policies are not supported".to_owned());
+            Action::Discard
+        }
+        [] => Action::Bypass,
+        [one]
+            if one.protocol == ESP
+                && matches!(one.mode, xfrm::Mode::Tunnel | xfrm::Mode::Transport) =>
+        {
+            if one.is_optional {
+                doubts.push("packets without an association are dropped".to_owned());
+            }
+            Action::Protect(Template { reqid: one.reqid, tunnel: one.tunnel })
+        }
+        _ => {
+            doubts.push("discards its packets: it asks for more than ESP once".to_owned());
+            Action::Discard
+        }
+    };
+    let action = match (is_exact, action) {
+        (true, action) => action,
+        (false, Action::Bypass) => {
+            doubts.push("not used: its ports or ICMP types are no range".to_owned());
+            return (None, doubts);
+        }
+        (false, action) => {
+            doubts.push("used for all ports, or types of ICMP".to_owned());
+            action
+        }
+    };
+    let direction = match own.id.direction {
+        PolicyDirection::Out => Direction::Out,
+        PolicyDirection::In | PolicyDirection::Forward => Direction::In,
+    };
+    (Some(Policy { direction, priority: own.priority, selector, action }), doubts)
+}

@@ -1,0 +1,301 @@
+//! What a daemon has the kernel do, as the reference kernel announces it, becomes the gateway's databases.
+
+use std::net::IpAddr;
+
+use crypto::{Secret, esp};
+use ipsec::{Action, Database, Direction, Dont, Dscp, Expiry, Mode, Template, Tuple, Udp};
+use xfrm::reference::Kernel;
+use xfrm::structs::value::*;
+use xfrm::structs::{
+    Encapsulation, Id, LifetimeLimits, PolicyInfo, ReplayState, SaId, SaInfo, Selector,
+};
+use xfrm::{AF_INET, Algorithm, Attribute, Body, Bounds, Kind, Message, Mirror, Port, Spi, group};
+
+use super::linux::{Linux, parameters, policy};
+
+const US: &str = "192.0.2.1";
+const PEER: &str = "198.51.100.2";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A kernel, a mirror of it, and what the gateway makes of that.
+struct Bed {
+    kernel: Kernel,
+    mirror: Mirror,
+    linux: Linux,
+    database: Database,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let mut mirror = Mirror::new(Bounds::default());
+        mirror.begin();
+        mirror.end(false);
+        let linux = Linux::new(None, vec![ip(US)], 64);
+        Bed { kernel: Kernel::new(), mirror, linux, database: Database::new() }
+    }
+
+    fn ask(&mut self, message: Message) {
+        let answer = self.kernel.ask(1, message.to_datagram(5, 1, 0).expose());
+        let last = answer.datagrams().last().unwrap().to_vec();
+        assert_eq!(last[16..20], [0; 4], "{message:?}");
+        for (from, event) in self.kernel.take_events() {
+            let event = event.expose();
+            let kind = u16::from_ne_bytes([event[4], event[5]]);
+            if [group::SA, group::POLICY, group::EXPIRE].contains(&from) {
+                self.mirror.event(&Message::decode(kind, 0, &event[16..]).unwrap());
+            }
+        }
+        if self.linux.take(self.mirror.take_changes(), &mut self.database, 0) {
+            self.database.clear_policies();
+            for own in self.linux.policies(2) {
+                self.database.add_policy(own).unwrap();
+            }
+        }
+    }
+}
+
+fn sa(from: &str, to: &str, spi: u32) -> SaInfo {
+    SaInfo {
+        id: Id { daddr: ip(to).into(), spi: Spi(spi), proto: IPPROTO_ESP },
+        saddr: ip(from).into(),
+        lft: LifetimeLimits {
+            soft_byte_limit: XFRM_INF,
+            hard_byte_limit: XFRM_INF,
+            soft_packet_limit: 10,
+            hard_packet_limit: 20,
+            hard_add_expires_seconds: 60,
+            ..LifetimeLimits::default()
+        },
+        reqid: 7,
+        family: AF_INET,
+        mode: XFRM_MODE_TUNNEL,
+        replay_window: 32,
+        ..SaInfo::default()
+    }
+}
+
+fn new(kind: Kind, info: SaInfo) -> Message {
+    let key = Secret::new((1..=20).collect());
+    let key = Algorithm::new("rfc4106(gcm(aes))", key, Some(128));
+    Message::new(kind, Body::SaInfo(info)).with(Attribute::AeadKey(key))
+}
+
+fn gone(info: &SaInfo) -> Message {
+    let SaInfo { id, family, .. } = info;
+    let (daddr, spi, family, proto) = (id.daddr, id.spi, *family, id.proto);
+    Message::new(Kind::DelSa, Body::SaId(SaId { daddr, spi, family, proto }))
+}
+
+fn selector(from: &str, to: &str) -> Selector {
+    Selector {
+        saddr: ip(from).into(),
+        daddr: ip(to).into(),
+        prefixlen_s: 16,
+        prefixlen_d: 16,
+        family: AF_INET,
+        ..Selector::default()
+    }
+}
+
+fn template(from: &str, to: &str) -> xfrm::structs::Template {
+    xfrm::structs::Template {
+        id: Id { daddr: ip(to).into(), spi: Spi(0), proto: IPPROTO_ESP },
+        saddr: ip(from).into(),
+        family: AF_INET,
+        reqid: 7,
+        mode: XFRM_MODE_TUNNEL,
+        ..Default::default()
+    }
+}
+
+fn protect(dir: u8, sel: Selector, template: xfrm::structs::Template) -> Message {
+    let info = PolicyInfo { sel, dir, priority: 5, ..PolicyInfo::default() };
+    Message::new(Kind::NewPolicy, Body::PolicyInfo(info)).with(Attribute::Templates(vec![template]))
+}
+
+fn tuple(from: &str, to: &str) -> Tuple {
+    let ((family, src), (_, dst)) = (ipsec::words(ip(from)), ipsec::words(ip(to)));
+    Tuple { family, protocol: 17, src, dst, ports: Some((7, 53)) }
+}
+
+#[test]
+fn a_tunnel_of_a_daemon_carries_packets() {
+    let mut bed = Bed::new();
+    let encapsulation = Encapsulation {
+        encap_type: UDP_ENCAP_ESPINUDP,
+        encap_sport: Port(4500),
+        encap_dport: Port(4501),
+        ..Encapsulation::default()
+    };
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x101)));
+    bed.ask(new(Kind::NewSa, sa(US, PEER, 0x201)).with(Attribute::Encapsulation(encapsulation)));
+    bed.ask(protect(XFRM_POLICY_OUT, selector("10.1.0.0", "10.2.0.0"), template(US, PEER)));
+    bed.ask(protect(XFRM_POLICY_IN, selector("10.2.0.0", "10.1.0.0"), template(PEER, US)));
+    bed.ask(protect(XFRM_POLICY_FWD, selector("10.2.0.0", "10.1.0.0"), template(PEER, US)));
+
+    let inbound = bed.database.get(0x101, ip(US)).unwrap();
+    let outbound = bed.database.get(0x201, ip(PEER)).unwrap();
+    let (own, other) = (outbound.parameters(), inbound.parameters());
+    assert_eq!((own.direction, other.direction), (Direction::Out, Direction::In));
+    assert_eq!((own.mode, own.reqid, other.window), (Mode::Tunnel, 7, 32));
+    assert_eq!(own.udp, Some(Udp { source: 4500, destination: 4501 }));
+    assert_eq!((own.dscp, own.dont_fragment, own.ecn), (Dscp::Copy, Dont::Copy, true));
+    let limits = own.limits;
+    assert_eq!((limits.packets.soft, limits.packets.hard), (Some(10), Some(20)));
+    // Time is the kernel's, and a limit that is none is none.
+    assert_eq!((limits.bytes.hard, limits.seconds.hard), (None, None));
+
+    // `in` and `fwd` are one.
+    assert_eq!(bed.database.policies().len(), 2);
+    let view = bed.database.view().unwrap();
+    let there = tuple("10.1.0.9", "10.2.0.9");
+    let tunnel = Some((ip(US), ip(PEER)));
+    let expected = Template { reqid: 7, tunnel };
+    assert_eq!(view.outgoing.find(&there), Some(Action::Protect(expected)));
+    assert_eq!(view.outbound(&expected, &there).unwrap().parameters().spi, 0x201);
+    assert_eq!(view.outgoing.find(&tuple("10.1.0.9", "10.3.0.9")), None);
+
+    // A packet without an association is asked for.
+    bed.ask(gone(&sa(US, PEER, 0x201)));
+    assert!(bed.database.get(0x201, ip(PEER)).is_none());
+    let (message, _) = bed.linux.wanted(&there, &expected).unwrap();
+    let Body::Acquire(acquire) = message.body else { panic!("{message:?}") };
+    assert_eq!(acquire.sel.daddr.ip(AF_INET), Some(ip("10.2.0.9")));
+    assert_eq!(acquire.id.daddr.ip(AF_INET), Some(ip(PEER)));
+    assert!(bed.linux.wanted(&tuple("10.1.0.9", "10.3.0.9"), &expected).is_none());
+    // Without a follower this has nobody to tell, and nothing breaks.
+    let expiry = Expiry {
+        spi: 0x101,
+        destination: ip(US),
+        direction: Direction::In,
+        reqid: 7,
+        is_hard: true,
+    };
+    bed.linux.expired(&expiry);
+}
+
+/// Numbers of the gateway's own end.
+fn next(bed: &Bed, to: &str) -> u64 {
+    bed.database.get(0x201, ip(to)).unwrap().number()
+}
+
+#[test]
+fn no_number_is_sent_twice() {
+    let mut bed = Bed::new();
+    bed.ask(new(Kind::NewSa, sa(US, PEER, 0x201)));
+    assert_eq!(next(&bed, PEER), 1);
+    let take = |bed: &Bed, to: &str, count: u64| {
+        let own = bed.database.get(0x201, ip(to)).unwrap();
+        let _ = own.sealer().unwrap().take(count);
+    };
+    take(&bed, PEER, 100);
+    assert_eq!(next(&bed, PEER), 101);
+    // A change of its settings.
+    let encapsulation = Encapsulation { encap_type: 2, encap_sport: Port(9), ..Default::default() };
+    let mut changed = sa(US, PEER, 0x201);
+    changed.lft.hard_packet_limit = 99;
+    bed.ask(new(Kind::UpdSa, changed).with(Attribute::Encapsulation(encapsulation)));
+    assert_eq!(next(&bed, PEER), 101);
+    assert_eq!(
+        bed.database.get(0x201, ip(PEER)).unwrap().parameters().limits.packets.hard,
+        Some(99)
+    );
+    // The peer has moved: a daemon removes the association and adds it to the new address, with numbers that the kernel had.
+    take(&bed, PEER, 1000);
+    bed.ask(gone(&sa(US, PEER, 0x201)));
+    let moved = "203.0.113.5";
+    let known = ReplayState { oseq: 40, ..ReplayState::default() };
+    bed.ask(new(Kind::NewSa, sa(US, moved, 0x201)).with(Attribute::Replay(known)));
+    assert_eq!(next(&bed, moved), 1101);
+    // Another process had it.
+    let mut other = Bed::new();
+    other.ask(new(Kind::NewSa, sa(US, PEER, 0x201)).with(Attribute::Replay(known)));
+    assert!(next(&other, PEER) > 1 << 24);
+}
+
+#[test]
+fn no_number_is_accepted_twice() {
+    let mut bed = Bed::new();
+    let known = ReplayState { seq: 40, ..ReplayState::default() };
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x101)).with(Attribute::Replay(known)));
+    let own = bed.database.get(0x101, ip(US)).unwrap();
+    let accept = |number| own.opener().unwrap().accept(number);
+    assert!(matches!(accept(40), Err(esp::OpenError::Replay(_))));
+    assert!(matches!(accept(9), Err(esp::OpenError::Replay(_))));
+    assert_eq!(accept(41), Ok(()));
+}
+
+#[test]
+fn what_cannot_be_done_drops_packets() {
+    let mut bed = Bed::new();
+    let key = |len: usize| Secret::new(vec![1; len]);
+    let old = Message::new(Kind::NewSa, Body::SaInfo(sa(US, PEER, 0x201)))
+        .with(Attribute::CipherKey(Algorithm::new("cbc(des3_ede)", key(24), None)))
+        .with(Attribute::AuthKey(Algorithm::new("hmac(sha1)", key(20), None)));
+    bed.ask(old);
+    bed.ask(new(Kind::NewSa, sa("203.0.113.1", "203.0.113.2", 0x301)));
+    assert!(bed.database.associations().is_empty());
+    bed.ask(protect(XFRM_POLICY_OUT, selector("10.1.0.0", "10.2.0.0"), template(US, PEER)));
+    let view = bed.database.view().unwrap();
+    let there = tuple("10.1.0.9", "10.2.0.9");
+    let Some(Action::Protect(template)) = view.outgoing.find(&there) else { panic!() };
+    assert!(view.outbound(&template, &there).is_none());
+
+    // Policies that ask for more than ESP once.
+    let of = |change: &dyn Fn(&mut xfrm::structs::Template), twice: bool| {
+        let mut own = self::template(US, PEER);
+        change(&mut own);
+        let sel = selector("10.1.0.0", "10.2.0.0");
+        let info = PolicyInfo { sel, dir: XFRM_POLICY_OUT, ..PolicyInfo::default() };
+        let templates = vec![own; if twice { 2 } else { 1 }];
+        let own = xfrm::Policy::read(&info, &[Attribute::Templates(templates)]).unwrap();
+        policy(&own).0.unwrap().action
+    };
+    assert!(matches!(of(&|_| {}, false), Action::Protect(_)));
+    assert_eq!(of(&|_| {}, true), Action::Discard);
+    assert_eq!(of(&|own| own.id.proto = IPPROTO_AH, false), Action::Discard);
+    assert_eq!(of(&|own| own.mode = XFRM_MODE_BEET, false), Action::Discard);
+}
+
+#[test]
+fn selectors_are_those_of_the_kernel() {
+    let of = |change: &dyn Fn(&mut Selector), action: u8| {
+        let mut sel = selector("10.1.0.0", "10.2.0.0");
+        change(&mut sel);
+        let info = PolicyInfo { sel, action, dir: XFRM_POLICY_OUT, ..PolicyInfo::default() };
+        policy(&xfrm::Policy::read(&info, &[]).unwrap())
+    };
+    let (own, doubts) = of(&|_| {}, XFRM_POLICY_ALLOW);
+    let own = own.unwrap();
+    assert!(doubts.is_empty() && own.action == Action::Bypass);
+    assert_eq!(own.selector.to_string(), "10.1.0.0/16 > 10.2.0.0/16");
+    let ports = |value: u16, mask: u16, action| {
+        of(&|own| (own.proto, own.dport, own.dport_mask) = (6, Port(value), Port(mask)), action)
+    };
+    let text = |(own, _): (Option<ipsec::Policy>, Vec<String>)| own.unwrap().selector.to_string();
+    assert!(text(ports(80, 0xffff, 0)).contains("10.2.0.0/16 port 80 "));
+    assert!(text(ports(0x1000, 0xf000, 0)).contains("port 4096-8191"));
+    // No range: what passes is not widened, what is dropped is.
+    assert!(ports(1, 1, XFRM_POLICY_ALLOW).0.is_none());
+    let (wide, doubts) = ports(1, 1, XFRM_POLICY_BLOCK);
+    assert_eq!((wide.unwrap().action, doubts.len()), (Action::Discard, 1));
+    // All addresses of one family are not those of the other one.
+    let (all, _) = of(&|own| (own.prefixlen_d, own.prefixlen_s) = (0, 0), XFRM_POLICY_BLOCK);
+    assert_eq!(all.unwrap().selector.to_string(), "0.0.0.0/0 > 0.0.0.0/0");
+}
+
+#[test]
+fn marks_and_interface_numbers_are_not_ignored() {
+    let message = new(Kind::NewSa, sa(US, PEER, 0x201)).with(Attribute::InterfaceId(9));
+    let Body::SaInfo(info) = message.body else { panic!() };
+    let own = xfrm::Association::read(&info, &message.attributes).unwrap();
+    assert!(parameters(&own, &[ip(US)], 64).unwrap_err().contains("interface numbers"));
+    let sel = selector("10.1.0.0", "10.2.0.0");
+    let info = PolicyInfo { sel, dir: XFRM_POLICY_OUT, ..PolicyInfo::default() };
+    let own = xfrm::Policy::read(&info, &[Attribute::InterfaceId(9)]).unwrap();
+    let (none, doubts) = policy(&own);
+    assert!(none.is_none() && doubts.len() == 1);
+}
