@@ -213,6 +213,7 @@ impl World {
                 continue;
             }
             let parts = Parts {
+                hosts: detect::HostTables::default(),
                 current: Arc::new(RwLock::new(self.rules.clone())),
                 outputs: Arc::new(Outputs::open(
                     &control::config::Ids::default(),
