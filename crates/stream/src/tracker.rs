@@ -780,7 +780,10 @@ impl<M: Module> Tracker<M> {
         let lost = &mut self.whole.lost;
         self.defrag
             .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
-        self.counts.fragments_lost = *lost;
+        // Copies of fragments that were passed on are no loss.
+        if !self.options.confirms {
+            self.counts.fragments_lost = *lost;
+        }
     }
 
     /// The same as [`Tracker::visit`], with what a firewall knows of its connections; those that are not decided yet, too.

@@ -142,9 +142,10 @@ impl<M: Module> Tracker<M> {
         if !self.rest.module.reads() {
             return;
         }
-        let counts = self.counts;
+        // Fragments that go on are counted already, and none of them is lost.
+        let before = (self.counts, self.whole.lost);
         self.piece(input);
-        self.counts = counts; // fragments that go on are counted already, and none of them is lost
+        (self.counts, self.whole.lost) = before;
         if !self.whole.is_there {
             return;
         }
