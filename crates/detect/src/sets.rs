@@ -307,6 +307,7 @@ struct Wish {
     memory: Option<usize>,
     is_written: bool,
     is_reputation: bool,
+    is_wrong: bool,
 }
 
 impl Datasets {
@@ -340,6 +341,7 @@ impl Datasets {
                 wish.is_written |= is_written;
                 wish.is_reputation |= is_reputation;
                 if let Err(reason) = wish.add(settings, loaded.file) {
+                    wish.is_wrong = true;
                     problems.push(format!("dataset {name}: {reason}"));
                 }
             }
@@ -347,6 +349,10 @@ impl Datasets {
         let mut sets = HashMap::new();
         for name in order {
             let wish = wishes.remove(name).unwrap_or_default();
+            // What is wrong is not guessed: above all, no file is written whose name is.
+            if wish.is_wrong {
+                continue;
+            }
             match wish.build(name, before, &mut open, &mut problems) {
                 Ok(set) => _ = sets.insert(name.to_owned(), set),
                 Err(reason) => problems.push(format!("dataset {name}: {reason}")),

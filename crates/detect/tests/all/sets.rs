@@ -232,3 +232,18 @@ fn base64_in_payloads_and_buffers() {
     let header = (Buffer::HttpHeader, &b"Host: a\r\nAuthorization: Basic YWRtaW46MTIz\r\n"[..]);
     assert_eq!(bench.give(1, b"", Some(header)), [1]);
 }
+
+/// Rules come from others: a set whose file is not below the folder of outputs is not there, so that nothing is written.
+#[test]
+fn no_rule_writes_a_file_elsewhere() {
+    for file in ["/etc/cron.d/x", "../x", "a/../../x", "./../x"] {
+        for how in ["save", "state"] {
+            let text = format!(
+                "alert http any any -> any any (http.host; dataset:set,own,type string,{how} {file}; sid:1;)\n"
+            );
+            let (datasets, problems) = prepare(&rules(&text), &Datasets::default(), &[]);
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(datasets.get("own").is_none(), "{how} {file}");
+        }
+    }
+}
