@@ -10,13 +10,13 @@
 
 use packet::IpProtocol;
 
-use super::input::{Input, segment_of};
+use super::input::{Input, key_of, segment_of};
 use super::{Module, OfFlow, PacketState, Row, Tracked, Tracker};
 use crate::defrag::{self, DatagramKey};
 use crate::table::{Handle, Slot};
 
 /// Datagrams that are remembered at most.
-const PIECES: usize = 1 << 12;
+pub(super) const PIECES: usize = 1 << 12;
 
 /// What the first fragment of a datagram was found to be.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl<M: Module> Tracker<M> {
             let Some((piece, slot)) = known.filter(is_there) else {
                 self.counts.fragments += 1;
                 self.counts.fragments_lost += 1;
-                self.join(number, input, &key);
+                self.join(number, input);
                 return Some(Tracked::INVALID);
             };
             if self.table.get(slot).is_some_and(|hot| hot.is_undecided) {
@@ -105,7 +105,7 @@ impl<M: Module> Tracker<M> {
                 self.rest.packet(&key, &OfFlow { number, slot, side, is_first: false, input });
             }
             self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
-            self.join(number, input, &key);
+            self.join(number, input);
             let Piece { state, is_reply, .. } = piece;
             return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
         }
@@ -132,13 +132,13 @@ impl<M: Module> Tracker<M> {
             let id = self.rest.id(flow.slot);
             self.pieces.put(Piece { key, time_ns, flow, id, state, is_reply });
         }
-        self.join(number, input, &key);
+        self.join(number, input);
         Some(tracked)
     }
 
     /// Keeps a copy of a fragment that is passed on. The one that completes its datagram brings the module the whole, so
     /// that whoever inspects it may have that fragment dropped, without which no host has the datagram.
-    fn join(&mut self, number: usize, input: &Input<'_>, key: &defrag::DatagramKey) {
+    fn join(&mut self, number: usize, input: &Input<'_>) {
         if !self.rest.module.reads() {
             return;
         }
@@ -150,13 +150,6 @@ impl<M: Module> Tracker<M> {
             return;
         }
         let time_ns = input.time_ns;
-        let piece = self.pieces.get(key, time_ns);
-        let known = piece.and_then(|piece| Some((piece, self.table.resolve(piece.flow)?)));
-        // Without a first fragment that was let through it is of no flow, and no host has it.
-        let Some((piece, slot)) = known.filter(|own| self.is_live(own.1, own.0.id, time_ns)) else {
-            return;
-        };
-        let Some(key) = self.table.key(slot).copied() else { return };
         let whole = std::mem::take(&mut self.whole);
         let decoded = whole.decoded(input);
         let datagram = Input {
@@ -166,18 +159,27 @@ impl<M: Module> Tracker<M> {
             segment: None,
             ..*input
         };
-        // An ICMP error is of the flow that it is about, and not a packet of it.
-        if decoded.protocol.0 == key.protocol {
-            let first = self.rest.first(slot);
-            let side = if piece.is_reply { first.other() } else { first };
-            let of_flow = OfFlow { number, slot, side, is_first: false, input: &datagram };
-            self.rest.datagram(&key, &of_flow);
-            let is_tcp = key.protocol == IpProtocol::TCP.0;
-            if let Some(segment) = is_tcp.then(|| segment_of(&datagram)).flatten() {
-                // Its fragments have gone on, whatever the connection makes of it.
-                let _ = self.rest.segment(slot, &key, side, &segment, time_ns);
-            }
-        }
+        self.joined(number, &datagram, time_ns);
         self.whole = whole;
+    }
+
+    /// A datagram is whole. Its own header says which flow it is of: others may have taken the place of its first fragment since.
+    fn joined(&mut self, number: usize, datagram: &Input<'_>, time_ns: u64) {
+        // No host takes a segment whose checksum is wrong. An ICMP error has no flow of its own.
+        let Ok((key, side)) = key_of(datagram, &self.options) else { return };
+        let found = self.find(Row { key, side, about: Some(None), none: None }, time_ns);
+        let is_there = |slot: &Slot| {
+            let is_void = self.table.get(*slot).is_none_or(|hot| hot.is_void);
+            !is_void && self.is_live(*slot, self.rest.id(*slot), time_ns)
+        };
+        // Without a first fragment that was let through no host has it.
+        let Some(slot) = found.slot().filter(is_there) else { return };
+        let of_flow = OfFlow { number, slot, side, is_first: false, input: datagram };
+        self.rest.datagram(&key, &of_flow);
+        let is_tcp = key.protocol == IpProtocol::TCP.0;
+        if let Some(segment) = is_tcp.then(|| segment_of(datagram)).flatten() {
+            // Its fragments have gone on, whatever the connection makes of it.
+            let _ = self.rest.segment(slot, &key, side, &segment, time_ns);
+        }
     }
 }

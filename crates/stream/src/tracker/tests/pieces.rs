@@ -3,6 +3,7 @@
 use packet::fragment::Fragmenter;
 use proptest::prelude::*;
 
+use super::super::pieces::PIECES;
 use super::*;
 
 /// What the module of this test hears: packets and wholes, by their place in the batch.
@@ -69,6 +70,11 @@ fn fragments(frame: &[u8], mtu: u16) -> Vec<Vec<u8>> {
 
 /// Gives the frames in batches; each packet gets through.
 fn track(frames: &[Vec<u8>], batch: usize) -> (Places, Vec<PacketState>) {
+    track_checked(frames, batch, false)
+}
+
+/// The same, with checksums compared or not.
+fn track_checked(frames: &[Vec<u8>], batch: usize, checksums: bool) -> (Places, Vec<PacketState>) {
     let options = Options { confirms: true, ..options(IdleTimeouts::default()) };
     let mut tracker = Tracker::new(options, Places::default()).unwrap();
     let (mut said, mut places) = (Vec::new(), Places::default());
@@ -84,7 +90,7 @@ fn track(frames: &[Vec<u8>], batch: usize) -> (Places, Vec<PacketState>) {
             frame_len: frames[first + at].len() as u32,
             time_ns: (first + at) as u64 * 1_000_000 + 1_000_000_000,
             port: 0,
-            checksums: false,
+            checksums,
             tunnels: None,
             segment: None,
         };
@@ -158,4 +164,40 @@ fn later_fragments_alone_are_of_no_flow() {
     let (places, said) = track(&pieces[1..], 8);
     assert!(places.wholes.is_empty() && places.packets.is_empty());
     assert!(said.iter().all(|state| *state == PacketState::Invalid));
+}
+
+/// The bytes of a segment whose checksum is wrong are not those that the receiver reads, in fragments neither.
+#[test]
+fn segments_in_fragments_with_a_wrong_checksum_are_passed_over() {
+    let with_sum = |serial, mut segment: Vec<u8>, wrong: u16| {
+        let len = segment.len() as u16;
+        let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let pseudo = packet::checksum::pseudo_header_v4(src, dst, packet::IpProtocol::TCP, len);
+        let sum = pseudo + packet::checksum::partial_sum(&segment);
+        let sum = packet::checksum::finish(sum);
+        segment[16..18].copy_from_slice(&(sum ^ wrong).to_be_bytes());
+        frame(6, serial, &segment)
+    };
+    let mut frames = vec![with_sum(1, tcp_segment(2, 99, b""), 0)];
+    frames.extend(fragments(&with_sum(2, tcp_segment(16, 100, &[b'x'; 600]), 0xffff), 300));
+    frames.extend(fragments(&with_sum(3, tcp_segment(16, 100, &[b'y'; 600]), 0), 300));
+    let (places, _) = track_checked(&frames, 64, true);
+    assert_eq!((places.bytes, places.wholes.len()), (vec![b'y'; 600], 1));
+}
+
+/// First fragments of others, as many as there are places, do not hide a datagram.
+#[test]
+fn a_datagram_whose_place_is_taken_has_its_flow() {
+    let payload = [7; 600];
+    let mut frames = fragments(&frame(17, 9, &udp(&payload)), 200);
+    let last = frames.pop().unwrap();
+    for at in 0..3 * PIECES {
+        let other = frame(17, 10 + at as u16, &udp(&[0; 24]));
+        // Complete in two, so that none waits.
+        frames.extend(fragments(&other, 44));
+    }
+    frames.push(last);
+    let (places, _) = track(&frames, 1 << 16);
+    let own = places.wholes.iter().filter(|(_, bytes)| bytes == &payload).count();
+    assert_eq!(own, 1);
 }
