@@ -17,6 +17,9 @@ use crate::association::Direction;
 /// Policies of one family that are searched one after the other; above, by tuples of their masks.
 const LINEAR_MAX: usize = 128;
 
+/// Protocols whose packets begin with two ports: a later fragment does not show them.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
 /// What a policy asks of a packet. `None` asks nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
@@ -26,7 +29,7 @@ pub struct Selector {
     pub destination: Option<IpNet>,
     /// The upper layer's protocol.
     pub protocol: Option<u8>,
-    /// Source ports. A packet without ports, such as a later fragment, matches only where all are asked for.
+    /// Source ports. A packet without ports matches only where all are asked for; see [`Policies::find`] about fragments.
     pub source_ports: RangeInclusive<u16>,
     /// Destination ports, likewise.
     pub destination_ports: RangeInclusive<u16>,
@@ -71,6 +74,20 @@ impl Selector {
 
     fn asks_for_ports(&self) -> bool {
         self.source_ports != ANY_PORT || self.destination_ports != ANY_PORT
+    }
+
+    /// The protocols with ports of packets that it may match, although they do not show their ports.
+    fn hidden(&self) -> impl Iterator<Item = u8> {
+        let (asks, own) = (self.asks_for_ports(), self.protocol);
+        let all = WITH_PORTS.into_iter();
+        all.filter(move |protocol| asks && own.is_none_or(|own| own == *protocol))
+    }
+
+    /// Whether it may match a packet that does not show its ports: the plain form of the lookup.
+    pub fn may_match(&self, tuple: &Tuple) -> bool {
+        let any = Self { source_ports: ANY_PORT, destination_ports: ANY_PORT, ..self.clone() };
+        let is_hidden = tuple.ports.is_none() && self.hidden().any(|own| own == tuple.protocol);
+        is_hidden && any.matches(tuple)
     }
 
     /// Whether it matches a packet: the plain form of the lookup.
@@ -225,15 +242,22 @@ impl Policies {
     pub fn new<'a>(policies: impl Iterator<Item = &'a Policy>) -> Result<Self, PolicyError> {
         let mut sets = [filter::schema_v4(), filter::schema_v6()].map(RuleSet::new);
         let mut actions = Vec::new();
-        for (policy, number) in policies.zip(0..) {
+        for policy in policies {
             policy.check()?;
             let own = &policy.selector;
-            for (set, family) in sets.iter_mut().zip([4, 6]) {
-                if own.family().is_none_or(|wanted| wanted == family) {
-                    add(set, own, number)?;
+            let mut put = |hidden, action| {
+                for (set, family) in sets.iter_mut().zip([4, 6]) {
+                    if own.family().is_none_or(|wanted| wanted == family) {
+                        add(set, own, hidden, actions.len() as u32)?;
+                    }
                 }
+                actions.push(action);
+                Ok::<_, PolicyError>(())
+            };
+            put(None, policy.action)?;
+            if policy.action != Action::Bypass {
+                own.hidden().try_for_each(|protocol| put(Some(protocol), Action::Discard))?;
             }
-            actions.push(policy.action);
         }
         let [v4, v6] = sets;
         Ok(Self { v4: tables(&v4)?, v6: tables(&v6)?, actions })
@@ -244,7 +268,9 @@ impl Policies {
         self.actions.is_empty()
     }
 
-    /// The policy of a packet; `None` where none matches.
+    /// What becomes of a packet; `None` where no policy matches. A packet that does not show its ports, such as a later fragment,
+    /// is discarded where a policy with ports that protects or discards may be meant: passing it would show what is to be
+    /// protected (RFC 4301 §7).
     pub fn find(&self, tuple: &Tuple) -> Option<Action> {
         let mut out = [Match::NONE];
         let tail = tuple.tail();
@@ -259,7 +285,13 @@ impl Policies {
     }
 }
 
-fn add(set: &mut RuleSet, own: &Selector, number: u32) -> Result<(), PolicyError> {
+/// Adds a rule; with `hidden`, one for packets of this protocol that do not show their ports.
+fn add(
+    set: &mut RuleSet,
+    own: &Selector,
+    hidden: Option<u8>,
+    number: u32,
+) -> Result<(), PolicyError> {
     let schema = set.schema().clone();
     let mut conditions: Vec<Condition> = schema.fields().iter().map(Condition::any).collect();
     let address = |net: IpNet| {
@@ -276,15 +308,18 @@ fn add(set: &mut RuleSet, own: &Selector, number: u32) -> Result<(), PolicyError
             conditions[at] = address(net);
         }
     }
-    conditions[field::SPORT] = ports(&own.source_ports);
-    conditions[field::DPORT] = ports(&own.destination_ports);
-    if let Some(protocol) = own.protocol {
+    if hidden.is_none() {
+        conditions[field::SPORT] = ports(&own.source_ports);
+        conditions[field::DPORT] = ports(&own.destination_ports);
+    }
+    if let Some(protocol) = hidden.or(own.protocol) {
         conditions[field::PROTO] =
             Condition::exact(&schema.fields()[field::PROTO], protocol.into());
     }
     if own.asks_for_ports() {
         let bit = u128::from(shape::PORTS);
-        conditions[field::SHAPE] = Condition::Mask { value: bit, mask: bit };
+        let value = if hidden.is_none() { bit } else { 0 };
+        conditions[field::SHAPE] = Condition::Mask { value, mask: bit };
     }
     let words = schema.conditions(&conditions)?;
     set.push(RuleRef { words: &words, priority: number, id: number })?;
@@ -302,11 +337,15 @@ fn tables(set: &RuleSet) -> Result<Tables, PolicyError> {
 pub mod reference {
     use super::{Action, Policy, Tuple};
 
-    /// The action of the first policy that matches.
+    /// The action of the first policy that matches, or may match a packet that does not show its ports.
     pub fn find<'a>(
         mut policies: impl Iterator<Item = &'a Policy>,
         tuple: &Tuple,
     ) -> Option<Action> {
-        policies.find(|own| own.selector.matches(tuple)).map(|own| own.action)
+        policies.find_map(|own| match own.action {
+            action if own.selector.matches(tuple) => Some(action),
+            Action::Bypass => None,
+            _ => own.selector.may_match(tuple).then_some(Action::Discard),
+        })
     }
 }

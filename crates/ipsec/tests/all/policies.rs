@@ -112,6 +112,27 @@ proptest! {
 }
 
 #[test]
+fn fragments_do_not_pass_by_policies_with_ports() {
+    let selector = Selector { protocol: Some(17), destination_ports: 5000..=5001, ..Selector::ANY };
+    let policy = |action| Policy {
+        direction: Direction::Out,
+        priority: 1,
+        selector: selector.clone(),
+        action,
+    };
+    let packet = |protocol, ports| Tuple { family: 4, protocol, ports, ..Tuple::default() };
+    let protect = Action::Protect(Template { reqid: 1, tunnel: None });
+    for action in [protect, Action::Discard, Action::Bypass] {
+        let all = Policies::new([policy(action)].iter()).unwrap();
+        assert_eq!(all.find(&packet(17, Some((9, 5000)))), Some(action));
+        assert_eq!(all.find(&packet(17, Some((9, 80)))), None);
+        let hidden = (action != Action::Bypass).then_some(Action::Discard);
+        assert_eq!(all.find(&packet(17, None)), hidden);
+        assert_eq!(all.find(&packet(6, None)), None);
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let mut database = Database::new();
     let selector = Selector {
