@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::batch::{Carries, Failure, Request, TEXT_MAX, open_all, seal_all};
 use crate::sequence::Sequence;
@@ -153,7 +154,8 @@ pub struct Outbound {
     key: Key,
     spi: u32,
     is_extended: bool,
-    sequence: Sequence,
+    /// Shared with associations that it has taken the place of: workers may still send by those.
+    sequence: Arc<Sequence>,
 }
 
 impl Outbound {
@@ -178,7 +180,23 @@ impl Outbound {
         next: u64,
     ) -> Result<Self, AssociationError> {
         check_spi(spi)?;
-        Ok(Self { key, spi, is_extended, sequence: Sequence::starting_at(next, is_extended) })
+        let sequence = Arc::new(Sequence::starting_at(next, is_extended));
+        Ok(Self { key, spi, is_extended, sequence })
+    }
+
+    /// Takes its numbers from where another association takes them, from `next` of its own on: no number is given by both,
+    /// whoever sends by which.
+    ///
+    /// # Errors
+    ///
+    /// Its numbers are longer than those of this one.
+    pub fn share(&mut self, sequence: &Arc<Sequence>) -> Result<(), Longer> {
+        if !self.is_extended && sequence.is_extended() {
+            return Err(Longer);
+        }
+        sequence.take(self.sequence.next().saturating_sub(sequence.next()));
+        self.sequence = sequence.clone();
+        Ok(())
     }
 
     /// Its suite.
@@ -192,7 +210,7 @@ impl Outbound {
     }
 
     /// Its sequence numbers.
-    pub fn sequence(&self) -> &Sequence {
+    pub fn sequence(&self) -> &Arc<Sequence> {
         &self.sequence
     }
 
@@ -202,6 +220,10 @@ impl Outbound {
         Numbers { association: self, numbers: self.sequence.take(count) }
     }
 }
+
+/// That sequence numbers are longer than those of an association.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Longer;
 
 /// Numbers of an association, each given once.
 #[derive(Debug)]
@@ -384,7 +406,8 @@ pub struct Inbound {
     key: Key,
     spi: u32,
     is_extended: bool,
-    window: Option<ReplayWindow>,
+    /// Shared with associations that it has taken the place of.
+    window: Option<Arc<ReplayWindow>>,
 }
 
 /// A packet that was opened.
@@ -446,7 +469,7 @@ impl Inbound {
         let window = match window {
             0 if is_extended => return Err(AssociationError::ExtendedWithoutWindow),
             0 => None,
-            len => Some(ReplayWindow::new(len).map_err(AssociationError::Window)?),
+            len => Some(Arc::new(ReplayWindow::new(len).map_err(AssociationError::Window)?)),
         };
         Ok(Self { key, spi, is_extended, window })
     }
@@ -463,7 +486,17 @@ impl Inbound {
 
     /// Its window, if it has one.
     pub fn window(&self) -> Option<&ReplayWindow> {
-        self.window.as_ref()
+        self.window.as_deref()
+    }
+
+    /// Has the window of another association, if it is as long: what one accepts, the other refuses. Whether it has.
+    pub fn share(&mut self, before: &Self) -> bool {
+        let len = |own: &Self| own.window.as_ref().map(|own| own.len());
+        let is_same = self.is_extended == before.is_extended && len(self) == len(before);
+        if is_same {
+            self.window.clone_from(&before.window);
+        }
+        is_same
     }
 
     /// Parses a packet, from the SPI to the end of the check value, and looks at the window. [`open_batch`] opens it.

@@ -47,6 +47,11 @@ impl Sequence {
         self.next.load(Ordering::Relaxed)
     }
 
+    /// Whether numbers have more than 32 bits.
+    pub fn is_extended(&self) -> bool {
+        self.end > 1 << 32
+    }
+
     /// How many are left: an association is replaced before there are none.
     pub fn left(&self) -> u64 {
         self.end - self.next()

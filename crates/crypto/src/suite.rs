@@ -408,9 +408,10 @@ impl Key {
         self.suite
     }
 
-    /// The initialisation vector of a packet: unique as long as (`spi`, `number`) is, under this key.
+    /// The initialisation vector of a packet: unique under this key as long as `number` is.
     ///
-    /// Counter modes take the number itself (RFC 3686 §3.1, RFC 4106 §3.1, RFC 7634 §2). CBC needs one that nobody
+    /// Counter modes take the number itself (RFC 3686 §3.1, RFC 4106 §3.1, RFC 7634 §2), so two associations must not have one
+    /// key. CBC needs one that nobody
     /// foresees (RFC 3602 §3): the number encrypted (NIST SP 800-38A, appendix C, first method), under a key of its own,
     /// so that no text can be chosen to meet it. The first `iv_len` bytes are used.
     pub fn iv(&self, spi: u32, number: u64) -> [u8; BLOCK] {

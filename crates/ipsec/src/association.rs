@@ -4,13 +4,18 @@
 //! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crypto::esp::{self, AssociationError};
+use crypto::sequence::Sequence;
 use crypto::{Key, Suite};
 
 use crate::policy::Tuple;
 use crate::{Words, words};
+
+/// Numbers that workers may still take from an association that was replaced.
+const IN_FLIGHT: u64 = 1 << 24;
 
 /// Which way packets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -348,15 +353,14 @@ impl Association {
         })
     }
 
-    /// Goes on where another association was, which it replaces: no number is sent again, and none is accepted again.
-    pub(crate) fn follow(&self, before: &Self) {
-        match (&self.esp, &before.esp) {
-            (Esp::Out(own), Esp::Out(other)) => {
-                let (next, other) = (own.sequence().next(), other.sequence().next());
-                own.sequence().take(other.saturating_sub(next));
-            }
+    /// Goes on where another association was, which it replaces: no number is sent again, and none is accepted again, although
+    /// workers may still use that one.
+    pub(crate) fn follow(&mut self, before: &Self) {
+        match (&mut self.esp, &before.esp) {
+            (Esp::Out(_), Esp::Out(other)) => self.go_on(other.sequence()),
             (Esp::In(own), Esp::In(other)) => {
-                if let (Some(own), Some(other)) = (own.window(), other.window()) {
+                let is_shared = own.share(other);
+                if let (false, Some(own), Some(other)) = (is_shared, own.window(), other.window()) {
                     let top = other.top();
                     let first = top.saturating_sub(own.len().into()) + 1;
                     for number in first..=top {
@@ -365,6 +369,17 @@ impl Association {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Sends numbers of an association that is gone, or will be.
+    pub(crate) fn go_on(&mut self, before: &Arc<Sequence>) {
+        if let Esp::Out(own) = &mut self.esp
+            && own.share(before).is_err()
+        {
+            // Longer ones: this association has none of those, and what is left of its own.
+            let next = before.next().saturating_add(IN_FLIGHT);
+            own.sequence().take(next.saturating_sub(own.sequence().next()));
         }
     }
 

@@ -8,12 +8,13 @@
 //! changed: do several changes, then one view. Counts, sequence numbers and windows live in the associations, which
 //! views share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crypto::Key;
 use crypto::esp::AssociationError;
+use crypto::sequence::Sequence;
 
 use crate::association::{Association, Direction, Expiry, Mode, Parameters};
 use crate::policy::{Policies, Policy, PolicyError, Selector, Template, Tuple};
@@ -26,6 +27,9 @@ fn place(spi: u32, destination: IpAddr) -> Place {
     let (family, address) = words(destination);
     (family, address, spi)
 }
+
+/// Associations that are remembered when they are gone.
+const ENDED_MAX: usize = 4096;
 
 /// Why a change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,10 +123,21 @@ struct Known {
     said_soft: bool,
 }
 
+fn remember(ended: &mut VecDeque<(Place, Arc<Sequence>)>, place: Place, gone: &Association) {
+    if let Some(own) = gone.sealer() {
+        if ended.len() == ENDED_MAX {
+            ended.pop_front();
+        }
+        ended.push_back((place, own.sequence().clone()));
+    }
+}
+
 /// Policies and associations, as control has them.
 #[derive(Debug, Default)]
 pub struct Database {
     associations: HashMap<Place, Known>,
+    /// Those that sent and are gone, the latest behind, and their numbers: the same key may come back.
+    ended: VecDeque<(Place, Arc<Sequence>)>,
     /// In their order.
     policies: Vec<Policy>,
     added: u64,
@@ -154,7 +169,8 @@ impl Database {
     }
 
     /// Adds an association, or puts it in the place of the one with the same index and receiver. It goes on with the numbers of
-    /// that one, whatever its key: a number is used once for a key.
+    /// that one, whatever its key: a number is used once for a key. So does one that sends behind one of the last 4,096 that
+    /// are gone.
     ///
     /// # Errors
     /// Why it cannot be; the one before stays then.
@@ -168,11 +184,14 @@ impl Database {
         if source.is_ipv4() != destination.is_ipv4() {
             return Err(DatabaseError::Families);
         }
-        let made = Association::new(parameters, key, now_ns).map_err(DatabaseError::Esp)?;
-        let association = Arc::new(made);
-        if let Some(before) = self.associations.get(&place(spi, destination)) {
-            association.follow(&before.association);
+        let mut made = Association::new(parameters, key, now_ns).map_err(DatabaseError::Esp)?;
+        let own = place(spi, destination);
+        if let Some(before) = self.associations.get(&own) {
+            made.follow(&before.association);
+        } else if let Some((_, numbers)) = self.ended.iter().rev().find(|ended| ended.0 == own) {
+            made.go_on(numbers);
         }
+        let association = Arc::new(made);
         self.added += 1;
         let (number, said_soft) = (self.added, false);
         let known = Known { association: association.clone(), number, said_soft };
@@ -182,7 +201,10 @@ impl Database {
 
     /// Takes an association away; `None` if there is no such one.
     pub fn delete(&mut self, spi: u32, destination: IpAddr) -> Option<Arc<Association>> {
-        self.associations.remove(&place(spi, destination)).map(|own| own.association)
+        let own = place(spi, destination);
+        let gone = self.associations.remove(&own)?.association;
+        remember(&mut self.ended, own, &gone);
+        Some(gone)
     }
 
     /// The association with this index and receiver.
@@ -200,7 +222,7 @@ impl Database {
     /// Takes away what has reached a hard limit, and says which limits were reached since the last call.
     pub fn expire(&mut self, now_ns: u64) -> Vec<Expiry> {
         let mut said = Vec::new();
-        self.associations.retain(|_, known| {
+        self.associations.retain(|place, known| {
             let own = &known.association;
             own.is_over_time(now_ns);
             let (is_soft, is_hard) = own.reached();
@@ -209,6 +231,9 @@ impl Database {
                 known.said_soft = true;
                 let number = known.number;
                 said.push((number, Expiry { spi, destination, direction, reqid, is_hard }));
+            }
+            if is_hard {
+                remember(&mut self.ended, *place, own);
             }
             !is_hard
         });

@@ -136,6 +136,17 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
         if let Err(error) = read_key(own) {
             findings.error_of_all(error);
         }
+        let mut before = config.associations[..number].iter();
+        if needs_fresh_keys(own)
+            && let Some(other) = before.find(|other| other.key_file == own.key_file)
+        {
+            findings.warn_of_all(format!(
+                "{}: it has the key of the {}, and two packets with one number and key reveal their text: give each a key of \
+                 its own",
+                text(own),
+                text(other)
+            ));
+        }
         if own.direction == control::config::SaDirection::Out && needs_fresh_keys(own) {
             findings.warn_of_all(format!(
                 "{}: its numbers begin with `first_number` after each start, and two packets with one number and key reveal \

@@ -7,9 +7,11 @@ use control::config::{
     PolicyAction, PolicyDirection, PolicyEntry, SaAuthentication, SaDirection, SaEncryption,
     SaEntry,
 };
+use controlplane::{Findings, Interfaces};
 use ipsec::{Action, Direction, Selector};
 use testkit::Scratch;
 
+use super::control_part::check_files;
 use super::settings::{key, needs_fresh_keys, parameters, policies, suite};
 
 fn entry(key_file: PathBuf) -> SaEntry {
@@ -131,4 +133,24 @@ fn a_policy_of_both_directions_is_two() {
     };
     let one = policies(&all, 1);
     assert_eq!((one.len(), &one[0].selector), (1, &Selector::ANY));
+}
+
+#[test]
+fn one_key_for_two_associations_is_warned_about() {
+    let folder = Scratch::new();
+    let path = file(&folder, &"5a".repeat(20), 0o600);
+    let path = path.display();
+    let of = |spi: u32| {
+        format!(
+            "[[sa]]\ndirection = \"in\"\nspi = {spi}\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nreqid = 1\n\
+             key_file = \"{path}\"\n"
+        )
+    };
+    let ports = "mode = \"router\"\n[port.a]\nbackend = \"memory\"\n";
+    let text = [ports, &of(0x1000), &of(0x1001)].concat();
+    let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+    let mut findings = Findings::default();
+    check_files(&config, &Interfaces::of(&config), &mut findings);
+    let all: Vec<_> = findings.0.iter().map(|own| own.message.clone()).collect();
+    assert!(all.len() == 1 && all[0].contains("0x1001") && all[0].contains("0x1000"), "{all:?}");
 }

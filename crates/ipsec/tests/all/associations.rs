@@ -113,3 +113,34 @@ fn a_replaced_association_goes_on() {
     }
     assert!(opener.accept(1001).is_ok());
 }
+
+/// A worker may send by an association that control has replaced or removed.
+#[test]
+fn no_number_is_sent_twice_when_an_association_is_replaced_or_comes_back() {
+    let mut database = Database::new();
+    let first = database.add(out(256), key(), 0).unwrap();
+    let take = |own: &ipsec::Association| own.sealer().unwrap().sequence().take(3);
+    assert_eq!(take(&first), 1..4);
+    let second = database.replace(Parameters { pad_to: 100, ..out(256) }, key(), 0).unwrap();
+    assert_eq!((take(&first), take(&second), take(&first)), (4..7, 7..10, 10..13));
+    database.delete(256, ends().1).unwrap();
+    let third = database.add(out(256), key(), 0).unwrap();
+    assert_eq!((take(&second), take(&third)), (13..16, 16..19));
+    let ahead = Parameters { first_number: 100, ..out(256) };
+    assert_eq!(take(&database.replace(ahead, key(), 0).unwrap()), 100..103);
+    assert_eq!(take(&third), 103..106);
+    // One that has ended.
+    let limits =
+        ipsec::Limits { packets: Limit { soft: None, hard: Some(1) }, ..Default::default() };
+    let ended = database.replace(Parameters { limits, ..out(256) }, key(), 0).unwrap();
+    assert_eq!((ended.count(1, 0), ended.count(1, 0)), (Ok(()), Err(Exhausted)));
+    assert!(database.expire(0)[0].is_hard);
+    assert_eq!(take(&database.add(out(256), key(), 0).unwrap()), 106..109);
+    // Another one, and one that receives.
+    assert_eq!(take(&database.add(out(257), key(), 0).unwrap()), 1..4);
+    let inbound = Parameters { direction: Direction::In, ..out(300) };
+    let before = database.add(inbound.clone(), key(), 0).unwrap();
+    let after = database.replace(inbound, key(), 0).unwrap();
+    before.opener().unwrap().accept(5).unwrap();
+    assert!(after.opener().unwrap().accept(5).is_err());
+}
