@@ -131,3 +131,82 @@ fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
     }
     drop(one.gateway);
 }
+
+/// A gateway between a host and a network outside, which has an address that policies protect.
+fn between() -> [Netns; 3] {
+    let nets = [(); 3].map(|()| Netns::new("ipsec"));
+    let [host, gateway, outside] = &nets;
+    veth((host, "eth0", mac::LEFT), (gateway, "inside", mac::ROUTER_LEFT), 1500);
+    veth((outside, "eth0", mac::RIGHT), (gateway, "outside", mac::ROUTER_RIGHT), 1500);
+    host.address("eth0", "10.0.1.2/24");
+    host.ip("route add default via 10.0.1.1");
+    outside.address("eth0", "192.0.2.2/24");
+    outside.address("lo", "10.0.2.2/32");
+    outside.ip("route add 10.0.1.0/24 via 192.0.2.1");
+    nets
+}
+
+fn ports(scratch: &Scratch, rest: &str) -> PathBuf {
+    scratch.write(
+        "gateway.toml",
+        &format!(
+            "mode = \"router\"\n[system]\nsocket = \"{}\"\n\
+             [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.1.1/24\"]\n\
+             [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.1/24\"]\n\
+             [[route]]\nprefix = \"10.0.2.0/24\"\nvia = \"192.0.2.2\"\n{rest}",
+            scratch.join("ctl.sock").display()
+        ),
+    )
+}
+
+/// Whether a request for an echo has arrived here.
+fn was_asked(net: &Netns) -> bool {
+    String::from_utf8_lossy(&net.try_run("cat /proc/net/snmp").stdout).contains("InType8")
+}
+
+#[test]
+fn nothing_passes_before_policies_of_linux_are_known() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let [host, gateway, outside] = between();
+    let xfrm = "xfrm policy add src 10.0.1.0/24 dst 10.0.2.0/24 dir out \
+                tmpl src 192.0.2.1 dst 192.0.2.2 proto esp reqid 1 mode tunnel";
+    gateway.ip(xfrm);
+    let scratch = Scratch::new();
+    let path = ports(&scratch, "[ipsec]\nlinux = true\n");
+    let mut pings = host.spawn("ping -i 0.002 -c 100000 -q 10.0.2.2");
+    let mut program = gateway.spawn(&format!("{} run {}", bin.display(), path.display()));
+    program.wait_for("running: ", STARTED);
+    let drops = || ctl(&bin, &scratch, "show drops").1;
+    assert!(wait_until(SOON, || drops().contains("sa_missing")), "{}", drops());
+    pings.stop(Stop::Terminate, SOON);
+    assert!(!was_asked(&outside), "a packet has left in the clear");
+    gateway.ip("xfrm policy flush");
+    assert!(wait_until(SOON, || ping(&host, "10.0.2.2", 1) == 1));
+    assert!(was_asked(&outside));
+    program.stop(Stop::Terminate, SOON);
+}
+
+#[test]
+fn translated_packets_must_have_come_as_the_policies_say() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let [host, gateway, outside] = between();
+    let scratch = Scratch::new();
+    let path = ports(
+        &scratch,
+        "[[nat]]\nkind = \"destination\"\noutside = [\"outside\"]\nto = \"10.0.1.2\"\n\
+         [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.1.0/24\"\ndestination = \"10.0.2.0/24\"\n",
+    );
+    let mut program = gateway.spawn(&format!("{} run {}", bin.display(), path.display()));
+    program.wait_for("running: ", STARTED);
+    outside.try_run("ping -c 5 -i 0.2 -W 1 -I 10.0.2.2 192.0.2.1");
+    assert!(!was_asked(&host), "a packet that should have come by the tunnel");
+    let drops = ctl(&bin, &scratch, "show drops").1;
+    assert!(drops.contains("policy_unprotected"), "{drops}");
+    assert!(wait_until(SOON, || ping(&outside, "192.0.2.1", 1) == 1));
+    assert!(was_asked(&host));
+    program.stop(Stop::Terminate, SOON);
+}

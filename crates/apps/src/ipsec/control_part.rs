@@ -86,6 +86,15 @@ fn add_policies(database: &mut Database, all: &[PolicyEntry]) -> Result<(), Stri
     Ok(())
 }
 
+/// Those of Linux come behind `after` of the configuration.
+fn add_policies_of(linux: &Linux, after: usize, database: &mut Database) {
+    for own in linux.policies(after as u32) {
+        if let Err(error) = database.add_policy(own) {
+            tracing::warn!("IPsec: a policy of Linux is not used: {error}");
+        }
+    }
+}
+
 /// Starts it.
 pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
@@ -97,7 +106,6 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         added.map_err(|error| format!("{}: {error}", text(own)))?;
     }
     add_policies(&mut database, &config.policies)?;
-    let view = database.view().map_err(|error| error.to_string())?;
     let (mut linux, mut source, mut asker) = (None, None, None);
     if config.ipsec.linux && setup.is_live {
         let (sender, carried) = events();
@@ -106,8 +114,12 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         let ports = config.ports.iter().flat_map(|port| &port.addresses);
         let local = ports.map(ipnet::IpNet::addr).collect();
         let followed = Linux::follow(sender, local, HOP_LIMIT);
-        linux = Some(followed.map_err(|error| format!("[ipsec] linux: {error}"))?);
+        let (mut own, first) = followed.map_err(|error| format!("[ipsec] linux: {error}"))?;
+        own.take(first, &mut database, now_ns);
+        add_policies_of(&own, config.policies.len(), &mut database);
+        linux = Some(own);
     }
+    let view = database.view().map_err(|error| error.to_string())?;
     Ok(Box::new(IpsecControl {
         database,
         current: Arc::new(Current::new(view, asker)),
@@ -132,7 +144,7 @@ fn chunk_now_ns() -> u64 {
 
 /// `check`: keys that cannot be read, and what is weak.
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findings) {
-    for own in &config.associations {
+    for (number, own) in config.associations.iter().enumerate() {
         if let Err(error) = read_key(own) {
             findings.error_of_all(error);
         }
@@ -192,11 +204,7 @@ impl IpsecControl {
     fn put_policies(&mut self) -> Result<(), String> {
         add_policies(&mut self.database, &self.policies)?;
         let Some(linux) = &self.linux else { return Ok(()) };
-        for own in linux.policies(self.policies.len() as u32) {
-            if let Err(error) = self.database.add_policy(own) {
-                tracing::warn!("IPsec: a policy of Linux is not used: {error}");
-            }
-        }
+        add_policies_of(linux, self.policies.len(), &mut self.database);
         Ok(())
     }
 

@@ -22,10 +22,10 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use ipsec::policy::ANY_PORT;
@@ -45,6 +45,10 @@ use super::current::Event;
 const ESP: u8 = 50;
 /// Numbers that an association may send between two looks at its counts.
 const SKIPPED: u64 = 1 << 24;
+/// Numbers that workers may still take from an association after it was removed.
+const IN_FLIGHT: u64 = 1 << 20;
+/// How long the kernel may take to say what it has.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Associations that are remembered when they are gone.
 const ENDED_MAX: usize = 4096;
 
@@ -79,18 +83,25 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Follows the kernel; changes go to a channel, as [`Event::Linux`]. `local` are the addresses of the router.
+    /// Follows the kernel; changes go to a channel, as [`Event::Linux`]. `local` are the addresses of the router. Also what the
+    /// kernel has now: no packet may leave before its policies are known.
     ///
     /// # Errors
-    /// The kernel cannot be followed.
+    /// The kernel cannot be followed, or does not say what it has.
     pub fn follow(
         sender: SyncSender<Event>,
         local: Vec<IpAddr>,
         hop_limit: u8,
-    ) -> Result<Self, control::netlink::Error> {
+    ) -> Result<(Self, Vec<Change>), String> {
         let mut own = Self::new(None, local, hop_limit);
         let is_over = own.is_over.clone();
+        let first = Arc::new(Mutex::new(Some(Vec::new())));
+        let early = first.clone();
         let sink = move |changes: Vec<Change>| {
+            if let Some(first) = &mut *early.lock().unwrap_or_else(PoisonError::into_inner) {
+                first.extend(changes);
+                return true;
+            }
             let mut event = Event::Linux(changes);
             loop {
                 match sender.try_send(event) {
@@ -104,8 +115,23 @@ impl Linux {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        own.follower = Some(Follower::start(xfrm::Options::default(), sink)?);
-        Ok(own)
+        let follower = Follower::start(xfrm::Options::default(), sink);
+        let follower = follower.map_err(|error| error.to_string())?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let stats = follower.stats();
+            if stats.is_in_step {
+                break;
+            }
+            if Instant::now() >= until {
+                let why = stats.last_error.unwrap_or_else(|| "no answer".to_owned());
+                return Err(format!("associations and policies cannot be read: {why}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        own.follower = Some(follower);
+        let changes = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok((own, changes.unwrap_or_default()))
     }
 
     /// Nothing yet. Without a follower nothing is written back.
@@ -159,7 +185,7 @@ impl Linux {
             parameters.first_number += SKIPPED;
         }
         if let (Some(number), Direction::Out) = (before, parameters.direction) {
-            parameters.first_number = number.max(own.start.sent + 1);
+            parameters.first_number = (number + IN_FLIGHT).max(own.start.sent + 1);
         }
         let is_known = self.associations.contains_key(&own.id);
         let added = match is_known {
@@ -337,6 +363,9 @@ pub fn parameters(
     if own.id.mark != (0, 0) || own.if_id != 0 {
         return Err("marks and interface numbers are not supported".to_owned());
     }
+    if own.reqid == 0 {
+        return Err("no policy names it: its `reqid` is 0".to_owned());
+    }
     let limit = |own: u64| (own != XFRM_INF && own != 0).then_some(own);
     let of = |soft, hard| Limit { soft: limit(soft), hard: limit(hard) };
     let lft = &own.limits;
@@ -411,7 +440,12 @@ pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
         source_ports,
         destination_ports,
     };
+    let is_pass = !own.is_block && !own.is_sub && own.templates.is_empty();
     if sel.ifindex.is_some() {
+        if is_pass {
+            doubts.push("not used: it lets packets of one interface pass".to_owned());
+            return (None, doubts);
+        }
         doubts.push("used for all interfaces".to_owned());
     }
     let action = match &own.templates[..] {

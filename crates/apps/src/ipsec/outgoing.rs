@@ -30,7 +30,7 @@ use super::reasons;
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
-use crate::router::{RouterPart, egress, mtu_of, way};
+use crate::router::{MARK_OPENED, RouterPart, egress, mtu_of, way};
 
 /// Packets that are sealed together.
 const GROUP: usize = 32;
@@ -95,6 +95,14 @@ impl EspOut {
     ) -> Result<Fate<'v>, DropReason> {
         let d = received::decode(packet);
         let Some(tuple) = Tuple::of(&d) else { return Ok(Fate::Pass) };
+        // Translation may have given a packet that came otherwise a destination that has to be protected.
+        if self.with_nat && packet.mark & MARK_OPENED == 0 {
+            match view.incoming.find(&tuple) {
+                Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
+                Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
+                Some(Action::Bypass) | None => {}
+            }
+        }
         let template = match view.outgoing.find(&tuple) {
             None | Some(Action::Bypass) => {
                 self.counters.passed.add(1);
@@ -314,7 +322,7 @@ impl Stage<Tables> for EspOut {
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
         let view = self.reader.get();
-        if view.outgoing.is_empty() {
+        if view.outgoing.is_empty() && (view.incoming.is_empty() || !self.with_nat) {
             return;
         }
         let Some(fib) = cx.tables.find::<RouterPart>() else { return };
