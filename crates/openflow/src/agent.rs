@@ -38,7 +38,7 @@ use crate::field::Field;
 use crate::flow::{FlowRemoved, InReason, PacketIn, PacketOut, RemovedReason};
 use crate::message::{Body, BundleControl, Message, Role, RoleMessage};
 use crate::port::{PortDesc, PortNo, PortReason};
-use crate::table::Fragments;
+use crate::table::{Capabilities, Fragments};
 use crate::{Action, wire};
 
 /// How an agent behaves.
@@ -378,6 +378,9 @@ impl Agent {
                 let mut features = switch.features();
                 features.buffers = u32::try_from(self.buffers.len()).unwrap_or(u32::MAX);
                 if version == Version::V10 {
+                    // The bit of groups is that of a spanning tree there.
+                    features.capabilities =
+                        features.capabilities.without(Capabilities::GROUP_STATS);
                     features.ports = switch.ports();
                     // A port that 1.0 has no number for is not shown.
                     features.ports.retain(|port| port.port.to_v10().is_some());

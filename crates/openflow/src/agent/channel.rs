@@ -63,7 +63,12 @@ pub(super) struct Channel {
     /// When something was last received, when the probe after it was sent.
     heard: Duration,
     probed: Option<Duration>,
+    /// The peer has taken some of much output, which is a sign of life: its answers may wait behind it.
+    took: bool,
 }
+
+/// Bytes that are much output.
+const MUCH: usize = 64 << 10;
 
 impl Channel {
     pub(super) fn new(kind: ChannelKind, settings: &Settings, now: Duration) -> Self {
@@ -83,6 +88,7 @@ impl Channel {
             dump: None,
             heard: now,
             probed: None,
+            took: false,
         };
         let bitmap = settings.versions.iter().fold(0, |bits, v| bits | 1 << v.wire());
         let highest = settings.versions.iter().max().map_or(Version::V13.wire(), |v| v.wire());
@@ -132,6 +138,7 @@ impl Channel {
 
     pub(super) fn sent(&mut self, len: usize) {
         self.sent += len.min(self.outbox.len() - self.sent);
+        self.took |= len > 0 && (self.dump.is_some() || self.outgoing().len() >= MUCH);
         if self.sent == self.outbox.len() {
             self.outbox.clear();
             self.sent = 0;
@@ -241,7 +248,17 @@ impl Channel {
     /// Sends a probe after a silence, ends the channel after another.
     pub(super) fn tick(&mut self, settings: &Settings, now: Duration) {
         let silence = settings.probe_interval;
-        if silence.is_zero() || self.closed.is_some() {
+        if silence.is_zero() {
+            return;
+        }
+        if std::mem::take(&mut self.took) {
+            (self.heard, self.probed) = (now, None);
+        }
+        if self.closed.is_some() {
+            // Nobody reads the last words.
+            if !self.outgoing().is_empty() && now.saturating_sub(self.heard) >= 2 * silence {
+                self.closed = Some(Closed::Silent);
+            }
             return;
         }
         match self.probed {
@@ -258,8 +275,13 @@ impl Channel {
 
     /// When [`Channel::tick`] has something to do.
     pub(super) fn deadline(&self, settings: &Settings) -> Option<Duration> {
-        let is_watched = self.closed.is_none() && !settings.probe_interval.is_zero();
-        is_watched.then(|| self.probed.unwrap_or(self.heard) + settings.probe_interval)
+        let silence = settings.probe_interval;
+        match self.closed {
+            _ if silence.is_zero() => None,
+            None => Some(self.probed.unwrap_or(self.heard) + silence),
+            Some(Closed::Silent | Closed::SlowReader) => None,
+            Some(_) => (!self.outgoing().is_empty()).then(|| self.heard + 2 * silence),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Agent, ChannelId, Switch};
 use crate::error::{ErrorCode, Version};
 use crate::flow::FlowStats;
 use crate::message::{Body, MultipartReply, MultipartRequest};
+use crate::port::PortNo;
 use crate::wire::Unencodable;
 
 /// Flows of one message of a dump: some ten thousand bytes.
@@ -39,6 +40,9 @@ impl Agent {
                 parts(all, MultipartReply::PortStats)
             }
             MultipartRequest::Queue { port, queue } => {
+                // 1.0 says ALL for any port.
+                let is_all = version == Version::V10 && port == PortNo::ALL;
+                let port = if is_all { PortNo::ANY } else { port };
                 let mut all = switch.queue_stats(port, queue, now)?;
                 all.retain(|stats| version == Version::V13 || stats.port.to_v10().is_some());
                 parts(all, MultipartReply::Queue)

@@ -48,7 +48,11 @@ fn read_v10(kind: u16, len: usize, body: &mut Reader<'_>) -> Result<Action, Erro
     if kind == EXPERIMENTER {
         return experimenter(body);
     }
-    expect(len, if matches!(kind, 4 | 5 | 11) { 16 } else { 8 })?;
+    match kind {
+        4 | 5 | 11 => expect(len, 16)?,
+        0..=10 => expect(len, 8)?,
+        _ => return Err(ErrorCode::BadActionType),
+    }
     Ok(match kind {
         0 => Action::Output { port: PortNo::from_v10(body.u16()?), max_len: body.u16()? },
         1 => {
@@ -99,7 +103,8 @@ fn read_v13(kind: u16, len: usize, body: &mut Reader<'_>) -> Result<Action, Erro
             return if padding.len() < 8 { Ok(set) } else { Err(ErrorCode::BadActionSetLen) };
         }
         0 => expect(len, 16)?,
-        _ => expect(len, 8)?,
+        11 | 12 | 15..=24 | 26 | 27 => expect(len, 8)?,
+        _ => return Err(ErrorCode::BadActionType),
     }
     Ok(match kind {
         0 => Action::Output { port: PortNo(body.u32()?), max_len: body.u16()? },

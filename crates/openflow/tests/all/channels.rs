@@ -9,7 +9,7 @@ use openflow::message::{
     MultipartRequest, Role, RoleMessage,
 };
 use openflow::port::PortReason;
-use openflow::table::SwitchConfig;
+use openflow::table::{Capabilities, SwitchConfig};
 use openflow::{
     Action, Body, ErrorCode, Field, FlowCommand, FlowMod, Header, Instruction, Match, Message,
     PortNo, Version, decode, encode,
@@ -434,6 +434,94 @@ fn a_silent_peer_is_probed_and_disconnected() {
     bench.agent.tick(at(10_000));
     assert_eq!(bench.agent.closed(id), Some(&Closed::Silent));
     assert_eq!(bench.agent.deadline(), None);
+}
+
+#[test]
+fn a_peer_that_reads_a_long_dump_slowly_is_alive() {
+    let mut bench = Bench::new(Settings { out_max: 10_000, ..Settings::default() });
+    let id = bench.open(Version::V13);
+    for n in 0..FLOWS_MAX as u32 {
+        bench.ask(id, Version::V13, Body::FlowMod(flow(n)));
+    }
+    let request = MultipartRequest::Flow(FlowFilter::all());
+    let body = Body::MultipartRequest { more: false, request };
+    bench.give(id, &bytes_of(Version::V13, 7, body));
+    let (mut now, mut flows, mut bytes) = (NOW, 0, Vec::new());
+    while !bench.agent.outgoing(id).is_empty() {
+        let is_read = bench.agent.wants_input(id);
+        let piece = bench.agent.outgoing(id).len().min(if is_read { usize::MAX } else { 2000 });
+        bytes.extend_from_slice(&bench.agent.outgoing(id)[..piece]);
+        bench.agent.sent(id, piece);
+        now += Duration::from_secs(1);
+        bench.agent.receive(id, &[], &mut bench.switch, now);
+        bench.agent.tick(now);
+        assert_eq!(bench.agent.closed(id), None, "after {} bytes", bytes.len());
+        // The answers to probes come when all of the dump has been read.
+        if bench.agent.wants_input(id) {
+            let answer = bytes_of(Version::V13, 0, Body::EchoReply(vec![]));
+            bench.agent.receive(id, &answer, &mut bench.switch, now);
+        }
+    }
+    for message in messages(&bytes) {
+        if let Body::MultipartReply { reply: MultipartReply::Flow(all), .. } = message.body {
+            flows += all.len();
+        }
+    }
+    assert_eq!(flows, FLOWS_MAX);
+    // One that takes nothing more is not.
+    bench.agent.tick(now + Duration::from_secs(5));
+    bench.agent.tick(now + Duration::from_secs(10));
+    assert_eq!(bench.agent.closed(id), Some(&Closed::Silent));
+}
+
+#[test]
+fn last_words_do_not_wait_for_ever() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    bench.give(id, &[4, 2, 0, 4, 0, 0, 0, 7]); // shorter than a header
+    let garbage = Closed::Garbage(ErrorCode::BadRequestLen);
+    assert_eq!(bench.agent.closed(id), Some(&garbage));
+    bench.agent.tick(NOW + Duration::from_secs(9));
+    assert_eq!(bench.agent.closed(id), Some(&garbage));
+    assert_eq!(bench.agent.deadline(), Some(NOW + Duration::from_secs(10)));
+    bench.agent.tick(NOW + Duration::from_secs(10));
+    assert_eq!(bench.agent.closed(id), Some(&Closed::Silent), "the connection is to be closed");
+    assert_eq!(bench.agent.deadline(), None);
+}
+
+#[test]
+fn features_of_1_0_know_no_groups_and_queues_no_port_of_all() {
+    let mut bench = Bench::new(Settings::default());
+    for version in [Version::V10, Version::V13] {
+        let id = bench.open(version);
+        let told = bench.ask(id, version, Body::FeaturesRequest);
+        let [Message { body: Body::FeaturesReply(features), .. }] = &told[..] else {
+            panic!("{told:?}")
+        };
+        let has_groups = features.capabilities.contains(Capabilities::GROUP_STATS);
+        assert_eq!(has_groups, version == Version::V13, "the bit is 1.0's spanning tree");
+        let port = if version == Version::V10 { PortNo::ALL } else { PortNo::ANY };
+        let request = MultipartRequest::Queue { port, queue: u32::MAX };
+        let told = bench.ask(id, version, Body::MultipartRequest { more: false, request });
+        let reply = MultipartReply::Queue(vec![]);
+        assert_eq!(told[0].body, Body::MultipartReply { more: false, reply });
+    }
+}
+
+#[test]
+fn an_unknown_action_is_named_before_its_length() {
+    for (version, kind) in [(Version::V10, 12), (Version::V13, 99), (Version::V13, 13)] {
+        let body = Body::PacketOut(PacketOut {
+            buffer_id: None,
+            in_port: PortNo::ANY,
+            actions: vec![Action::output(PortNo(1))],
+            data: vec![0; 60],
+        });
+        let mut bytes = bytes_of(version, 7, body);
+        let at = if version == Version::V10 { 16 } else { 24 };
+        bytes[at..at + 2].copy_from_slice(&u16::to_be_bytes(kind));
+        assert_eq!(decode(&bytes), Err(ErrorCode::BadActionType));
+    }
 }
 
 #[test]

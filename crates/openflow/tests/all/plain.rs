@@ -196,6 +196,7 @@ impl Switch for Plain {
             tables: TABLES,
             capabilities: Capabilities::FLOW_STATS
                 | Capabilities::TABLE_STATS
+                | Capabilities::GROUP_STATS
                 | Capabilities::PORT_STATS
                 | Capabilities::QUEUE_STATS,
             actions: 0xfff,
@@ -276,8 +277,8 @@ impl Switch for Plain {
         if all.is_empty() { Err(ErrorCode::BadRequestPort) } else { Ok(all) }
     }
 
-    fn queue_stats(&self, _: PortNo, _: u32, _: Duration) -> Result<Vec<QueueStats>, ErrorCode> {
-        Ok(Vec::new())
+    fn queue_stats(&self, port: PortNo, _: u32, _: Duration) -> Result<Vec<QueueStats>, ErrorCode> {
+        self.queues(port).map(|_| Vec::new())
     }
 
     fn queues(&self, port: PortNo) -> Result<Vec<QueueDesc>, ErrorCode> {
