@@ -156,16 +156,9 @@ impl Known<'_> {
     }
 }
 
-/// A port that packets can be sent to by a flow.
+/// A port that packets can be sent to by a flow. NORMAL and LOCAL there are not, and a controller is to be told so (1.3.5 §4.5).
 fn output_port(port: PortNo) -> Result<(), ErrorCode> {
-    let reserved = [
-        PortNo::IN_PORT,
-        PortNo::NORMAL,
-        PortNo::FLOOD,
-        PortNo::ALL,
-        PortNo::CONTROLLER,
-        PortNo::LOCAL,
-    ];
+    let reserved = [PortNo::IN_PORT, PortNo::FLOOD, PortNo::ALL, PortNo::CONTROLLER];
     match port.is_ordinary() || reserved.contains(&port) {
         true => Ok(()),
         false => Err(ErrorCode::BadActionOutPort),

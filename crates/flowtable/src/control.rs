@@ -231,6 +231,10 @@ impl FlowControl {
             None if old.is_some() => self.free.push(id),
             None => {}
         }
+        // A flow that comes back as a change is undone.
+        if old.is_none() && flow.is_some() && self.free.last() == Some(&id) {
+            self.free.pop();
+        }
         self.flows[at] = flow;
         self.published.touch(id);
     }
@@ -292,11 +296,23 @@ impl FlowControl {
         known.instructions(request.table, &target.matches, &request.instructions)
     }
 
-    /// Actions of a PACKET_OUT or of a bucket, of packets that nothing is known of.
+    /// Actions of a PACKET_OUT, which alone may send to TABLE.
     ///
     /// # Errors
     /// As [`FlowControl::flow_mod`].
-    pub fn check_actions(&self, actions: &[Action]) -> Result<(), ErrorCode> {
+    pub fn check_packet_out(&self, actions: &[Action]) -> Result<(), ErrorCode> {
+        let is_table =
+            |action: &&Action| matches!(action, Action::Output { port: PortNo::TABLE, .. });
+        let others: Vec<Action> =
+            actions.iter().filter(|action| !is_table(action)).cloned().collect();
+        self.check_actions(&others)
+    }
+
+    /// Actions of a bucket, of packets that nothing is known of.
+    ///
+    /// # Errors
+    /// As [`FlowControl::flow_mod`].
+    pub(crate) fn check_actions(&self, actions: &[Action]) -> Result<(), ErrorCode> {
         let known = Known {
             tables: self.settings.tables,
             group: &|group| self.groups.contains_key(&group),
@@ -346,6 +362,10 @@ impl FlowControl {
             self.deadlines.push(Reverse((deadline, id)));
         }
         self.change(id, Some(flow));
+        // Flows that came again, or are gone, leave their entries behind.
+        if self.deadlines.len() > 2 * self.len + 64 {
+            self.collect_deadlines();
+        }
         Ok(())
     }
 
@@ -471,9 +491,14 @@ impl FlowControl {
     /// Time begins: over captures, with the first packet.
     pub fn begin_time(&mut self, epoch_ns: u64) {
         self.epoch_ns = epoch_ns;
+        self.collect_deadlines();
+    }
+
+    /// One entry for each flow that may leave.
+    fn collect_deadlines(&mut self) {
         let flows = self.flows.iter().flatten();
         let deadlines =
-            flows.filter_map(|flow| Some(Reverse((deadline(flow, epoch_ns)?, flow.id))));
+            flows.filter_map(|flow| Some(Reverse((deadline(flow, self.epoch_ns)?, flow.id))));
         self.deadlines = deadlines.collect();
     }
 
@@ -665,4 +690,33 @@ pub(crate) fn groups_of(actions: &[Action]) -> impl Iterator<Item = u32> + '_ {
         Action::Group(group) => Some(*group),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A million requests that leave as many flows as there were leave as much memory.
+    #[test]
+    fn flows_that_come_again_leave_nothing_behind() {
+        let (mut control, _) = FlowControl::new(Settings::of_13(1), 10, "linear");
+        let mut flow = FlowMod::new(FlowCommand::Add);
+        (flow.idle_timeout, flow.hard_timeout) = (10, u16::MAX);
+        let delete = FlowMod::new(FlowCommand::Delete);
+        let wrong = FlowMod { table: 9, ..flow.clone() };
+        for n in 0..2000 {
+            control.flow_mod(&flow, Version::V13, n).unwrap();
+            let bundle = control.all_or_nothing(|control| {
+                control.flow_mod(&delete, Version::V13, n)?;
+                control.flow_mod(&wrong, Version::V13, n)
+            });
+            assert_eq!(bundle, Err(ErrorCode::FlowModTableId));
+            assert_eq!(control.len(), 1);
+        }
+        assert!(control.deadlines.len() < 100, "{} deadlines", control.deadlines.len());
+        assert!(control.free.len() < 2, "{} free numbers", control.free.len());
+        // It still leaves in time.
+        assert_eq!(control.expire(5_000_000_000), 0);
+        assert_eq!(control.expire(20_000_000_000), 1);
+    }
 }

@@ -45,6 +45,10 @@ pub(crate) struct Row<F> {
     pub(crate) has_set: bool,
 }
 
+/// Buckets that are looked at, those of watched groups among them, to find one that is live: groups of 256 buckets that watch each
+/// other eight deep would be looked at for ever.
+const LOOKS_MAX: u32 = 1 << 17;
+
 /// Whether the packet goes on.
 pub(crate) enum Next {
     GoesOn,
@@ -408,7 +412,8 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
             }
             GroupType::Indirect => (!group.buckets.is_empty()).then_some(0),
             GroupType::FastFailover => {
-                (0..group.buckets.len()).find(|bucket| self.is_live(group, *bucket, 0))
+                let mut looks = LOOKS_MAX;
+                (0..group.buckets.len()).find(|bucket| self.is_live(group, *bucket, 0, &mut looks))
             }
             GroupType::Select => self.select(group, &work.key),
         };
@@ -420,8 +425,10 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
 
     /// A live bucket by the hash of the flow, each as often as its weight says.
     fn select(&self, group: &Group, key: &Key) -> Option<usize> {
-        let live =
-            |bucket: &usize| group.buckets[*bucket].weight > 0 && self.is_live(group, *bucket, 0);
+        let live = |bucket: &usize| {
+            let mut looks = LOOKS_MAX / crate::groups::BUCKETS_MAX as u32;
+            group.buckets[*bucket].weight > 0 && self.is_live(group, *bucket, 0, &mut looks)
+        };
         let buckets = || (0..group.buckets.len()).filter(live);
         let total: u32 = buckets().map(|bucket| u32::from(group.buckets[bucket].weight)).sum();
         let mut rest = chunk::hash::to_range(flow_hash(key), total);
@@ -433,17 +440,19 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         })
     }
 
-    /// A bucket is live as long as what it watches is.
-    fn is_live(&self, group: &Group, bucket: usize, depth: usize) -> bool {
+    /// A bucket is live as long as what it watches is. What `looks` buckets do not tell is not live.
+    fn is_live(&self, group: &Group, bucket: usize, depth: usize, looks: &mut u32) -> bool {
         let Some(bucket) = group.buckets.get(bucket) else { return false };
+        let Some(left) = looks.checked_sub(1) else { return false };
+        *looks = left;
         let port = bucket.watch_port == PortNo::ANY
             || self
                 .tables
                 .port(bucket.watch_port)
                 .is_some_and(|port| port.live && !port.config.contains(PortConfig::PORT_DOWN));
-        let watched = || {
+        let mut watched = || {
             let group = self.tables.group(bucket.watch_group)?;
-            let is_live = |bucket: usize| self.is_live(group, bucket, depth + 1);
+            let is_live = |bucket: usize| self.is_live(group, bucket, depth + 1, looks);
             Some(depth < crate::groups::CHAIN_MAX && (0..group.buckets.len()).any(is_live))
         };
         port && (bucket.watch_group == ANY_GROUP || watched().unwrap_or(false))

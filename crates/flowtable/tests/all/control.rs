@@ -296,6 +296,33 @@ fn fast_failover_follows_the_ports() {
     assert_eq!(port(&mut world, 2, true), Some(PortNo(2)));
 }
 
+/// Groups that watch groups: looking for a live one has a bound.
+#[test]
+fn looking_for_a_live_bucket_has_a_bound() {
+    let mut world = world();
+    for kind in [GroupType::FastFailover, GroupType::Select] {
+        for number in 1..=8 {
+            let mut request = group(number, vec![out(2); 256]);
+            request.kind = kind;
+            for bucket in &mut request.buckets {
+                bucket.weight = u16::from(kind == GroupType::Select);
+                match number {
+                    1 => bucket.watch_port = PortNo(77),
+                    _ => bucket.watch_group = number - 1,
+                }
+            }
+            world.control.group_mod(&request, SECOND).unwrap();
+        }
+        apply(&mut world, &add(Match::new(), 5, vec![Action::Group(8)])).unwrap();
+        world.publish();
+        let out = world.send(&[frame()], 1, SECOND);
+        assert_eq!((out.sent.len(), out.dropped.len()), (0, 1));
+        let mut all = group(openflow::group::ALL_GROUPS, vec![]);
+        all.command = TableCommand::Delete;
+        world.control.group_mod(&all, SECOND).unwrap();
+    }
+}
+
 #[test]
 fn meters_are_checked_and_leave_with_their_flows() {
     let mut world = world();
@@ -341,4 +368,27 @@ fn a_packet_out_acts_and_may_go_through_the_tables() {
     assert_eq!(sent(std::slice::from_ref(&table), PortNo(4)), [2]);
     assert_eq!(sent(&[out(1), vec![table.clone()], out(3)].concat(), PortNo(4)), [1, 3, 2]);
     assert!(sent(&[table], PortNo::CONTROLLER).is_empty());
+}
+
+#[test]
+fn packets_of_controllers_alone_go_to_the_tables() {
+    let mut world = world();
+    let to_table = out(PortNo::TABLE.0);
+    assert_eq!(world.control.check_packet_out(&to_table), Ok(()));
+    let wrong = out(PortNo::ANY.0);
+    assert_eq!(world.control.check_packet_out(&wrong), Err(ErrorCode::BadActionOutPort));
+    let flow = add(Match::new(), 1, to_table.clone());
+    assert_eq!(apply(&mut world, &flow), Err(ErrorCode::BadActionOutPort));
+    assert!(world.control.group_mod(&group(1, vec![to_table]), SECOND).is_err());
+}
+
+#[test]
+fn ports_that_there_are_not_are_refused() {
+    let mut world = world();
+    for port in [PortNo::NORMAL, PortNo::LOCAL] {
+        let flow = add(Match::new(), 1, out(port.0));
+        assert_eq!(apply(&mut world, &flow), Err(ErrorCode::BadActionOutPort));
+        let sent = world.control.check_packet_out(&out(port.0));
+        assert_eq!(sent, Err(ErrorCode::BadActionOutPort));
+    }
 }
