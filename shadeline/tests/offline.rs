@@ -342,3 +342,17 @@ fn several_devices_change_nothing_but_who_shades() {
         "{said}"
     );
 }
+
+#[test]
+fn a_ttl_that_ends_at_a_flow_is_named() {
+    let folder = Scratch::new();
+    let flows = folder.write("flows.txt", "ip,actions=mod_nw_ttl:1,dec_ttl,output:wan\n");
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config = format!(
+        "mode = \"openflow\"\n[stage.openflow]\nflows = [{flows:?}]\n[port.lan]\n[port.wan]\n"
+    );
+    let output = run(&folder, &config, "lan={}in.pcap");
+    assert!(output.status.success(), "{}", errors(&output));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("\nflow_ttl ") && !said.contains("no_controller"), "{said}");
+}

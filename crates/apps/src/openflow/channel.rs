@@ -84,6 +84,8 @@ pub(super) struct Link {
     pub(super) out: Vec<PacketOut>,
     /// When it began, nanoseconds since 1970.
     pub(super) since_ns: u64,
+    /// Of FEATURES; 0: not known yet.
+    pub(super) datapath_id: u64,
 }
 
 /// `tcp:HOST:PORT`.
@@ -145,6 +147,7 @@ impl Link {
             pipeline: Pipeline::new(),
             out: Vec::new(),
             since_ns: 0,
+            datapath_id: 0,
         }))
     }
 

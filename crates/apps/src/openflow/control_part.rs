@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 use super::channel::{Event, Link, check as check_channels};
 use super::settings::Settings;
 use super::stage::{Counters, OpenFlow, port_no};
-use super::switch::Facade;
+use super::switch::{Facade, datapath_id};
 use super::tables::OpenFlowPart;
 use super::{FlowFiles, commands};
 
@@ -237,6 +237,10 @@ impl OpenFlowControl {
         if link.since_ns == 0 {
             link.since_ns = env.now_ns;
         }
+        // The same as long as it runs, whichever ports come and leave.
+        if link.datapath_id == 0 {
+            link.datapath_id = datapath_id(env.records);
+        }
         let mut out = std::mem::take(&mut link.out);
         let lookups = (0..self.control.settings().tables).map(|table| self.lookups(table));
         let mut switch = Facade {
@@ -247,9 +251,11 @@ impl OpenFlowControl {
             version: self.version,
             out: &mut out,
             since_ns: link.since_ns,
+            datapath_id: link.datapath_id,
+            changed: &mut self.changed_ports,
         };
         work(&mut link, &mut switch, now);
-        for number in std::mem::take(&mut self.changed_ports) {
+        for number in std::mem::take(switch.changed) {
             if let Some(port) = switch.port_desc(number) {
                 link.channels().agent().port_status(PortReason::Modify, &port);
             }
@@ -519,12 +525,24 @@ impl ControlPart for OpenFlowControl {
     }
 
     fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
-        for port in env.interfaces.ports() {
-            if self.control.port(port_no(port)).is_none() {
-                set_port(&mut self.control, port, true);
-            }
-        }
         self.interfaces = env.interfaces.clone();
+        let is_new = |port: &u16| self.control.port(port_no(*port)).is_none();
+        let new: Vec<u16> = self.interfaces.ports().filter(is_new).collect();
+        let is_gone =
+            |number: &PortNo| self.interfaces.ports().all(|port| port_no(port) != *number);
+        let gone: Vec<PortNo> =
+            self.control.ports().map(|own| own.number).filter(is_gone).collect();
+        new.iter().for_each(|port| set_port(&mut self.control, *port, true));
+        let mut news: Vec<_> = gone.iter().map(|port| (PortReason::Delete, *port)).collect();
+        news.extend(new.iter().map(|port| (PortReason::Add, port_no(*port))));
+        self.with_link(env, |link, switch, _| {
+            for (reason, number) in news {
+                if let Some(port) = switch.port_desc(number) {
+                    link.channels().agent().port_status(reason, &port);
+                }
+            }
+        });
+        gone.iter().for_each(|number| self.control.set_port(*number, None));
         String::new()
     }
 

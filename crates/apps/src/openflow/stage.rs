@@ -17,6 +17,7 @@ use flowtable::edit::Frame;
 use flowtable::pipeline::Lookups;
 use flowtable::{Dropped, Egress, FlowTables, Pipeline, Sent};
 use openflow::PortNo;
+use openflow::flow::InReason;
 
 use super::channel::{ForController, ToControl};
 use super::reasons;
@@ -199,9 +200,12 @@ impl Egress for Out<'_> {
                 let hand_over = |controllers: &ToControl| {
                     ForController::of(frame.0.data(), to).is_some_and(|p| controllers.send(p))
                 };
-                match self.controllers.is_some_and(hand_over) {
-                    true => reasons::TO_CONTROLLER,
-                    false => reasons::NO_CONTROLLER,
+                let is_handed_over = self.controllers.is_some_and(hand_over);
+                match to.controller.map(|told| told.reason) {
+                    // The controllers are told where they want to be; no flow has sent it there.
+                    Some(InReason::InvalidTtl) => reasons::FLOW_TTL,
+                    _ if is_handed_over => reasons::TO_CONTROLLER,
+                    _ => reasons::NO_CONTROLLER,
                 }
             }
             number => match port_of(number) {

@@ -35,10 +35,19 @@ pub(super) struct Facade<'a> {
     pub(super) out: &'a mut Vec<PacketOut>,
     /// When it began, nanoseconds since 1970.
     pub(super) since_ns: u64,
+    pub(super) datapath_id: u64,
+    /// Ports whose configuration has changed: the controllers are told.
+    pub(super) changed: &'a mut Vec<PortNo>,
 }
 
 fn nanoseconds(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// 16 bits of zero, and the lowest address of a port: the same after each start. Ports that are gone have none.
+pub(super) fn datapath_id(records: &[Interface]) -> u64 {
+    let macs = records.iter().map(|record| record.mac).filter(|mac| *mac != [0; 6]);
+    macs.min().unwrap_or_default().iter().fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
 fn record(records: &[Interface], number: PortNo) -> Option<&Interface> {
@@ -72,7 +81,10 @@ impl Facade<'_> {
         let port = checked_port(self.control, self.records, change)?;
         let kept = port.config.without(change.mask);
         let config = kept | PortConfig(change.config.0 & change.mask.0);
-        self.control.set_port(port.number, Some(Port { config, ..port }));
+        if config != port.config {
+            self.control.set_port(port.number, Some(Port { config, ..port }));
+            self.changed.push(port.number);
+        }
         Ok(())
     }
 
@@ -105,12 +117,10 @@ impl Facade<'_> {
 
 impl Switch for Facade<'_> {
     fn features(&self) -> Features {
-        // 16 bits of zero, and the lowest address of a port: the same after each start.
-        let mac = self.records.iter().map(|record| record.mac).min().unwrap_or_default();
         let statistics =
             Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS;
         Features {
-            datapath_id: mac.iter().fold(0, |id, byte| id << 8 | u64::from(*byte)),
+            datapath_id: self.datapath_id,
             tables: self.control.settings().tables,
             capabilities: match self.version {
                 Version::V10 => statistics | Capabilities::ARP_MATCH_IP,
@@ -168,7 +178,7 @@ impl Switch for Facade<'_> {
     }
 
     fn packet_out(&mut self, _: Version, packet: &PacketOut) -> Result<(), ErrorCode> {
-        self.control.check_actions(&packet.actions)?;
+        self.control.check_packet_out(&packet.actions)?;
         if packet.data.len() < 14 {
             return Err(ErrorCode::BadRequestPacket);
         }
@@ -223,7 +233,7 @@ impl Switch for Facade<'_> {
         (0..tables).map(|t| TableFeatures::full(t, tables, self.flows_max, &fields)).collect()
     }
 
-    /// The ports; their counters are those of the engine, which `ctl show ports` has, and are not counted here.
+    /// The ports; their counters are those of the engine, which `ctl show interfaces` has, and are not counted here.
     fn port_stats(&self, port: PortNo, now: Duration) -> Result<Vec<PortStats>, ErrorCode> {
         if !self.is_port(port) {
             return Err(ErrorCode::BadRequestPort);
