@@ -103,7 +103,10 @@ mod tests {
         let names: std::collections::BTreeSet<_> =
             report.rows.iter().map(|row| &row.name).collect();
         assert_eq!(names.len(), report.rows.len());
-        let measured = report.rows.iter().filter(|row| !row.rounds.is_empty());
+        // What a second stage costs is a difference of two times, which may be none in so short a run.
+        let is_time = |name: &str| !name.contains("second stage") && !name.ends_with(" saves");
+        let measured =
+            report.rows.iter().filter(|row| !row.rounds.is_empty() && is_time(&row.name));
         assert!(measured.clone().count() > 20 && measured.clone().all(|row| row.median > 0.0));
     }
 }

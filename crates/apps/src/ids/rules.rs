@@ -9,7 +9,7 @@
 //! Threads: any; it is what takes long of a start or a reload.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -277,14 +277,20 @@ fn dataset_file(own: &Ids, name: &str, rules: Option<&String>) -> io::Result<Box
     Ok(Box::new(files::input::open(&path)?))
 }
 
+/// Files of a folder of outputs that are not those of sets.
+const OUTPUTS: [&str; 3] = ["eve.json", "fast.log", "stats.log"];
+
 /// Writes the sets that are saved into the folder of outputs, each as a whole: a file that is there is replaced at once.
 ///
 /// # Errors
-/// A file cannot be written; in words.
+/// A file cannot be written, or has the name of one of the events; in words.
 pub fn save_datasets(datasets: &Datasets, output: &Path) -> Result<(), String> {
     for set in datasets.all() {
         let Some((name, lines)) = set.saved() else { continue };
         let path = output.join(name);
+        if OUTPUTS.iter().any(|own| path == output.join(own)) {
+            return Err(format!("dataset {}: `{name}` is a file of events", set.name()));
+        }
         let write = || {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder)?;
@@ -293,8 +299,11 @@ pub fn save_datasets(datasets: &Datasets, output: &Path) -> Result<(), String> {
             if !text.is_empty() {
                 text.push('\n');
             }
-            let new = path.with_extension("new");
-            std::fs::write(&new, text)?;
+            // No other file has this name, and it is no link: it is made here or not at all.
+            let mut new = path.clone().into_os_string();
+            new.push(format!(".{}.new", std::process::id()));
+            let made = File::options().write(true).create_new(true).open(&new);
+            made.and_then(|mut file| file.write_all(text.as_bytes()))?;
             std::fs::rename(&new, &path)
         };
         write().map_err(|error: io::Error| format!("{}: {error}", path.display()))?;
@@ -307,4 +316,27 @@ fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
     let name = path.display().to_string();
     let open = files::input::open(path).map_err(|error| LoadError { file: name.clone(), error })?;
     loader.read(&name, open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules come from others: what they save does not replace alerts.
+    #[test]
+    fn a_set_is_not_saved_over_events() {
+        let output = std::env::temp_dir().join(format!("shadeline-sets-{}", std::process::id()));
+        for (file, is_saved) in [("eve.json", false), ("fast.log", false), ("own.lst", true)] {
+            let mut loader = Loader::new(Variables::with_defaults([], []).expect("defaults"));
+            let text = format!(
+                "alert http any any -> any any (http.host; dataset:set,a,type string,save {file}; sid:1;)"
+            );
+            loader.read("rules", text.as_bytes()).expect("memory");
+            let none = |_: &str, _| Err(io::Error::from(io::ErrorKind::NotFound));
+            let (sets, _) = Datasets::prepare(&loader.finish(), &Datasets::default(), none);
+            assert_eq!(save_datasets(&sets, &output).is_ok(), is_saved, "{file}");
+            assert_eq!(output.join(file).exists(), is_saved, "{file}");
+        }
+        std::fs::remove_dir_all(&output).expect("it was made");
+    }
 }
