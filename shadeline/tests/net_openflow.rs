@@ -18,7 +18,7 @@ struct Live {
     hosts: [Netns; 2],
     switch: Netns,
     program: Process,
-    scratch: Scratch,
+    _scratch: Scratch,
 }
 
 impl Live {
@@ -52,18 +52,11 @@ impl Live {
         let path = scratch.write("switch.toml", &config);
         let mut program = switch.spawn(&format!("{} run {}", bin.display(), path.display()));
         program.wait_for("running: ", SOON);
-        Some(Live { hosts, switch, program, scratch })
+        Some(Live { hosts, switch, program, _scratch: scratch })
     }
 
     fn pings(&self, within: Duration) -> bool {
         wait_until(within, || ping(&self.hosts[0], "10.0.0.2", 1) == 1)
-    }
-
-    fn reload(&self) {
-        let mut ctl = Command::new(testkit::shadeline_bin().expect("the program"));
-        ctl.args(["ctl", "reload", "--socket"]).arg(self.scratch.join("ctl.sock"));
-        let output = ctl.output().expect("the program starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     fn stop(mut self) {
@@ -98,39 +91,6 @@ fn ovs_ofctl_changes_a_running_switch() {
     assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before));
     live.switch.run(&format!("{OFCTL} del-flows {SWITCH}"));
     assert!(!live.pings(Duration::from_millis(500)), "no flow, no packet");
-    live.stop();
-}
-
-#[test]
-fn ports_that_come_and_leave_are_told() {
-    let Some(live) = Live::start("or", "ovs-ofctl", "") else { return };
-    let ofctl = OFCTL.replace("--timeout=10", "--timeout=60");
-    let folder = live.scratch.join("");
-    let mut monitor = live
-        .switch
-        .spawn(&format!("env OVS_RUNDIR={} {ofctl} monitor {SWITCH} 65534", folder.display()));
-    let show = |live: &Live| live.switch.run(&format!("{OFCTL} show {SWITCH}"));
-    let id =
-        |shown: &str| shown.split_whitespace().find(|w| w.starts_with("dpid:")).map(String::from);
-    let before = show(&live);
-    live.switch.ip("link add p0 address 02:00:00:00:00:01 type dummy");
-    live.switch.ip("link set p0 up");
-    let path = live.scratch.join("switch.toml");
-    let config = std::fs::read_to_string(&path).expect("the configuration");
-    std::fs::write(&path, format!("{config}[port.p0]\nbackend = \"af_packet\"\n")).expect("it");
-    live.reload();
-    let with_it = show(&live);
-    assert!(with_it.contains("3(p0)"), "{with_it}");
-    std::fs::write(&path, config).expect("it");
-    live.reload();
-    let without = show(&live);
-    assert!(!without.contains("3("), "{without}");
-    assert_eq!([id(&with_it), id(&without)], [id(&before), id(&before)]);
-    live.switch.run(&format!("{OFCTL} mod-port {SWITCH} 1 no-forward"));
-    for news in ["ADD: 3(p0)", "DEL: 3(p0)", "MOD: 1(p1)"] {
-        monitor.wait_for(news, SOON);
-    }
-    monitor.stop(Stop::Terminate, SOON);
     live.stop();
 }
 
