@@ -137,6 +137,18 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "peers"],
     },
     Component {
+        name: "ovs-ofctl",
+        found: Program("ovs-ofctl"),
+        source: Debian("openvswitch-common"),
+        suites: &["unit", "net"],
+    },
+    Component {
+        name: "ovs-testcontroller",
+        found: Program("ovs-testcontroller"),
+        source: Debian("openvswitch-testcontroller"),
+        suites: &["unit", "net"],
+    },
+    Component {
         name: "strongSwan (charon)",
         found: Program("charon-systemd"),
         source: Debian("charon-systemd"),
