@@ -311,7 +311,7 @@ A pipeline is a list of stages, such as `[pipeline.NAME] stages = [\"decode\", \
 \"NAME\"` selects it. An order is valid if each stage finds what it needs: something that an earlier stage provides, or the
 received `frames`. A stage with the place `first` decodes received frames, and replaces what was provided before it; a stage
 with the place `last` sends packets. `shadeline check` reports what is missing and suggests an order that works. `mode =
-\"router\"`, `\"switch\"`, `\"ndn\"`, `\"wire\"` and `\"monitor\"` are shipped pipelines.
+\"router\"`, `\"switch\"`, `\"openflow\"`, `\"ndn\"`, `\"wire\"` and `\"monitor\"` are shipped pipelines.
 
 A kind with settings of its own, such as `firewall`, may be used several times, with names defined by `[stage.NAME]`. A stage
 may be limited to packets of certain contexts. A port may name the pipeline that its packets enter

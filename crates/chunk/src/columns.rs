@@ -401,7 +401,7 @@ mod tests {
         assert!(v.verdict.iter().all(|x| *x == 6) && v.a.iter().all(|x| *x == 3));
         assert!(v.e.iter().all(|x| *x == [5, 6]));
         let place = rows.layout().column(More::G);
-        assert_eq!((rows.layout().columns()[place].name, place), ("g", 8));
+        assert_eq!((rows.layout().columns()[place].name, place), ("g", 9));
         let bytes = rows.column_bytes(place);
         assert_eq!(bytes[..16], [8_u64, 9].map(u64::to_ne_bytes).concat());
         let context = rows.layout().column(ColumnId::CONTEXT);
