@@ -7,7 +7,7 @@
 //!                     └─ PBB: the I-TAG
 //! ```
 //!
-//! The headers of IP are read by [`packet::decode`]; what is odd about a packet (addresses that no router forwards, a wrong
+//! The headers of IP are read by [`packet::decode()`]; what is odd about a packet (addresses that no router forwards, a wrong
 //! checksum) does not matter to a switch, but lengths that contradict each other end the headers there. Only the outer tag is
 //! a VLAN to OpenFlow; behind a second one nothing is read, as in Open vSwitch with its default limit. A later fragment has no
 //! ports: they are zero.

@@ -14,7 +14,7 @@
 //! they are part of the key. A field that a packet lacks is zero. So a match is a value and a mask over the words, and a key
 //! matches if `key & mask == value`.
 //!
-//! The same words are the header of the classifiers: of those that the flows of a table look at ([`crate::table`]).
+//! The same words are the header of the classifiers: of those that the flows of a table look at (`table`).
 
 use openflow::Field;
 

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`field`], [`matches`], [`action`] | what flows match, what they do |
+//! | [`field`], [`mod@matches`], [`action`] | what flows match, what they do |
 //! | [`flow`], [`group`], [`port`], [`table`] | what a switch has: flows, groups and meters, ports and queues, tables |
 //! | [`wire`] | messages to bytes and back |
 //! | [`syntax`] | the flow syntax of ovs-ofctl |

@@ -72,7 +72,7 @@ impl Cipher {
         }
     }
 
-    /// Other stages need the headers of packets, too: they are in [records](crate::records).
+    /// Other stages need the headers of packets, too: they are in records.
     #[must_use]
     pub(super) fn sharing(mut self, shares: bool) -> Self {
         self.shares = shares;

@@ -36,7 +36,7 @@ chunk::columns! {
         pub filter_head2: [u64; 2],
         /// Where the IP header starts, bytes from the frame's start. Written where the family is 4 or 6.
         pub filter_l3: u8,
-        /// Of [records](crate::records), where stages of the pipeline share them.
+        /// Of records, where stages of the pipeline share them.
         pub record: [u64; 8],
         /// Likewise.
         pub record_is_known: u8,

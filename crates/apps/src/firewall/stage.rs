@@ -51,7 +51,7 @@ pub struct Firewall {
     shade: Arc<Search>,
     /// No stage before it fills the header columns.
     decodes: bool,
-    /// Stages share [records](crate::records).
+    /// Stages share records.
     shares: bool,
     /// A stage before it tracks flows.
     has_states: bool,
@@ -105,7 +105,7 @@ impl Firewall {
         self
     }
 
-    /// Stages share [records](crate::records) of headers.
+    /// Stages share records of headers.
     #[must_use]
     pub fn sharing(mut self, shares: bool) -> Self {
         self.shares = shares;

@@ -23,7 +23,7 @@ const ASK_NS: u64 = 1_000_000_000;
 /// What may be asked for in that time.
 const ASKED: usize = 256;
 
-/// Asks for associations: at most one question a second for a template, and [`ASKED`] in all.
+/// Asks for associations: at most one question a second for a template, and `ASKED` in all.
 #[derive(Debug)]
 pub struct Asker {
     sender: SyncSender<Event>,

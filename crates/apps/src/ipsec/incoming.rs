@@ -52,7 +52,7 @@ pub struct EspIn {
     decode: Decode,
     counters: Arc<Counters>,
     with_headers: bool,
-    /// Stages share [records](crate::records) of headers.
+    /// Stages share records of headers.
     shares: bool,
     /// Rows whose packet is another one now, and was not looked at again.
     changed: Vec<u16>,

@@ -10,7 +10,7 @@
 //! Limits of bytes and packets are counted here; limits of seconds are the kernel's, and its `EXPIRE` ends an association.
 //!
 //! No number is sent twice with a key. The kernel's numbers are a second old at most: an association that was in use before is
-//! taken over [`SKIPPED`] numbers later, and one that comes back (a daemon removes and adds an association whose peer has moved)
+//! taken over `SKIPPED` numbers later, and one that comes back (a daemon removes and adds an association whose peer has moved)
 //! goes on where it was. A new one is written back at once, so that it counts as used. An inbound one refuses all numbers up to
 //! the kernel's; what came in the last second before a crash could be replayed.
 //!

@@ -50,7 +50,7 @@ chunk::columns! {
 pub struct EspOut {
     reader: Reader,
     with_nat: bool,
-    /// Stages share [records](crate::records) of headers.
+    /// Stages share records of headers.
     shares: bool,
     /// Rows of a chunk that are sealed.
     sealed: Vec<u16>,

@@ -131,7 +131,7 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// Why captures must go through one worker.
     pub needs_one_worker: Option<&'static str>,
-    /// Other stages need the headers of packets, too: they are in [records](crate::records).
+    /// Other stages need the headers of packets, too: they are in records.
     pub shares: bool,
 }
 

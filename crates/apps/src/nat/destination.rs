@@ -83,7 +83,7 @@ pub struct Destination {
     made: Box<[u8]>,
     /// Over captures: bursts that are not finished.
     open: Option<Open>,
-    /// Stages share [records](crate::records).
+    /// Stages share records.
     shares: bool,
     /// Rows whose packets changed, and to what, for those.
     changed: Vec<(u16, Changed)>,
@@ -210,7 +210,7 @@ impl Destination {
         }
     }
 
-    /// Stages share [records](crate::records) of headers, which follow what changes here.
+    /// Stages share records of headers, which follow what changes here.
     #[must_use]
     pub(super) fn sharing(mut self, shares: bool) -> Self {
         self.shares = shares;

@@ -57,7 +57,7 @@ pub struct SourceStage {
     control: ControlRow,
     /// Over captures: bursts that are not finished.
     open: Option<Open>,
-    /// Stages share [records](crate::records).
+    /// Stages share records.
     shares: bool,
 }
 
@@ -85,7 +85,7 @@ impl SourceStage {
         self
     }
 
-    /// Stages share [records](crate::records) of headers, and those of packets that change here are forgotten.
+    /// Stages share records of headers, and those of packets that change here are forgotten.
     #[must_use]
     pub(super) fn sharing(mut self, shares: bool) -> Self {
         self.shares = shares;

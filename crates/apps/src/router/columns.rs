@@ -31,7 +31,7 @@ chunk::columns! {
 
 chunk::columns! {
     /// What `decode` writes where a later stage reads [headers](crate::firewall::HeaderColumns) or
-    /// [records](crate::records).
+    /// records.
     pub(super) struct DecodeColumns / DecodeView {
         pub flags: u16,
         pub l3: u8,

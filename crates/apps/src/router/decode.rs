@@ -93,7 +93,7 @@ impl Decode {
         self
     }
 
-    /// Later stages need the headers, too: they find them in [records](crate::records).
+    /// Later stages need the headers, too: they find them in records.
     #[must_use]
     pub fn with_records(mut self) -> Self {
         self.with_records = true;

@@ -41,7 +41,7 @@ impl BridgeIn {
         self
     }
 
-    /// With headers, it also leaves what it decoded in [records](crate::records), which later stages read.
+    /// With headers, it also leaves what it decoded in records, which later stages read.
     #[must_use]
     pub fn with_records(mut self) -> Self {
         self.with_records = true;

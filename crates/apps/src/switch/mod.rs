@@ -141,7 +141,7 @@ pub struct SwitchPipeline {
     pub learns_ahead: bool,
     /// A later stage reads the [header columns](crate::firewall::HeaderColumns).
     pub with_headers: bool,
-    /// And [records](crate::records).
+    /// And records.
     pub with_records: bool,
     /// The first region of the switch's part of the tables in a device's image.
     pub first_region: usize,
