@@ -26,6 +26,8 @@ if [ -f "$program.gz" ]; then
     program=$out/shadeline
     gzip -dc "$kit/shadeline.gz" >"$program" && chmod +x "$program" || exit 1
 fi
+# Files of keys that others can read are refused, and copies of the kit do not keep modes.
+find "$kit/cases" -name '*.key' -exec chmod 600 {} + || exit 1
 full=$kit/routes/full.txt.gz
 [ -f "$full" ] || full=$kit/routes/share.txt.gz
 loads=ipv4,ipv6,l2
