@@ -274,15 +274,16 @@ impl<P> Defragmenter<P> {
             Ok(None) => return Some(token),
             Ok(Some(fragment)) => self.push(&fragment, token, now_ns, out),
             Err(reason) => {
-                self.expire(now_ns, out);
                 self.stats.fragments += 1;
-                self.fail_alone(DatagramKey::new(decoded, 0), reason, token, out);
+                self.fail_alone(DatagramKey::new(decoded, 0), reason, token, now_ns, out);
             }
         }
         None
     }
 
-    /// Takes a fragment. Its token comes back in an [`Output`], now or later.
+    /// Takes a fragment that was received at `now_ns`. Its token comes back in an [`Output`], now or later. It ends its own
+    /// datagram if that one's time-out was due before; those of others end by [`Defragmenter::expire`]. So what becomes of a
+    /// datagram depends on its own fragments, even if those of others have much later or earlier times.
     pub fn push<F: FnMut(Output<'_, P>)>(
         &mut self,
         fragment: &Fragment<'_>,
@@ -290,22 +291,25 @@ impl<P> Defragmenter<P> {
         now_ns: u64,
         out: &mut F,
     ) {
-        self.expire(now_ns, out);
         self.stats.fragments += 1;
         if let Err(reason) = fragment.check() {
-            return self.fail_alone(fragment.key, reason, token, out);
+            return self.fail_alone(fragment.key, reason, token, now_ns, out);
         }
         if fragment.is_atomic() {
-            return self.finish_atomic(fragment, token, out);
+            return self.finish_atomic(fragment, token, now_ns, out);
         }
         let hash = self.hash.hash(&fragment.key.words());
-        let found = self.index.find(hash, |at| self.datagrams[at as usize].key == fragment.key);
+        let mut found = self.index.find(hash, |at| self.datagrams[at as usize].key == fragment.key);
+        if let Some(at) = found.filter(|at| self.datagrams[*at as usize].deadline_ns <= now_ns) {
+            self.fail(at, Reason::Timeout, None, out);
+            found = None;
+        }
         let at = match found {
             Some(at) => match self.datagrams[at as usize].failed {
-                Some(reason) => return self.fail_alone(fragment.key, reason, token, out),
+                Some(reason) => return self.fail_alone(fragment.key, reason, token, now_ns, out),
                 None => at,
             },
-            None => self.open(fragment, hash, out),
+            None => self.open(fragment, hash, now_ns, out),
         };
         if let Err(reason) = self.examine(at, fragment) {
             return self.fail(at, reason, Some(token), out);
@@ -355,23 +359,22 @@ impl<P> Defragmenter<P> {
         &mut self,
         fragment: &Fragment<'_>,
         hash: u64,
+        now_ns: u64,
         out: &mut F,
     ) -> u32 {
         while self.free_datagrams.is_empty() && self.evict(DATAGRAMS, None, out) {}
         let at = self.free_datagrams.pop().unwrap_or(0);
         let key = fragment.key;
         let is_v6 = key.family == 6;
-        let (timeout_ns, policy) = match is_v6 {
-            true => (self.config.timeout_v6_ns, self.config.policy_v6),
-            false => (self.config.timeout_v4_ns, self.config.policy_v4),
-        };
+        let policy = if is_v6 { self.config.policy_v6 } else { self.config.policy_v4 };
+        let timeout_ns = self.config.timeout_ns(key.family);
         let pair = self.pair(key.pair());
         self.datagrams[at as usize] = Datagram {
             key,
             hash,
             pair,
-            start_ns: self.now_ns,
-            deadline_ns: self.now_ns.saturating_add(timeout_ns),
+            start_ns: now_ns,
+            deadline_ns: now_ns.saturating_add(timeout_ns),
             policy: fragment.policy.unwrap_or(policy),
             ..Datagram::EMPTY
         };
@@ -566,6 +569,7 @@ impl<P> Defragmenter<P> {
         &mut self,
         fragment: &Fragment<'_>,
         token: P,
+        now_ns: u64,
         out: &mut F,
     ) {
         let (header, len) = fragment.whole_header();
@@ -573,7 +577,7 @@ impl<P> Defragmenter<P> {
         self.frame.extend_from_slice(&header[..len]);
         self.frame.extend_from_slice(fragment.payload);
         if finish_header(&mut self.frame, fragment.ip_at, false).is_none() {
-            return self.fail_alone(fragment.key, Reason::TooLong, token, out);
+            return self.fail_alone(fragment.key, Reason::TooLong, token, now_ns, out);
         }
         self.stats.whole += 1;
         self.stats.atomic += 1;
@@ -584,7 +588,7 @@ impl<P> Defragmenter<P> {
             tokens: self.tokens.drain(..),
             notes: Notes::default(),
             has_first: true,
-            start_ns: self.now_ns,
+            start_ns: now_ns,
         });
     }
 
@@ -594,12 +598,13 @@ impl<P> Defragmenter<P> {
         key: DatagramKey,
         reason: Reason,
         token: P,
+        now_ns: u64,
         out: &mut F,
     ) {
         self.stats.failed[reason as usize] += 1;
         self.tokens.push(token);
         let outcome = Outcome::Failed(reason);
-        let (tokens, notes, start_ns) = (self.tokens.drain(..), Notes::default(), self.now_ns);
+        let (tokens, notes, start_ns) = (self.tokens.drain(..), Notes::default(), now_ns);
         out(Output { key, outcome, tokens, notes, has_first: false, start_ns });
     }
 

@@ -213,6 +213,39 @@ struct Whole {
 }
 
 impl Whole {
+    /// Takes what becomes of a datagram by a fragment, or at a time. One that did not become whole in time ended when that was
+    /// over, whatever came then.
+    fn take(
+        &mut self,
+        output: defrag::Output<'_, u32>,
+        time_ns: u64,
+        config: &defrag::Config,
+        module: &mut impl Module,
+    ) {
+        let failed = match output.outcome {
+            defrag::Outcome::Whole { .. } => None,
+            defrag::Outcome::Failed(why) => Some(why),
+        };
+        let time_ns = match failed {
+            Some(defrag::Reason::Timeout) => {
+                output.start_ns.saturating_add(config.timeout_ns(output.key.family))
+            }
+            _ => time_ns,
+        };
+        module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
+        match output.outcome {
+            defrag::Outcome::Whole { frame, ip_at } => {
+                self.frame.clear();
+                self.frame.extend_from_slice(frame);
+                (self.ip_at, self.is_there) = (ip_at, true);
+                let frames = output.tokens;
+                self.pieces = frames.len() as u32;
+                self.bytes = frames.map(u64::from).sum();
+            }
+            defrag::Outcome::Failed(_) => self.lost += output.tokens.len() as u64,
+        }
+    }
+
     /// Its headers; `last` is the fragment that completed it.
     fn decoded(&self, last: &Input<'_>) -> Decoded {
         match self.ip_at {
@@ -588,31 +621,11 @@ impl<M: Module> Tracker<M> {
     /// Takes a fragment, and what becomes whole by it.
     fn piece(&mut self, input: &Input<'_>) {
         self.counts.fragments += 1;
-        let (whole, module) = (&mut self.whole, &mut self.rest.module);
+        let (whole, module, config) =
+            (&mut self.whole, &mut self.rest.module, &self.options.defrag);
         whole.is_there = false;
-        let mut take = |output: defrag::Output<'_, u32>| {
-            let why = match output.outcome {
-                defrag::Outcome::Whole { .. } => None,
-                defrag::Outcome::Failed(why) => Some(why),
-            };
-            module.fragments(&Fragments {
-                key: output.key,
-                failed: why,
-                notes: output.notes,
-                time_ns: input.time_ns,
-            });
-            match output.outcome {
-                defrag::Outcome::Whole { frame, ip_at } => {
-                    whole.frame.clear();
-                    whole.frame.extend_from_slice(frame);
-                    (whole.ip_at, whole.is_there) = (ip_at, true);
-                    let frames = output.tokens;
-                    whole.pieces = frames.len() as u32;
-                    whole.bytes = frames.map(u64::from).sum();
-                }
-                defrag::Outcome::Failed(_) => whole.lost += output.tokens.len() as u64,
-            }
-        };
+        let mut take =
+            |output: defrag::Output<'_, u32>| whole.take(output, input.time_ns, config, module);
         let time_ns = input.time_ns;
         let fragment = |path: &tunnel::Path| {
             let mut fragment = defrag::Fragment::from_frame(input.decoded, input.frame).ok()??;
@@ -720,9 +733,10 @@ impl<M: Module> Tracker<M> {
         Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
     }
 
-    /// Removes flows that are idle at `now_ns`, and then reports those that go on, in a piece of about so many records;
-    /// whether the piece reached the end of both.
+    /// Removes datagrams whose fragments did not come by `now_ns` and flows that are idle then, and then reports those that
+    /// go on, in a piece of about so many records; whether the piece reached the end of both.
     pub fn sweep(&mut self, records: usize, now_ns: u64) -> bool {
+        self.expire_datagrams(now_ns);
         if let Some(from) = self.walk {
             return self.walk(from, records / WALK_RECORDS, now_ns);
         }
@@ -744,6 +758,19 @@ impl<M: Module> Tracker<M> {
             return false;
         }
         swept.is_round
+    }
+
+    /// Ends datagrams whose time-outs are due.
+    fn expire_datagrams(&mut self, now_ns: u64) {
+        let (whole, module, config) =
+            (&mut self.whole, &mut self.rest.module, &self.options.defrag);
+        self.defrag.expire(now_ns, &mut |output: defrag::Output<'_, u32>| {
+            whole.take(output, now_ns, config, module)
+        });
+        // Copies of fragments that were passed on are no loss.
+        if !self.options.confirms {
+            self.counts.fragments_lost = whole.lost;
+        }
     }
 
     /// Reports flows that go on, a piece of them; whether it was the last piece.
@@ -777,6 +804,7 @@ impl<M: Module> Tracker<M> {
                 false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
             }
         }
+        self.expire_datagrams(now_ns);
         let lost = &mut self.whole.lost;
         self.defrag
             .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);

@@ -37,6 +37,13 @@ pub struct Config {
     pub tiny_first: TinyFirst,
 }
 
+impl Config {
+    /// How long the fragments of a datagram of a family, 4 or 6, are waited for, in nanoseconds.
+    pub fn timeout_ns(&self, family: u8) -> u64 {
+        if family == 6 { self.timeout_v6_ns } else { self.timeout_v4_ns }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

@@ -143,7 +143,7 @@ pub struct Fragments {
     pub failed: Option<Reason>,
     /// What happened to its fragments.
     pub notes: Notes,
-    /// The time of the fragment that decided it, in nanoseconds since 1970.
+    /// The time of the fragment that decided it, or when its time-out was due; in nanoseconds since 1970.
     pub time_ns: u64,
 }
 

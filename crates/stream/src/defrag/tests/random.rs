@@ -129,6 +129,7 @@ fn compare(config: Config, steps: &[Step]) -> Result<(), TestCaseError> {
         let Some(fragment) = Fragment::from_frame(&decoded, &frame).unwrap() else { continue };
         let mut events = Vec::new();
         let mut out = |output: Output<'_, u32>| events.push(event(output));
+        defragmenter.expire(now_ns, &mut out);
         defragmenter.push(&fragment, token, now_ns, &mut out);
         twin.push(&fragment, token, now_ns);
         prop_assert_eq!(&events, &twin.events());
@@ -381,15 +382,46 @@ proptest! {
             }
             let [a, b] = &mut defragmenters;
             let mut out = |output: Output<'_, u32>| plain.push(event(output));
+            a.expire(now_ns, &mut out);
             a.push_frame(&decoded, &frame, token, now_ns, &mut out);
             let mut out = |output: Output<'_, u32>| split.push(event(output));
+            b.expire(now_ns, &mut out);
             b.push_frame(&decoded, &frame, token, now_ns, &mut out);
         }
-        // Frames that are no fragments end nothing.
         let [a, b] = &mut defragmenters;
         a.expire(now_ns, &mut |output| plain.push(event(output)));
         b.expire(now_ns, &mut |output| split.push(event(output)));
         prop_assert_eq!(plain, split);
         prop_assert_eq!(defragmenters[0].stats(), defragmenters[1].stats());
+    }
+
+    /// Where there is room for all, it does not matter when the time-outs of others are looked at, if ever.
+    #[test]
+    fn a_datagram_ends_by_its_own_time(
+        seed: u64,
+        steps in prop::collection::vec((step(any::<bool>()), any::<bool>()), 1..60),
+    ) {
+        let config = Config { seed, ..Config::default() };
+        let mut all = [false, true].map(|expires| {
+            let mut defragmenter = Defragmenter::new(config);
+            let (mut events, mut now_ns) = (Vec::new(), 0);
+            for (token, (step, is_at_once)) in (0..).zip(&steps) {
+                now_ns += step.wait_ns;
+                let frame = step.frame();
+                let decoded = packet::decode(&frame, frame.len());
+                let mut out = |output: Output<'_, u32>| events.push(event(output));
+                if expires && *is_at_once {
+                    defragmenter.expire(now_ns, &mut out);
+                }
+                defragmenter.push_frame(&decoded, &frame, token, now_ns, &mut out);
+            }
+            defragmenter.expire(now_ns, &mut |output| events.push(event(output)));
+            defragmenter.clear(&mut |output| events.push(event(output)));
+            events
+        });
+        for events in &mut all {
+            events.sort_by(|a, b| a.tokens.cmp(&b.tokens));
+        }
+        prop_assert_eq!(&all[0], &all[1]);
     }
 }
