@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use control::config::{Config, KnownStages};
+use control::config::{Config, KnownStages, StageKind};
 use controlplane::Descriptor;
 
 /// The applications of this program.
@@ -44,6 +44,18 @@ pub(crate) fn usual() -> Vec<Vec<&'static str>> {
     known.pipelines().into_iter().filter(is_usual).collect()
 }
 
+/// The shortest pipelines with a stage that the file must say something for: that stage, and one behind which nothing follows.
+pub(crate) fn of_needed_keys() -> Vec<Vec<&'static str>> {
+    let known = known();
+    let is_needed = |kind: &&StageKind| kind.settings.is_needed();
+    let pairs = known
+        .kinds
+        .iter()
+        .filter(is_needed)
+        .flat_map(|kind| known.kinds.iter().map(|end| vec![kind.name, end.name]));
+    pairs.filter(|stages| known.arrange(stages).is_ok()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +94,13 @@ mod tests {
         }
         let others = |lists: &[Vec<&str>]| lists.len() - ends(lists, "openflow");
         assert_eq!((others(&all), others(&every)), (221, 6682));
+    }
+
+    #[test]
+    fn stages_that_need_keys_are_before_an_end() {
+        let all = of_needed_keys();
+        assert!(all.contains(&vec!["cipher", "wire"]), "{all:?}");
+        assert!(all.iter().all(|stages| !usual().contains(stages)));
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub(crate) fn kernel_files() -> Vec<&'static KernelFile> {
     kernels::files::ALL.iter().chain(own).copied().collect()
 }
 
-/// Every program: of the self-test, of the measurements and benchmarks, of each pipeline that a configuration
-/// can name, and each file of kernels alone.
+/// Every program: of the self-test, of the measurements and benchmarks, of each usual pipeline, of those with a stage that needs
+/// keys, and each file of kernels alone.
 fn all() -> Result<Vec<Program>, Failure> {
     let recorded = Recorded::default();
     // The answers are wrong, for nothing runs; the programs are right.
@@ -68,6 +68,16 @@ fn all() -> Result<Vec<Program>, Failure> {
     }
     let (config, _) = control::config::parse(CONFIG, &pipelines::known())
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
+    for stages in pipelines::of_needed_keys() {
+        let mut config = config.clone();
+        pipelines::with_stages(&mut config, &stages).map_err(Failure::other)?;
+        record(&config, &recorded)?;
+        // A second one with other keys: where several stages decode, records are columns.
+        config.pipeline.stages.insert(1, format!("{}.2", stages[0]));
+        config.pipeline.kinds.insert(1, stages[0].to_owned());
+        config.stage_lines = vec![vec![None; 3]];
+        record(&config, &recorded)?;
+    }
     for stages in pipelines::usual() {
         let has_stage =
             |own: &&&Descriptor| own.stages.iter().any(|kind| stages.contains(&kind.name));
@@ -88,7 +98,7 @@ fn all() -> Result<Vec<Program>, Failure> {
 /// Starts the engine as a capture without packets would, and lets it end.
 fn record(config: &Config, recorded: &Recorded) -> Result<(), Failure> {
     let interfaces = Interfaces::of(config);
-    let (mut publisher, reader) = wiring::offline(config, &interfaces, &[])?;
+    let (mut publisher, reader) = wiring::examples(config, &interfaces)?;
     let (_, depot) = wiring::cells(config, 1)?;
     let kind = DeviceKind::Driver {
         driver: Box::new(recorded.driver()),

@@ -95,21 +95,14 @@ fn described() -> Result<Vec<Described>, Failure> {
         .map_err(|d| Failure::other(control::config::render(&d, "demo.toml", CONFIG, false)))?;
     let interfaces = Interfaces::of(&config);
     // Each stage is asked in a pipeline that has it.
-    let usual = pipelines::usual();
+    let usual = [pipelines::usual(), pipelines::of_needed_keys()].concat();
     let mut all = Vec::new();
     for kind in &known.kinds {
-        // One that the file must say something for is not in a list of names.
-        let own = pipelines::descriptors().iter().find(|own| own.application == kind.application);
-        if let Some((own, example)) = own.and_then(|own| Some((own, own.example?))) {
-            let (stage, part) = example().map_err(Failure::other)?;
-            all.push(describe(kind, &*stage, own, &*part));
-            continue;
-        }
         let stages = usual.iter().find(|stages| stages.contains(&kind.name));
         let stages = stages
             .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
         pipelines::with_stages(&mut config, stages).map_err(Failure::other)?;
-        let (mut publisher, _) = wiring::offline(&config, &interfaces, &[])?;
+        let (mut publisher, _) = wiring::examples(&config, &interfaces)?;
         let stages = wiring::stages_of(&config, &mut publisher.parts)?;
         let stage = stages.iter().find(|stage| stage.name() == kind.name);
         let stage = stage.ok_or_else(|| Failure::other(format!("no stage `{}`", kind.name)))?;

@@ -36,17 +36,26 @@ pub(crate) fn offline(
     interfaces: &Interfaces,
     attachments: &[&(dyn std::any::Any + Sync)],
 ) -> Result<(Publisher, Reader<Tables>), Failure> {
-    let facts = |_| PortFacts::default();
-    let setup = Setup {
-        config,
-        name: "",
-        interfaces,
-        facts: &facts,
-        is_live: false,
-        modules: &[],
-        attachments,
-    };
+    let setup = setup(config, interfaces, attachments);
     Publisher::start(crate::pipelines::descriptors(), &setup).map_err(Failure::other)
+}
+
+/// The same to describe stages and to compile their device programs: what the file must say of them may be missing.
+pub(crate) fn examples(
+    config: &Config,
+    interfaces: &Interfaces,
+) -> Result<(Publisher, Reader<Tables>), Failure> {
+    let setup = setup(config, interfaces, &[]);
+    Publisher::start_examples(crate::pipelines::descriptors(), &setup).map_err(Failure::other)
+}
+
+fn setup<'a>(
+    config: &'a Config,
+    interfaces: &'a Interfaces,
+    attachments: &'a [&'a (dyn std::any::Any + Sync)],
+) -> Setup<'a> {
+    let facts = &|_| PortFacts::default();
+    Setup { config, name: "", interfaces, facts, is_live: false, modules: &[], attachments }
 }
 
 /// Both sides of a queue, of which a capture may have only one.

@@ -71,9 +71,9 @@ pub struct Descriptor {
     /// `check`: adds what is wrong in the files that its sections name, and what does not fit into its tables, if a
     /// pipeline has a stage of it.
     pub check: CheckFiles,
-    /// Where the file must have keys without which it cannot start ([`control::config::Settings::is_needed`]): a stage and a
-    /// part as they would be, for whoever describes them.
-    pub example: Option<Example>,
+    /// Where the file must have keys without which it cannot start ([`control::config::Settings::is_needed`]): starts it without
+    /// them, to describe its stages and to compile their device programs. No packet passes.
+    pub example: Option<StartPart>,
     /// Starts its part of the control plane for the stages of one name: adds the first version of its tables.
     ///
     /// # Errors
@@ -92,9 +92,6 @@ impl<M: Module> OfModule<M> {
 
 /// See [`Descriptor::check`].
 pub type CheckFiles = fn(&Config, &Interfaces, &mut Findings);
-
-/// See [`Descriptor::example`].
-pub type Example = fn() -> Result<(Box<dyn Stage<Tables>>, Box<dyn ControlPart>), String>;
 
 /// See [`Descriptor::start`].
 pub type StartPart = fn(&Setup<'_>, &mut Tables) -> Result<Box<dyn ControlPart>, String>;

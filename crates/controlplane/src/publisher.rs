@@ -9,7 +9,7 @@ use control::config::{Config, Pipeline};
 use engine::Stage;
 use lookup::versions::{Reader, Writer, versions};
 
-use crate::application::{ControlPart, Descriptor, Setup, WorkerSetup};
+use crate::application::{ControlPart, Descriptor, Setup, StartPart, WorkerSetup};
 use crate::module::ModuleKind;
 use crate::tables::{Tables, TablesImages, TablesPatch};
 
@@ -74,11 +74,12 @@ fn modules(descriptors: &[&'static Descriptor]) -> Vec<ModuleKind> {
 /// Starts the part of an application.
 fn start(
     descriptor: &'static Descriptor,
+    how: StartPart,
     setup: &Setup<'_>,
     tables: &mut Tables,
 ) -> Result<Running, String> {
     let before = tables.places();
-    let part = (descriptor.start)(setup, tables)?;
+    let part = how(setup, tables)?;
     let mut places = tables.places();
     places.retain(|place| !before.contains(place));
     Ok(Running { places, ..Running::new(descriptor, setup.name, part) })
@@ -122,13 +123,32 @@ impl Publisher {
         descriptors: &[&'static Descriptor],
         setup: &Setup<'_>,
     ) -> Result<(Self, Reader<Tables>), String> {
+        Self::start_by(descriptors, setup, |own| own.start)
+    }
+
+    /// The same of applications that may lack what the file must say of them: see [`Descriptor::example`].
+    ///
+    /// # Errors
+    /// As [`Publisher::start`].
+    pub fn start_examples(
+        descriptors: &[&'static Descriptor],
+        setup: &Setup<'_>,
+    ) -> Result<(Self, Reader<Tables>), String> {
+        Self::start_by(descriptors, setup, |own| own.example.unwrap_or(own.start))
+    }
+
+    fn start_by(
+        descriptors: &[&'static Descriptor],
+        setup: &Setup<'_>,
+        how: impl Fn(&Descriptor) -> StartPart,
+    ) -> Result<(Self, Reader<Tables>), String> {
         let mut tables = Tables::default();
         let mut parts = Vec::new();
         let modules = modules(descriptors);
         for descriptor in descriptors {
             for name in names(descriptor, setup.config) {
                 let setup = Setup { name, modules: &modules, ..*setup };
-                parts.push(start(descriptor, &setup, &mut tables)?);
+                parts.push(start(descriptor, how(descriptor), &setup, &mut tables)?);
             }
         }
         Ok(Self::new(tables, parts))
@@ -158,7 +178,7 @@ impl Publisher {
             for name in names(descriptor, setup.config) {
                 if !self.parts.iter().any(|own| own.is(descriptor, name)) {
                     let setup = Setup { name, modules: &modules, ..*setup };
-                    let part = start(descriptor, &setup, &mut fresh.tables)?;
+                    let part = start(descriptor, descriptor.start, &setup, &mut fresh.tables)?;
                     fresh.parts.push(part);
                 }
             }

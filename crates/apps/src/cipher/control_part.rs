@@ -63,16 +63,14 @@ pub(super) fn start(
     Ok(Box::new(CipherControl::new(name, settings, master, tables)))
 }
 
-/// A stage and its part.
-type Example = (Box<dyn Stage<Tables>>, Box<dyn ControlPart>);
-
-/// What it would be with a key: one of zeros, which encrypts nothing.
-pub(super) fn example() -> Result<Example, String> {
+/// Starts it with a key of zeros.
+pub(super) fn example(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
     let settings = Settings::default();
     let master = Arc::new(Master::new(&settings, &Secret::new(vec![0; 32]))?);
-    let part =
-        CipherControl::new(super::STAGE.to_owned(), settings, master, &mut Tables::default());
-    Ok((Box::new(part.make(super::STAGE, Arc::default())), Box::new(part)))
+    Ok(Box::new(CipherControl::new(setup.name.to_owned(), settings, master, tables)))
 }
 
 /// `check`: keys that cannot be read, and what is weak.
