@@ -11,7 +11,7 @@ use crate::ipv6::{self, Ipv6Header};
 use crate::tcp::{self, TcpHeader, TcpView, flags};
 use crate::{Decoded, IpProtocol, Kind};
 
-/// Longest packet that [`build_tcp_reset`] writes, bytes.
+/// Longest packet that [`build_tcp_reset`] and [`build_tcp_reset_onward`] write, bytes.
 pub const RESET_LEN_MAX: usize = ipv6::HEADER_LEN + tcp::HEADER_LEN;
 
 /// TTL and hop limit.
@@ -45,16 +45,51 @@ pub fn build_tcp_reset(d: &Decoded, frame: &[u8], out: &mut [u8]) -> Option<usiz
         let acknowledgment = segment.sequence().wrapping_add(len);
         TcpHeader { acknowledgment, flags: flags::RST | flags::ACK, ..header }
     };
+    emit(d.kind, &header, [d.dst, d.src], TTL, out)
+}
+
+/// Writes a whole IP packet, a reset that goes on in the place of the segment in `frame`: with its ends, its sequence number and
+/// its TTL or hop limit, so that its receiver ends the connection as if the sender had. Otherwise as [`build_tcp_reset`].
+pub fn build_tcp_reset_onward(d: &Decoded, frame: &[u8], out: &mut [u8]) -> Option<usize> {
+    if d.protocol != IpProtocol::TCP || d.has(Decoded::FRAGMENT) {
+        return None;
+    }
+    let segment = TcpView::new_checked(frame.get(usize::from(d.l4_offset)..)?)?;
+    let bits = segment.flags();
+    if bits & flags::RST != 0 {
+        return None;
+    }
+    let is_acknowledging = bits & flags::ACK != 0;
+    let header = TcpHeader {
+        src_port: segment.src_port(),
+        dst_port: segment.dst_port(),
+        sequence: segment.sequence(),
+        acknowledgment: if is_acknowledging { segment.acknowledgment() } else { 0 },
+        flags: flags::RST | bits & flags::ACK,
+        ..TcpHeader::default()
+    };
+    let ttl_at = usize::from(d.l3_offset) + if d.kind == Kind::Ipv4 { 8 } else { 7 };
+    emit(d.kind, &header, [d.src, d.dst], *frame.get(ttl_at)?, out)
+}
+
+/// Writes IP header and TCP header; `ends`: source and destination, as [`Decoded`] has them.
+fn emit(
+    kind: Kind,
+    header: &TcpHeader,
+    [src, dst]: [[u64; 2]; 2],
+    ttl: u8,
+    out: &mut [u8],
+) -> Option<usize> {
     let len = tcp::HEADER_LEN;
-    match d.kind {
+    match kind {
         Kind::Ipv4 => {
             let whole = out.get_mut(..ipv4::HEADER_LEN + len)?;
-            let (src, dst) = (Ipv4Addr::from(d.dst_v4()), Ipv4Addr::from(d.src_v4()));
+            let (src, dst) = (Ipv4Addr::from(src[1] as u32), Ipv4Addr::from(dst[1] as u32));
             let pseudo = pseudo_header_v4(src, dst, IpProtocol::TCP, len as u16);
             header.emit(pseudo, &mut whole[ipv4::HEADER_LEN..])?;
             let ip = Ipv4Header {
                 dont_fragment: true,
-                ttl: TTL,
+                ttl,
                 ..Ipv4Header::new(src, dst, IpProtocol::TCP)
             };
             ip.emit(len, whole)?;
@@ -64,10 +99,10 @@ pub fn build_tcp_reset(d: &Decoded, frame: &[u8], out: &mut [u8]) -> Option<usiz
             let whole = out.get_mut(..ipv6::HEADER_LEN + len)?;
             let address =
                 |a: [u64; 2]| Ipv6Addr::from_bits(u128::from(a[0]) << 64 | u128::from(a[1]));
-            let (src, dst) = (address(d.dst), address(d.src));
+            let (src, dst) = (address(src), address(dst));
             let pseudo = pseudo_header_v6(src, dst, IpProtocol::TCP, len as u32);
             header.emit(pseudo, &mut whole[ipv6::HEADER_LEN..])?;
-            let ip = Ipv6Header { hop_limit: TTL, ..Ipv6Header::new(src, dst, IpProtocol::TCP) };
+            let ip = Ipv6Header { hop_limit: ttl, ..Ipv6Header::new(src, dst, IpProtocol::TCP) };
             ip.emit(len, whole)?;
             Some(whole.len())
         }

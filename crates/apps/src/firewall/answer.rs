@@ -14,7 +14,7 @@ use packet::icmp_error::{
     ICMPV6_ERROR_LEN_MAX, Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error,
     may_send_icmpv4_error, may_send_icmpv6_error,
 };
-use packet::tcp_reset::build_tcp_reset;
+use packet::tcp_reset::{build_tcp_reset, build_tcp_reset_onward};
 use packet::{Decoded, IpProtocol, Kind, icmpv4, icmpv6};
 
 use super::tables::FirewallOptions;
@@ -94,6 +94,25 @@ impl Answers {
             None if is_deferred => Answer::Deferred(gate::nothing(packet.time_ns, packet.port)),
             None => Answer::None,
         }
+    }
+
+    /// What goes on in the place of `packet`, a TCP segment that was rejected, so that its receiver ends the connection;
+    /// `None` for anything else, and where there is no cell for it.
+    #[cold]
+    pub(crate) fn onward(
+        &mut self,
+        packet: &Packet,
+        d: &Decoded,
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        let (frame, l3) = (packet.data(), usize::from(d.l3_offset));
+        let link = frame.get(..l3).filter(|_| l3 <= LINK_LEN_MAX)?;
+        let len = build_tcp_reset_onward(d, frame, &mut self.piece[l3..])?;
+        self.piece[..l3].copy_from_slice(link);
+        let mut reset = Packet::copy_from(pool, &self.piece[..l3 + len])?;
+        reset.time_ns = packet.time_ns;
+        reset.port = packet.port;
+        Some(reset)
     }
 
     fn build(

@@ -228,7 +228,8 @@ impl ControlPart for IdsControl {
         let why = self.loaded.counts_hosts.then_some(
             "rules of intrusion detection count per host: thresholds, filters, bits of hosts, datasets",
         );
-        let stage = Ids::new(inspector, worker.config.ids.icmp_rate);
+        let shares = crate::records::are_shared(&worker.pipeline.kinds);
+        let stage = Ids::new(inspector, worker.config.ids.icmp_rate).sharing(shares);
         Some(Box::new(stage.needing_one_worker(why)))
     }
 

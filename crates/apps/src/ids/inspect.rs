@@ -49,8 +49,13 @@ pub enum Decided {
     Drop,
     /// A rule dropped an earlier one of the flow.
     DropFlow,
-    /// It is dropped, and the sender gets an answer.
-    Reject,
+    /// It is dropped, and its ends are told.
+    Reject {
+        /// The sender gets an answer.
+        source: bool,
+        /// The receiver gets a reset of the connection.
+        destination: bool,
+    },
 }
 
 /// An inspector, which the stage behind `flow` asks.
@@ -522,8 +527,9 @@ impl Inspector {
 
 /// Why a row is dropped.
 fn decided(verdict: Verdict, was_dropped: bool) -> Decided {
-    match verdict {
-        Verdict { rejects_source: true, .. } => Decided::Reject,
+    let (source, destination) = (verdict.rejects_source, verdict.rejects_destination);
+    match source || destination {
+        true => Decided::Reject { source, destination },
         _ if was_dropped => Decided::DropFlow,
         _ => Decided::Drop,
     }

@@ -5,9 +5,10 @@
 //! | reads | what the inspector of its worker decided, in the stage `flow` before it |
 //! | drop | `ids_drop`, `ids_flow`, `ids_reject`, where `action` is `inline` |
 //!
-//! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP.
+//! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP. Where its receiver is told as
+//! well, a reset goes on in its place: it takes the way that the packet would have taken.
 
-use chunk::{Chunk, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
 use engine::{Context, Phases, Spread, Stage};
 
 use super::inspect::{Decided, Shared, lock};
@@ -15,6 +16,7 @@ use super::reasons;
 use crate::firewall::FirewallOptions;
 use crate::firewall::answer::{Answer, Answers};
 use crate::received;
+use crate::records::{self, RecordColumns, Records};
 
 /// The stage of one worker.
 pub struct Ids {
@@ -24,6 +26,8 @@ pub struct Ids {
     options: FirewallOptions,
     decided: Vec<(usize, Decided)>,
     needs_one_worker: Option<&'static str>,
+    /// Stages share records.
+    shares: bool,
 }
 
 impl Ids {
@@ -36,7 +40,15 @@ impl Ids {
             options,
             decided: Vec::new(),
             needs_one_worker: None,
+            shares: false,
         }
+    }
+
+    /// Stages share records of headers, of which those of packets that resets replace are forgotten.
+    #[must_use]
+    pub(super) fn sharing(mut self, shares: bool) -> Self {
+        self.shares = shares;
+        self
     }
 
     /// Why captures must go through one worker.
@@ -68,6 +80,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
         &[reasons::BLOCK]
     }
 
+    fn columns(&self) -> &'static [Declaration] {
+        if self.shares { &[RecordColumns::COLUMNS] } else { &[] }
+    }
+
+    fn zeroed(&self) -> ColumnSet {
+        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
+    }
+
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Some(inspector) = &self.inspector else { return };
         self.decided.clear();
@@ -80,18 +100,37 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
             let reason = match decided {
                 Decided::Drop => reasons::IDS_DROP,
                 Decided::DropFlow => reasons::IDS_FLOW,
-                Decided::Reject => reasons::IDS_REJECT,
+                Decided::Reject { .. } => reasons::IDS_REJECT,
             };
-            *verdict = Verdict::drop(reason).0;
-            if *decided == Decided::Reject {
-                let packet = &chunk.packets[*row];
-                let d = received::decode(packet);
-                let now_ns = cx.arrival_ns(packet);
-                let answer = self.answers.make(packet, &d, &self.options, now_ns, cx.pool);
-                let port = packet.port;
-                if let Answer::Made(frame) = answer {
-                    chunk.emit(*row, Verdict::forward(port), frame);
+            let Decided::Reject { source, destination } = *decided else {
+                *verdict = Verdict::drop(reason).0;
+                continue;
+            };
+            let packet = &chunk.packets[*row];
+            let (d, port) = (received::decode(packet), packet.port);
+            let onward = match destination {
+                true => self.answers.onward(packet, &d, cx.pool),
+                false => None,
+            };
+            let answer = match source {
+                true => {
+                    let now_ns = cx.arrival_ns(packet);
+                    self.answers.make(packet, &d, &self.options, now_ns, cx.pool)
                 }
+                false => Answer::None,
+            };
+            match onward {
+                Some(reset) => {
+                    let packet = std::mem::replace(&mut chunk.packets[*row], reset);
+                    chunk.emit(*row, Verdict::drop(reason), packet);
+                    if self.shares {
+                        Records::of_rows(&mut chunk.rows).forget(*row);
+                    }
+                }
+                None => *verdict = Verdict::drop(reason).0,
+            }
+            if let Answer::Made(frame) = answer {
+                chunk.emit(*row, Verdict::forward(port), frame);
             }
         }
     }

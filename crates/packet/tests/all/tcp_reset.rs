@@ -4,7 +4,7 @@ use etherparse::{SlicedPacket, TcpHeader, TransportSlice};
 use packet::decode;
 use packet::ipv4::set_dscp_v4;
 use packet::ipv6::set_dscp_v6;
-use packet::tcp_reset::build_tcp_reset;
+use packet::tcp_reset::{build_tcp_reset, build_tcp_reset_onward};
 
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
 
@@ -101,4 +101,50 @@ fn marks_keep_what_stands_beside_them() {
     }
     set_dscp_v4(&mut [0x45; 5], 1);
     set_dscp_v6(&mut [0x60], 1);
+}
+
+#[test]
+fn a_reset_that_goes_on_has_the_ends_of_its_segment() {
+    for is_v4 in [true, false] {
+        for (flags, acks) in [(0, false), (1, true)] {
+            let frame = segment(
+                is_v4,
+                |h| (h.syn, h.ack, h.acknowledgment_number) = (flags == 0, acks, 77),
+                9,
+            );
+            let d = decode(&frame, frame.len());
+            let mut out = [0; 100];
+            let len = build_tcp_reset_onward(&d, &frame, &mut out).unwrap();
+            let packet = SlicedPacket::from_ip(&out[..len]).unwrap();
+            let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { panic!("no TCP") };
+            let header = tcp.to_header();
+            let (sum, ttl, ends) = match packet.net.as_ref().unwrap() {
+                etherparse::NetSlice::Ipv4(ip) => {
+                    let own = ip.header().to_header();
+                    let ends = (own.source == [192, 0, 2, 1], own.destination == [198, 51, 100, 2]);
+                    assert_eq!(own.calc_header_checksum(), own.header_checksum);
+                    (header.calc_checksum_ipv4(&own, &[]).unwrap(), own.time_to_live, ends)
+                }
+                etherparse::NetSlice::Ipv6(ip) => {
+                    let own = ip.header().to_header();
+                    let ends = (own.source == [1; 16], own.destination == [2; 16]);
+                    (header.calc_checksum_ipv6(&own, &[]).unwrap(), own.hop_limit, ends)
+                }
+                _ => panic!("no IP"),
+            };
+            assert_eq!((header.checksum, ttl, ends), (sum, 9, (true, true)));
+            assert_eq!((header.source_port, header.destination_port), (4000, 22));
+            assert_eq!((header.sequence_number, header.rst, header.syn), (1000, true, false));
+            let acknowledgment = if acks { 77 } else { 0 };
+            assert_eq!((header.ack, header.acknowledgment_number), (acks, acknowledgment));
+            assert!(tcp.payload().is_empty());
+        }
+    }
+    let reset = segment(true, |h| h.rst = true, 0);
+    let d = decode(&reset, reset.len());
+    assert_eq!(build_tcp_reset_onward(&d, &reset, &mut [0; 100]), None);
+    let frame = segment(true, |_| {}, 0);
+    let d = decode(&frame, frame.len());
+    assert_eq!(build_tcp_reset_onward(&d, &frame, &mut [0; 39]), None);
+    assert_eq!(build_tcp_reset_onward(&d, &frame[..40], &mut [0; 100]), None);
 }
