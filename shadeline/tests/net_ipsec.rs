@@ -100,7 +100,8 @@ fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
     // New keys while packets flow: both ends know them before anybody sends by them.
     let mut pings = one.host.spawn("ping -i 0.01 -c 300 -W 2 -q 10.0.2.2");
     let add = |site: &Site, own: u8, from: u8, spi: u32| {
-        let key = private(&site.scratch, "second.key", &"c3".repeat(20));
+        let digits = if from == 1 { "c3" } else { "c4" };
+        let key = private(&site.scratch, &format!("{spi}.key"), &digits.repeat(20));
         let (direction, to) = (if own == from { "out" } else { "in" }, 3 - from);
         site.ctl(&format!(
             "sa add direction {direction} spi {spi} source 192.0.2.{from} destination 192.0.2.{to} reqid 1 \
@@ -109,6 +110,12 @@ fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
     };
     add(&two, 2, 1, 4098);
     add(&one, 1, 2, 8194);
+    // A key that another one has is refused.
+    let words =
+        "sa add direction out spi 5000 source 192.0.2.1 destination 192.0.2.2 reqid 1 --key-file";
+    let key = one.scratch.join("8194.key");
+    let (ok, text) = ctl(&one.bin, &one.scratch, &format!("{words} {}", key.display()));
+    assert!(!ok && text.contains("0x2002 has this key"), "{text}");
     add(&one, 1, 1, 4098);
     add(&two, 2, 2, 8194);
     let (_, text) = pings.wait(SOON);

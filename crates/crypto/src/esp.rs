@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::{Carries, Failure, Request, TEXT_MAX, open_all, seal_all};
+use crate::marks::Marks;
 use crate::sequence::Sequence;
 use crate::suite::{Key, Suite};
 use crate::window::{Replay, ReplayWindow, WindowError};
@@ -202,6 +203,11 @@ impl Outbound {
     /// Its suite.
     pub fn suite(&self) -> Suite {
         self.key.suite()
+    }
+
+    /// By which its keys are compared.
+    pub fn marks(&self) -> Marks {
+        self.key.marks()
     }
 
     /// Its security parameters index.
@@ -489,14 +495,28 @@ impl Inbound {
         self.window.as_deref()
     }
 
+    /// Its window, to be shared.
+    pub fn shared_window(&self) -> Option<&Arc<ReplayWindow>> {
+        self.window.as_ref()
+    }
+
     /// Has the window of another association, if it is as long: what one accepts, the other refuses. Whether it has.
-    pub fn share(&mut self, before: &Self) -> bool {
-        let len = |own: &Self| own.window.as_ref().map(|own| own.len());
-        let is_same = self.is_extended == before.is_extended && len(self) == len(before);
+    pub fn share(&mut self, before: &Arc<ReplayWindow>) -> bool {
+        let is_same = self.window().is_some_and(|own| own.len() == before.len());
         if is_same {
-            self.window.clone_from(&before.window);
+            self.window = Some(before.clone());
         }
         is_same
+    }
+
+    /// By which its keys are compared.
+    pub fn marks(&self) -> Marks {
+        self.key.marks()
+    }
+
+    /// Whether sequence numbers have 64 bits.
+    pub fn is_extended(&self) -> bool {
+        self.is_extended
     }
 
     /// Parses a packet, from the SPI to the end of the check value, and looks at the window. [`open_batch`] opens it.

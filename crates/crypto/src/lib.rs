@@ -54,6 +54,7 @@ pub mod derive;
 pub mod esp;
 mod gcm;
 mod mac;
+mod marks;
 pub mod modes;
 pub mod rsa;
 mod secret;
@@ -64,5 +65,6 @@ mod suite;
 pub mod window;
 
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
+pub use marks::Marks;
 pub use secret::{NotHex, Secret, SecretWords};
 pub use suite::{Authentication, Encryption, Icv, Key, KeyError, KeySize, Suite};

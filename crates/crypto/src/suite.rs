@@ -9,6 +9,7 @@ use zeroize::Zeroize;
 use crate::aes::{Aes, AesEnc, BLOCK, Block};
 use crate::gcm::GcmKey;
 use crate::mac::MacKey;
+use crate::marks::Marks;
 use crate::secret::Secret;
 
 /// Length of a key of AES.
@@ -348,6 +349,7 @@ pub struct Key {
     pub(crate) cipher: CipherKey,
     pub(crate) mac: MacKey,
     pub(crate) salt: [u8; 4],
+    marks: Marks,
 }
 
 #[allow(clippy::large_enum_variant)] // a key is made once and not moved
@@ -400,12 +402,18 @@ impl Key {
             cipher: cipher.ok_or(wrong)?,
             mac: MacKey::new(mac, authentication.expose()),
             salt: salt.try_into().unwrap_or_default(),
+            marks: Marks::new(suite, encryption, authentication),
         })
     }
 
     /// What it is a key of.
     pub fn suite(&self) -> Suite {
         self.suite
+    }
+
+    /// By which keys are compared.
+    pub fn marks(&self) -> Marks {
+        self.marks
     }
 
     /// The initialisation vector of a packet: unique under this key as long as `number` is.

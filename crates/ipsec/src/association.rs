@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crypto::esp::{self, AssociationError};
 use crypto::sequence::Sequence;
-use crypto::{Key, Suite};
+use crypto::window::ReplayWindow;
+use crypto::{Key, Marks, Suite};
 
 use crate::policy::Tuple;
 use crate::{Words, words};
@@ -141,6 +142,25 @@ impl Parameters {
             ecn: true,
             hop_limit: 64,
             limits: Limits::default(),
+        }
+    }
+}
+
+/// What an association leaves to one with its keys.
+#[derive(Debug, Clone)]
+pub(crate) enum Past {
+    /// The numbers that it sends.
+    Sent(Arc<Sequence>),
+    /// The numbers that it has accepted, and whether they have 64 bits.
+    Accepted(Arc<ReplayWindow>, bool),
+}
+
+impl Past {
+    /// Which way its packets went.
+    pub(crate) fn direction(&self) -> Direction {
+        match self {
+            Self::Sent(_) => Direction::Out,
+            Self::Accepted(..) => Direction::In,
         }
     }
 }
@@ -353,33 +373,48 @@ impl Association {
         })
     }
 
-    /// Goes on where another association was, which it replaces: no number is sent again, and none is accepted again, although
-    /// workers may still use that one.
-    pub(crate) fn follow(&mut self, before: &Self) {
-        match (&mut self.esp, &before.esp) {
-            (Esp::Out(_), Esp::Out(other)) => self.go_on(other.sequence()),
-            (Esp::In(own), Esp::In(other)) => {
-                let is_shared = own.share(other);
-                if let (false, Some(own), Some(other)) = (is_shared, own.window(), other.window()) {
-                    let top = other.top();
-                    let first = top.saturating_sub(own.len().into()) + 1;
-                    for number in first..=top {
-                        let _ = own.update(number);
-                    }
-                }
-            }
-            _ => {}
+    /// By which its keys are compared.
+    pub fn marks(&self) -> Marks {
+        match &self.esp {
+            Esp::In(own) => own.marks(),
+            Esp::Out(own) => own.marks(),
         }
     }
 
-    /// Sends numbers of an association that is gone, or will be.
-    pub(crate) fn go_on(&mut self, before: &Arc<Sequence>) {
-        if let Esp::Out(own) = &mut self.esp
-            && own.share(before).is_err()
-        {
-            // Longer ones: this association has none of those, and what is left of its own.
-            let next = before.next().saturating_add(IN_FLIGHT);
-            own.sequence().take(next.saturating_sub(own.sequence().next()));
+    /// What one with its keys has to go on with.
+    pub(crate) fn past(&self) -> Option<Past> {
+        match &self.esp {
+            Esp::Out(own) => Some(Past::Sent(own.sequence().clone())),
+            Esp::In(own) => {
+                let window = own.shared_window()?.clone();
+                Some(Past::Accepted(window, own.is_extended()))
+            }
+        }
+    }
+
+    /// Goes on where an association with its keys was, or is: no number is sent again, and none is accepted again, although
+    /// workers may still use that one.
+    pub(crate) fn follow(&mut self, past: &Past) {
+        match (&mut self.esp, past) {
+            (Esp::Out(own), Past::Sent(before)) => {
+                let is_shared = own.share(before).is_ok();
+                if !is_shared {
+                    // Longer ones: this association has none of those, and what is left of its own.
+                    let next = before.next().saturating_add(IN_FLIGHT);
+                    own.sequence().take(next.saturating_sub(own.sequence().next()));
+                }
+            }
+            (Esp::In(own), Past::Accepted(before, is_extended)) => {
+                if own.is_extended() == *is_extended && own.share(before) {
+                    return;
+                }
+                let Some(window) = own.window() else { return };
+                let top = before.top();
+                for number in top.saturating_sub(window.len().into()) + 1..=top {
+                    let _ = window.update(number);
+                }
+            }
+            _ => {}
         }
     }
 

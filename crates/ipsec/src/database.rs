@@ -12,11 +12,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crypto::Key;
 use crypto::esp::AssociationError;
-use crypto::sequence::Sequence;
+use crypto::{Key, Marks};
 
-use crate::association::{Association, Direction, Expiry, Mode, Parameters};
+use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past};
 use crate::policy::{Policies, Policy, PolicyError, Selector, Template, Tuple};
 use crate::{Words, words};
 
@@ -123,21 +122,35 @@ struct Known {
     said_soft: bool,
 }
 
-fn remember(ended: &mut VecDeque<(Place, Arc<Sequence>)>, place: Place, gone: &Association) {
-    if let Some(own) = gone.sealer() {
+/// What is known of an association that is gone. Its keys are wiped.
+#[derive(Debug)]
+struct Ended {
+    spi: u32,
+    marks: Marks,
+    past: Past,
+}
+
+fn remember(ended: &mut VecDeque<Ended>, gone: &Association) {
+    if let Some(past) = gone.past() {
         if ended.len() == ENDED_MAX {
             ended.pop_front();
         }
-        ended.push_back((place, own.sequence().clone()));
+        let (spi, marks) = (gone.parameters().spi, gone.marks());
+        ended.push_back(Ended { spi, marks, past });
     }
+}
+
+/// Whether an association with keys `b` must go on where one with keys `a` was.
+fn are_alike(a: &Marks, b: &Marks) -> bool {
+    a.share_numbers(b) || a.authenticate_alike(b)
 }
 
 /// Policies and associations, as control has them.
 #[derive(Debug, Default)]
 pub struct Database {
     associations: HashMap<Place, Known>,
-    /// Those that sent and are gone, the latest behind, and their numbers: the same key may come back.
-    ended: VecDeque<(Place, Arc<Sequence>)>,
+    /// Those that are gone, the latest behind: the same key may come back.
+    ended: VecDeque<Ended>,
     /// In their order.
     policies: Vec<Policy>,
     added: u64,
@@ -168,9 +181,9 @@ impl Database {
         self.replace(parameters, key, now_ns)
     }
 
-    /// Adds an association, or puts it in the place of the one with the same index and receiver. It goes on with the numbers of
-    /// that one, whatever its key: a number is used once for a key. So does one that sends behind one of the last 4,096 that
-    /// are gone.
+    /// Adds an association, or puts it in the place of the one with the same index and receiver. Numbers and windows belong to
+    /// a key: with the key of that one, or of one of the last 4,096 that are gone and had its index, it goes on where that
+    /// one was, also if the receiver is another. With another key it begins anew.
     ///
     /// # Errors
     /// Why it cannot be; the one before stays then.
@@ -186,10 +199,16 @@ impl Database {
         }
         let mut made = Association::new(parameters, key, now_ns).map_err(DatabaseError::Esp)?;
         let own = place(spi, destination);
-        if let Some(before) = self.associations.get(&own) {
-            made.follow(&before.association);
-        } else if let Some((_, numbers)) = self.ended.iter().rev().find(|ended| ended.0 == own) {
-            made.go_on(numbers);
+        let past = match self.associations.get(&own).map(|known| &known.association) {
+            Some(before) if are_alike(&before.marks(), &made.marks()) => before.past(),
+            Some(before) => {
+                remember(&mut self.ended, before);
+                self.past(&made)
+            }
+            None => self.past(&made),
+        };
+        if let Some(past) = &past {
+            made.follow(past);
         }
         let association = Arc::new(made);
         self.added += 1;
@@ -201,10 +220,40 @@ impl Database {
 
     /// Takes an association away; `None` if there is no such one.
     pub fn delete(&mut self, spi: u32, destination: IpAddr) -> Option<Arc<Association>> {
-        let own = place(spi, destination);
-        let gone = self.associations.remove(&own)?.association;
-        remember(&mut self.ended, own, &gone);
+        let gone = self.associations.remove(&place(spi, destination))?.association;
+        remember(&mut self.ended, &gone);
         Some(gone)
+    }
+
+    /// What is left of an association with the index and the keys of another.
+    fn past(&self, own: &Association) -> Option<Past> {
+        let (spi, direction) = (own.parameters().spi, own.parameters().direction);
+        self.find_ended(spi, direction, &own.marks()).map(|ended| ended.past.clone())
+    }
+
+    fn find_ended(&self, spi: u32, direction: Direction, marks: &Marks) -> Option<&Ended> {
+        self.ended.iter().rev().find(|own| {
+            (own.spi, own.past.direction()) == (spi, direction) && are_alike(&own.marks, marks)
+        })
+    }
+
+    /// Whether an association with this index and these keys would go on where another was, or is.
+    pub fn remembers(&self, parameters: &Parameters, marks: &Marks) -> bool {
+        let Parameters { spi, destination, direction, .. } = *parameters;
+        let is_alike = |own: &Arc<Association>| {
+            own.parameters().direction == direction && are_alike(&own.marks(), marks)
+        };
+        self.get(spi, destination).is_some_and(is_alike)
+            || self.find_ended(spi, direction, marks).is_some()
+    }
+
+    /// The index of another association that has used, or may use, numbers that one with index `spi` must not use under its
+    /// keys; among those that are gone, the last 4,096 are known.
+    pub fn shares_numbers(&self, spi: u32, marks: &Marks) -> Option<u32> {
+        let live = self.associations.values().map(|own| &own.association);
+        let live = live.map(|own| (own.parameters().spi, own.marks()));
+        let mut all = live.chain(self.ended.iter().map(|own| (own.spi, own.marks)));
+        all.find(|own| own.0 != spi && own.1.share_numbers(marks)).map(|own| own.0)
     }
 
     /// The association with this index and receiver.
@@ -222,22 +271,27 @@ impl Database {
     /// Takes away what has reached a hard limit, and says which limits were reached since the last call.
     pub fn expire(&mut self, now_ns: u64) -> Vec<Expiry> {
         let mut said = Vec::new();
-        self.associations.retain(|place, known| {
+        self.associations.retain(|_, known| {
             let own = &known.association;
             own.is_over_time(now_ns);
             let (is_soft, is_hard) = own.reached();
             let Parameters { spi, destination, direction, reqid, .. } = *own.parameters();
-            if is_hard || (is_soft && !known.said_soft) {
-                known.said_soft = true;
-                let number = known.number;
+            let number = known.number;
+            let mut say = |is_hard| {
                 said.push((number, Expiry { spi, destination, direction, reqid, is_hard }));
+            };
+            // Both may have been reached since the last call.
+            if is_soft && !known.said_soft {
+                known.said_soft = true;
+                say(false);
             }
             if is_hard {
-                remember(&mut self.ended, *place, own);
+                say(true);
+                remember(&mut self.ended, own);
             }
             !is_hard
         });
-        said.sort_unstable_by_key(|own| own.0);
+        said.sort_by_key(|own| own.0);
         said.into_iter().map(|own| own.1).collect()
     }
 

@@ -190,6 +190,7 @@ impl Worker {
                         match Message::decode(own.kind, own.flags, own.payload) {
                             Ok(message) => self.mirror.event(&message),
                             Err(error) => {
+                                self.mirror.unread(own.kind);
                                 self.stats.unread += 1;
                                 self.stats.last_error = Some(error.to_string());
                             }
@@ -223,6 +224,7 @@ impl Worker {
             ) {
                 Ok(message) => mirror.dumped(&message),
                 Err(error) => {
+                    mirror.unread(own.kind);
                     stats.unread += 1;
                     stats.last_error = Some(error.to_string());
                 }

@@ -59,6 +59,8 @@ pub enum Change {
     PolicyReplaced(Arc<Policy>),
     /// A policy is gone.
     PolicyRemoved(PolicyId),
+    /// Whether policies are missing that the kernel has: one could not be read, or there is no room.
+    PoliciesMissing(bool),
 }
 
 /// What the mirror has seen.
@@ -88,6 +90,8 @@ struct Dump {
     flushed_associations: Vec<u8>,
     /// Types of flushed policies.
     flushed_policies: Vec<u8>,
+    /// A policy was left out.
+    is_missing: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +107,8 @@ pub struct Mirror {
     bounds: Bounds,
     state: State,
     wants_dump: bool,
+    /// A policy of the kernel is not in `policies`.
+    is_missing: bool,
     associations: BTreeMap<AssociationId, Arc<Association>>,
     policies: BTreeMap<PolicyId, Arc<Policy>>,
     changes: Vec<Change>,
@@ -116,6 +122,7 @@ impl Mirror {
             bounds,
             state: State::Lost,
             wants_dump: true,
+            is_missing: false,
             associations: BTreeMap::new(),
             policies: BTreeMap::new(),
             changes: Vec::new(),
@@ -164,8 +171,31 @@ impl Mirror {
                     dump.policies.insert(own.id, Arc::new(own));
                 }
             }
-            Body::SaInfo(_) | Body::PolicyInfo(_) => self.stats.left_out += 1,
+            Body::SaInfo(_) => self.stats.left_out += 1,
+            Body::PolicyInfo(_) => {
+                self.stats.left_out += 1;
+                dump.is_missing = true;
+            }
             _ => {}
+        }
+    }
+
+    /// A message of this type could not be read, of a dump or an event.
+    pub fn unread(&mut self, kind: u16) {
+        let is_policy =
+            [Kind::NewPolicy, Kind::UpdPolicy].iter().any(|policy| policy.number() == kind);
+        match &mut self.state {
+            State::Dumping(dump) if is_policy => dump.is_missing = true,
+            _ if is_policy => self.set_missing(true),
+            // What is gone may still be here.
+            _ => self.wants_dump |= kind == Kind::DelPolicy.number(),
+        }
+    }
+
+    fn set_missing(&mut self, is_missing: bool) {
+        if self.is_missing != is_missing {
+            self.is_missing = is_missing;
+            self.changes.push(Change::PoliciesMissing(is_missing));
         }
     }
 
@@ -180,7 +210,12 @@ impl Mirror {
         }
         self.stats.dumps += 1;
         self.state = State::InStep;
-        let Dump { associations, policies, .. } = &*dump;
+        let Dump { associations, policies, is_missing, .. } = &*dump;
+        if *is_missing {
+            // Before others are taken away or let packets pass.
+            self.set_missing(true);
+        }
+        let left_out = self.stats.left_out;
         let gone: Vec<_> = self
             .associations
             .keys()
@@ -208,6 +243,11 @@ impl Mirror {
                 self.put_policy(own.clone());
             }
         }
+        let is_missing = *is_missing || self.stats.left_out > left_out;
+        self.set_missing(is_missing);
+        // What events have taken away since may have made room.
+        let has_changed = !dump.touched_policies.is_empty() || !dump.flushed_policies.is_empty();
+        self.wants_dump |= is_missing && has_changed;
     }
 
     /// Takes an event.
@@ -352,7 +392,14 @@ impl Mirror {
         }
     }
 
+    /// A policy is gone: there is room for one that was left out, or it is the one that is missing.
+    fn look_for_missing(&mut self) {
+        let dump_lacks = matches!(&self.state, State::Dumping(dump) if dump.is_missing);
+        self.wants_dump |= self.is_missing || dump_lacks;
+    }
+
     fn flush_policies(&mut self, kind: u8) {
+        self.look_for_missing();
         let gone: Vec<_> =
             self.policies.values().filter(|own| own.is_of(kind)).map(|own| own.id).collect();
         gone.into_iter().for_each(|id| self.remove_policy(id));
@@ -391,6 +438,10 @@ impl Mirror {
             Some(_) => Change::PolicyReplaced(own.clone()),
             None if is_full => {
                 self.stats.left_out += 1;
+                if let State::Dumping(dump) = &mut self.state {
+                    dump.is_missing = true;
+                }
+                self.set_missing(true);
                 return;
             }
             None => Change::PolicyAdded(own.clone()),
@@ -403,6 +454,7 @@ impl Mirror {
         if self.policies.remove(&id).is_some() {
             self.changes.push(Change::PolicyRemoved(id));
         }
+        self.look_for_missing();
     }
 }
 

@@ -329,6 +329,12 @@ impl ControlPart for IpsecControl {
                 let own = with(&self.listed, new.keys()).map_err(refused)?;
                 let keys = new.keys();
                 let key = read_key(&own).map_err(refused)?;
+                if let Some(other) = self.database.shares_numbers(own.spi, &key.marks()) {
+                    return Err(refused(format!(
+                        "association {other:#x} has this key, or had it, and two packets with one number and key reveal their \
+                         text: give each a key of its own"
+                    )));
+                }
                 let added = self.database.add(parameters(&own), key, env.now_ns);
                 added.map_err(|error| refused(error.to_string()))?;
                 self.added.push((own.clone(), keys));

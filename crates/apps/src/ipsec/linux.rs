@@ -10,16 +10,17 @@
 //! Limits of bytes and packets are counted here; limits of seconds are the kernel's, and its `EXPIRE` ends an association.
 //!
 //! No number is sent twice with a key. The kernel's numbers are a second old at most: an association that was in use before is
-//! taken over `SKIPPED` numbers later, and one that comes back (a daemon removes and adds an association whose peer has moved)
-//! goes on where it was. A new one is written back at once, so that it counts as used. An inbound one refuses all numbers up to
-//! the kernel's; what came in the last second before a crash could be replayed.
+//! taken over `SKIPPED` numbers later. One that comes back (a daemon removes and adds an association whose peer has moved) goes
+//! on where it was, as the database knows. A new one is written back at once, so that it counts as used. An inbound one refuses
+//! all numbers up to the kernel's; what came in the last second before a crash could be replayed.
 //!
 //! What cannot be done here is named in the log, and drops packets instead of letting them pass: an association with an
 //! algorithm that is not here is not added, and packets of its policies then have none. A policy that asks for more than one
-//! association, or for another protocol, discards. The kernel's policies for this host (`in`) and for forwarded packets
-//! (`fwd`) are one direction here.
+//! association, or for another protocol, discards. While policies are missing, because one cannot be read or they are too many,
+//! packets that no policy with `protect` matches are dropped: one of the missing ones may be meant. The kernel's policies for
+//! this host (`in`) and for forwarded packets (`fwd`) are one direction here.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,12 +46,8 @@ use super::current::Event;
 const ESP: u8 = 50;
 /// Numbers that an association may send between two looks at its counts.
 const SKIPPED: u64 = 1 << 24;
-/// Numbers that workers may still take from an association after it was removed.
-const IN_FLIGHT: u64 = 1 << 20;
 /// How long the kernel may take to say what it has.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Associations that are remembered when they are gone.
-const ENDED_MAX: usize = 4096;
 
 /// An association that is in use.
 struct Used {
@@ -59,13 +56,6 @@ struct Used {
     written: [u64; 3],
     /// Time of its first packet, seconds since 1970.
     first_s: u64,
-}
-
-/// An association that is gone, and may come back between other ends.
-struct Ended {
-    spi: u32,
-    keys: Arc<xfrm::Keys>,
-    number: u64,
 }
 
 /// What Linux has, and the thread that follows it.
@@ -78,8 +68,10 @@ pub struct Linux {
     hop_limit: u8,
     associations: BTreeMap<AssociationId, Used>,
     policies: BTreeMap<PolicyId, Arc<xfrm::Policy>>,
-    /// The latest ones are behind.
-    ended: VecDeque<Ended>,
+    /// Policies that the kernel has are missing here.
+    is_incomplete: bool,
+    /// What the follower could not do, as it was logged last.
+    failed: u64,
 }
 
 impl Linux {
@@ -137,9 +129,9 @@ impl Linux {
     /// Nothing yet. Without a follower nothing is written back.
     pub fn new(follower: Option<Follower>, local: Vec<IpAddr>, hop_limit: u8) -> Self {
         let (associations, policies) = (BTreeMap::new(), BTreeMap::new());
-        let ended = VecDeque::new();
         let is_over = Arc::default();
-        Self { follower, is_over, local, hop_limit, associations, policies, ended }
+        let (is_incomplete, failed) = (false, 0);
+        Self { follower, is_over, local, hop_limit, associations, policies, is_incomplete, failed }
     }
 
     /// Takes changes of the kernel's databases. Whether policies have changed: [`Linux::policies`] has them.
@@ -165,6 +157,17 @@ impl Linux {
                     policies = true;
                 }
                 Change::PolicyRemoved(id) => policies |= self.policies.remove(&id).is_some(),
+                Change::PoliciesMissing(is_so) => {
+                    match is_so {
+                        true => tracing::error!(
+                            "IPsec: policies of Linux are missing, because one cannot be read or they are too many: packets \
+                             that no policy protects are dropped"
+                        ),
+                        false => tracing::warn!("IPsec: all policies of Linux are known again"),
+                    }
+                    self.is_incomplete = is_so;
+                    policies = true;
+                }
             }
         }
         policies
@@ -179,13 +182,10 @@ impl Linux {
         let keys = own.keys.as_ref().map_err(ToString::to_string)?;
         let key = keys.expand().map_err(|error| error.to_string())?;
         let mut parameters = parameters(own, &self.local, self.hop_limit)?;
-        let is_back = |ended: &&Ended| ended.spi == own.id.spi && ended.keys == *keys;
-        let before = self.ended.iter().rev().find(is_back).map(|ended| ended.number);
-        if own.start.sent > 0 {
+        // One that comes back goes on with its numbers, which are newer than the kernel's.
+        let is_back = database.remembers(&parameters, &key.marks());
+        if own.start.sent > 0 && !is_back {
             parameters.first_number += SKIPPED;
-        }
-        if let (Some(number), Direction::Out) = (before, parameters.direction) {
-            parameters.first_number = (number + IN_FLIGHT).max(own.start.sent + 1);
         }
         let is_known = self.associations.contains_key(&own.id);
         let added = match is_known {
@@ -194,8 +194,8 @@ impl Linux {
             false => database.add(parameters, key, now_ns),
         };
         let added = added.map_err(|error| error.to_string())?;
-        if let Some(window) = added.opener().and_then(|own| own.window()) {
-            let top = before.unwrap_or(0).max(own.start.received);
+        if let (Some(window), false) = (added.opener().and_then(|own| own.window()), is_back) {
+            let top = own.start.received;
             for number in top.saturating_sub(window.len().into()) + 1..=top {
                 let _ = window.update(number);
             }
@@ -218,24 +218,28 @@ impl Linux {
     }
 
     fn remove(&mut self, id: AssociationId, database: &mut Database) {
-        let Some(used) = self.associations.remove(&id) else { return };
-        let gone = database.delete(id.spi, id.destination);
-        if let (Some(gone), Ok(keys)) = (gone, &used.own.keys) {
-            if self.ended.len() == ENDED_MAX {
-                self.ended.pop_front();
-            }
-            let (spi, number) = (id.spi, gone.number());
-            self.ended.push_back(Ended { spi, keys: keys.clone(), number });
+        if self.associations.remove(&id).is_some() {
+            database.delete(id.spi, id.destination);
         }
     }
 
     /// All policies for packets here, `after` those of the configuration. Of several with the same direction, selector and
-    /// priority, the first one counts.
+    /// priority, the first one counts. While some are missing, none lets a packet pass, and the last one discards.
     pub fn policies(&self, after: u32) -> Vec<Policy> {
         let mut seen = HashSet::new();
         let mut all = Vec::new();
+        if self.is_incomplete {
+            for direction in [Direction::In, Direction::Out] {
+                let (selector, action) = (Selector::ANY, Action::Discard);
+                seen.insert((direction, u32::MAX, selector.clone()));
+                all.push(Policy { direction, priority: u32::MAX, selector, action });
+            }
+        }
         for own in self.policies.values() {
             let Some(mut policy) = policy(own).0 else { continue };
+            if self.is_incomplete && policy.action == Action::Bypass {
+                continue;
+            }
             policy.priority = policy.priority.saturating_add(after + 1);
             if seen.insert((policy.direction, policy.priority, policy.selector.clone())) {
                 all.push(policy);
@@ -244,8 +248,27 @@ impl Linux {
         all
     }
 
+    /// Logs what the follower could not do since the last call.
+    fn log_failures(&mut self) {
+        let Some(follower) = &self.follower else { return };
+        let stats = follower.stats();
+        let (left_out, unread) = (stats.mirror.left_out, stats.unread);
+        let failed = left_out + unread + stats.dropped + stats.errors;
+        if failed > self.failed {
+            self.failed = failed;
+            tracing::warn!(
+                "IPsec: following Linux: {unread} messages not read, {left_out} associations and policies left out, {} requests \
+                 dropped, {} failures: {}",
+                stats.dropped,
+                stats.errors,
+                stats.last_error.unwrap_or_default()
+            );
+        }
+    }
+
     /// Writes back what has been counted since the last call.
     pub fn write_counts(&mut self, database: &Database, now_ns: u64) {
+        self.log_failures();
         for used in self.associations.values_mut() {
             let id = used.own.id;
             let Some(now) = database.get(id.spi, id.destination) else { continue };

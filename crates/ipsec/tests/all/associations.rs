@@ -8,9 +8,13 @@ use ipsec::{
 };
 
 fn key() -> Key {
+    key_of(3)
+}
+
+fn key_of(byte: u8) -> Key {
     let encryption = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
     let suite = Suite::new(encryption, Authentication::None).unwrap();
-    Key::new(suite, &Secret::new(vec![3; 20]), &Secret::none()).unwrap()
+    Key::new(suite, &Secret::new(vec![byte; 20]), &Secret::none()).unwrap()
 }
 
 fn ends() -> (IpAddr, IpAddr) {
@@ -93,7 +97,7 @@ fn lifetimes_end_an_association_once() {
     assert_eq!(own.count(1, 1010 * SECOND), Err(Exhausted));
 }
 
-/// The same index with another key or other limits: no number comes a second time.
+/// The same index and key with other limits or another window: no number comes a second time.
 #[test]
 fn a_replaced_association_goes_on() {
     let mut database = Database::new();
@@ -143,4 +147,70 @@ fn no_number_is_sent_twice_when_an_association_is_replaced_or_comes_back() {
     let after = database.replace(inbound, key(), 0).unwrap();
     before.opener().unwrap().accept(5).unwrap();
     assert!(after.opener().unwrap().accept(5).is_err());
+}
+
+/// Numbers and windows belong to keys.
+#[test]
+fn an_index_with_another_key_begins_anew() {
+    let mut database = Database::new();
+    let take = |own: &ipsec::Association, count| own.sealer().unwrap().sequence().take(count);
+    let own = database.add(out(256), key(), 0).unwrap();
+    // All numbers are used.
+    assert_eq!(take(&own, u64::MAX), 1..1 << 32);
+    database.delete(256, ends().1).unwrap();
+    assert!(take(&database.add(out(256), key(), 0).unwrap(), 1).is_empty());
+    let own = database.replace(out(256), key_of(4), 0).unwrap();
+    assert_eq!(take(&own, 3), 1..4);
+    // Either key may come back, to another receiver too.
+    let other = "198.51.100.9".parse().unwrap();
+    assert!(take(&database.replace(out(256), key(), 0).unwrap(), 1).is_empty());
+    database.delete(256, ends().1).unwrap();
+    let moved = Parameters { destination: other, ..out(256) };
+    assert!(database.remembers(&moved, &key_of(4).marks()));
+    assert!(!database.remembers(&moved, &key_of(5).marks()));
+    assert_eq!(take(&database.add(moved, key_of(4), 0).unwrap(), 3), 4..7);
+}
+
+#[test]
+fn a_window_does_not_open_again() {
+    let mut database = Database::new();
+    let inbound = |window| Parameters { direction: Direction::In, window, ..out(300) };
+    let own = database.add(inbound(64), key(), 0).unwrap();
+    let accept = |own: &ipsec::Association, number| own.opener().unwrap().accept(number).is_ok();
+    assert!(accept(&own, 100) && accept(&own, 90));
+    database.delete(300, ends().1).unwrap();
+    let again = database.add(inbound(64), key(), 0).unwrap();
+    assert_eq!([100, 90, 99, 101].map(|number| accept(&again, number)), [false, false, true, true]);
+    // Of another length: none of those up to the highest.
+    database.delete(300, ends().1).unwrap();
+    let again = database.add(inbound(128), key(), 0).unwrap();
+    assert_eq!([98, 101, 102].map(|number| accept(&again, number)), [false, false, true]);
+    // What was sealed by another key is not genuine anyway.
+    let other = database.replace(inbound(64), key_of(4), 0).unwrap();
+    assert!(accept(&other, 1));
+    database.delete(300, ends().1).unwrap();
+    assert!(!accept(&database.add(inbound(128), key(), 0).unwrap(), 102));
+}
+
+#[test]
+fn who_uses_the_numbers_of_a_key_is_known() {
+    let mut database = Database::new();
+    database.add(out(256), key(), 0).unwrap();
+    let (own, other) = (key().marks(), key_of(4).marks());
+    assert_eq!(database.shares_numbers(257, &own), Some(256));
+    assert_eq!(database.shares_numbers(256, &own), None, "it goes on with its numbers");
+    assert_eq!(database.shares_numbers(257, &other), None);
+    database.delete(256, ends().1).unwrap();
+    assert_eq!(database.shares_numbers(257, &own), Some(256), "it has used them");
+}
+
+#[test]
+fn a_soft_limit_is_said_also_if_the_hard_one_is_reached_at_once() {
+    let mut database = Database::new();
+    let mut parameters = out(256);
+    parameters.limits.packets = Limit { soft: Some(1), hard: Some(1) };
+    let own = database.add(parameters, key(), 0).unwrap();
+    assert_eq!((own.count(1, 1), own.count(1, 1)), (Ok(()), Err(Exhausted)));
+    let said: Vec<bool> = database.expire(1).iter().map(|own| own.is_hard).collect();
+    assert_eq!(said, [false, true]);
 }

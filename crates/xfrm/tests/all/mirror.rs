@@ -64,16 +64,22 @@ struct World {
     /// What a consumer of the changes has.
     associations: BTreeMap<AssociationId, Arc<Association>>,
     policies: BTreeMap<xfrm::PolicyId, Arc<Policy>>,
+    /// The consumer knows that policies are missing.
+    is_missing: bool,
+    bound: usize,
     /// Associations first: how far a dump is.
     dump: Option<(bool, u64)>,
 }
 
 impl World {
-    fn new(room: usize) -> Self {
+    /// With room for so many events, and for `bound` policies in the mirror.
+    fn new(room: usize, bound: usize) -> Self {
         Self {
             kernel: Kernel::new(),
             queue: Queue::new(room),
-            mirror: Mirror::new(Bounds::default()),
+            mirror: Mirror::new(Bounds { policies: bound, ..Bounds::default() }),
+            is_missing: false,
+            bound,
             associations: BTreeMap::new(),
             policies: BTreeMap::new(),
             dump: None,
@@ -147,6 +153,10 @@ impl World {
                 Change::PolicyAdded(own) => assert!(self.policies.insert(own.id, own).is_none()),
                 Change::PolicyReplaced(own) => assert!(self.policies.insert(own.id, own).is_some()),
                 Change::PolicyRemoved(id) => assert!(self.policies.remove(&id).is_some()),
+                Change::PoliciesMissing(is_so) => {
+                    assert_ne!(self.is_missing, is_so);
+                    self.is_missing = is_so;
+                }
             }
         }
     }
@@ -174,6 +184,11 @@ impl World {
             policies.map(|own| Policy::read(&own.info, &own.attributes).unwrap()).collect();
         expected.sort_by_key(|own| own.id);
         let found: Vec<_> = self.mirror.policies().map(|own| (**own).clone()).collect();
+        assert_eq!(self.is_missing, expected.len() > self.bound, "{what}");
+        if self.is_missing {
+            assert_eq!(found.len(), self.bound, "{what}");
+            expected.retain(|own| self.policies.contains_key(&own.id));
+        }
         assert_eq!(found, expected, "{what}");
         let found: Vec<_> = self.policies.values().map(|own| (**own).clone()).collect();
         assert_eq!(found, expected, "{what}");
@@ -360,7 +375,8 @@ fn check(seed: u64) -> (u64, u64, u64) {
     let mut random = Random(seed);
     let room = 1 + random.below(12) as usize;
     let (busy, eager) = (1 + random.below(6), 1 + random.below(4));
-    let mut world = World::new(room);
+    let bound = if random.chance(3) { 1 + random.below(4) as usize } else { 1 << 16 };
+    let mut world = World::new(room, bound);
     let mut done = 0;
     for round in 0..4 {
         for _ in 0..60 {
@@ -391,6 +407,37 @@ fn it_has_what_the_kernel_has() {
         (overruns, torn, done) = (overruns + a, torn + b, done + c);
     }
     assert!(overruns > 1_000 && torn > 100 && done > 20_000, "{overruns} {torn} {done}");
+}
+
+/// One that cannot be read may be any.
+#[test]
+fn a_policy_that_cannot_be_read_is_missing() {
+    let mut mirror = Mirror::new(Bounds::default());
+    let missing = |mirror: &mut Mirror| {
+        let said = mirror.take_changes().into_iter().filter_map(|change| match change {
+            Change::PoliciesMissing(is_so) => Some(is_so),
+            _ => None,
+        });
+        said.collect::<Vec<_>>()
+    };
+    mirror.begin();
+    mirror.unread(Kind::NewPolicy.number());
+    mirror.end(false);
+    assert_eq!((missing(&mut mirror), mirror.wants_dump()), (vec![true], false));
+    // It may be the one that is removed.
+    let info = PolicyInfo { dir: XFRM_POLICY_OUT, index: 9, ..PolicyInfo::default() };
+    let id = Body::PolicyId(xfrm::structs::PolicyId::default());
+    let gone = Message::new(Kind::DelPolicy, id).with(Attribute::Policy(info));
+    mirror.event(&gone);
+    assert!(mirror.wants_dump());
+    mirror.begin();
+    mirror.end(false);
+    assert_eq!(missing(&mut mirror), [false]);
+    // By an event; others do not matter.
+    mirror.unread(Kind::NewSa.number());
+    assert!(missing(&mut mirror).is_empty() && !mirror.wants_dump());
+    mirror.unread(Kind::UpdPolicy.number());
+    assert_eq!(missing(&mut mirror), [true]);
 }
 
 /// Seeds that no run had before; a failure names its own.
