@@ -29,7 +29,7 @@ use crate::tables::{FlowPatch, FlowTables, Settings};
 pub const FLOWS_MAX: usize = 1 << 20;
 
 /// Table, match and priority: no two flows have the same.
-type Identity = (u8, Words, u16);
+pub(crate) type Identity = (u8, Words, u16);
 
 /// Everything that controllers change.
 #[derive(Debug)]
@@ -269,12 +269,7 @@ impl FlowControl {
         if request.table >= self.settings.tables && !is_of_all {
             return Err(ErrorCode::FlowModTableId);
         }
-        let matches = check_match(&request.matches, version)?;
-        let words = Words::of(&matches);
-        // An exact flow is above all others in 1.0, whatever its priority.
-        let is_first = version == Version::V10 && exact::is_exact(&words);
-        let priority = if is_first { u16::MAX } else { request.priority };
-        let target = Target { matches, words, priority, version, now_ns };
+        let target = Target::of(request, version, now_ns)?;
         match request.command {
             FlowCommand::Add => self.add(request, &target),
             FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(request, &target),
@@ -284,6 +279,24 @@ impl FlowControl {
                 Ok(())
             }
         }
+    }
+
+    /// What no two flows have the same of.
+    pub(crate) fn identity(
+        &self,
+        request: &FlowMod,
+        version: Version,
+    ) -> Result<Identity, ErrorCode> {
+        if request.table >= self.settings.tables {
+            return Err(ErrorCode::FlowModTableId);
+        }
+        let target = Target::of(request, version, 0)?;
+        Ok((request.table, target.words, target.priority))
+    }
+
+    /// The flow of an identity.
+    pub(crate) fn flow_of(&self, identity: &Identity) -> Option<&Arc<Flow>> {
+        self.flows[*self.by_identity.get(identity)? as usize].as_ref()
     }
 
     fn check(&self, request: &FlowMod, target: &Target) -> Result<(), ErrorCode> {
@@ -435,7 +448,7 @@ impl FlowControl {
     }
 
     /// A flow leaves.
-    fn leave(&mut self, id: u32, reason: RemovedReason, now_ns: u64) {
+    pub(crate) fn leave(&mut self, id: u32, reason: RemovedReason, now_ns: u64) {
         let Some(flow) = self.flows.get(id as usize).and_then(Clone::clone) else { return };
         if flow.flags.contains(FlowFlags::SEND_FLOW_REM) {
             let (packets, bytes) = flow.counters.get();
@@ -604,6 +617,17 @@ struct Target {
     priority: u16,
     version: Version,
     now_ns: u64,
+}
+
+impl Target {
+    fn of(request: &FlowMod, version: Version, now_ns: u64) -> Result<Self, ErrorCode> {
+        let matches = check_match(&request.matches, version)?;
+        let words = Words::of(&matches);
+        // An exact flow is above all others in 1.0, whatever its priority.
+        let is_first = version == Version::V10 && exact::is_exact(&words);
+        let priority = if is_first { u16::MAX } else { request.priority };
+        Ok(Self { matches, words, priority, version, now_ns })
+    }
 }
 
 fn algorithm_of(name: &str) -> &'static Algorithm {

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`headers`], [`key`] | from a frame to the fields that flows match |
-//! | [`control`], [`groups`] | what controllers change, checked; patches |
+//! | [`control`], [`groups`], [`replace`] | what controllers change, checked; patches |
 //! | [`tables`], [`exact`] | one version of everything, as packets see it; lookups in batches |
 //! | [`pipeline`], [`action_set`], [`edit`], [`meter`] | packets through tables, groups and meters; changes of frames |
 //! | [`mod@trace`] | what becomes of one packet, for people |
@@ -26,6 +26,7 @@ pub mod meter;
 pub mod pipeline;
 mod publish;
 pub mod reference;
+pub mod replace;
 mod run;
 pub mod tables;
 pub mod trace;
@@ -34,6 +35,7 @@ pub use control::FlowControl;
 pub use flow::{Flow, Group, Port};
 pub use key::Key;
 pub use pipeline::{Dropped, Egress, Observer, Pipeline, Sent};
+pub use replace::{Differences, Wrong};
 pub use tables::{FlowPatch, FlowTables, Settings};
 
 /// The example of the README.

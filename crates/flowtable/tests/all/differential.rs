@@ -31,7 +31,7 @@ fn is_expected(error: ErrorCode) -> bool {
     )
 }
 
-fn compare(world: &mut World, frames: &[Vec<u8>], in_port: PortNo, seed: u64, is_whole: bool) {
+pub fn compare(world: &mut World, frames: &[Vec<u8>], in_port: PortNo, seed: u64, is_whole: bool) {
     let flows: Vec<_> = world.control.flows().cloned().collect();
     let groups = (0..8).filter_map(|number| world.control.group(number).cloned());
     let groups = groups.map(|group| (group.number, group)).collect();

@@ -5,5 +5,6 @@ mod control;
 mod differential;
 mod generate;
 mod random;
+mod replace;
 mod ryu;
 mod world;
