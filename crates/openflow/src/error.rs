@@ -243,6 +243,73 @@ impl ErrorCode {
     }
 }
 
+impl ErrorCode {
+    /// What is wrong with a flow, a group or a meter that is refused with this error, in words for people; others have their
+    /// name alone.
+    pub const fn meaning(self) -> Option<&'static str> {
+        Some(match self {
+            Self::BadActionOutPort => "the port cannot be sent to",
+            Self::BadActionOutGroup => "there is no such group",
+            Self::BadActionQueue => "the port has no such queue",
+            Self::BadActionArgument => "the action does not take this value",
+            Self::BadActionTooMany => "there are too many actions",
+            Self::BadActionMatchInconsistent => {
+                "the match does not say that packets have what the action changes"
+            }
+            Self::BadActionUnsupportedOrder => "the actions cannot be carried out in this order",
+            Self::BadActionTag => "the tag cannot be pushed here",
+            Self::BadActionType | Self::BadActionExperimenter => "the action is not known",
+            Self::BadActionSetType => "the field cannot be set",
+            Self::BadActionSetLen | Self::BadActionSetArgument => {
+                "the value does not fit into the field"
+            }
+            Self::BadInstructionTableId => "the next table has to be a later one that there is",
+            Self::BadInstructionDup => "the instruction is there already",
+            Self::BadInstructionUnknown | Self::BadInstructionUnsupported => {
+                "the instruction is not known"
+            }
+            Self::BadMatchField => "the field is not known",
+            Self::BadMatchMask => "the field takes no mask, or not this one",
+            Self::BadMatchValue => "the field does not have this value",
+            Self::BadMatchPrereq => "the match lacks what one of its fields needs",
+            Self::BadMatchDupField => "the match has a field twice",
+            Self::BadMatchWildcards => "the match leaves open what it must not",
+            Self::FlowModTableFull => "the switch has as many flows as it takes",
+            Self::FlowModTableId => "there is no such table",
+            Self::FlowModOverlap => "a flow of the same priority takes some of the same packets",
+            Self::FlowModTimeout => "the time-out cannot be",
+            Self::FlowModFlags => "the flags cannot be",
+            Self::GroupModExists => "the group is there already",
+            Self::GroupModInvalid => {
+                "the group cannot be: its number, its buckets or their weights"
+            }
+            Self::GroupModOutOfGroups => "there are as many groups as the switch takes",
+            Self::GroupModOutOfBuckets => "the group has more buckets than the switch takes",
+            Self::GroupModChaining => "groups lead to too many groups in a row",
+            Self::GroupModLoop => "the group leads to itself",
+            Self::GroupModUnknown => "there is no such group",
+            Self::GroupModBadWatch => "what a bucket watches cannot be watched",
+            Self::MeterModExists => "the meter is there already",
+            Self::MeterModInvalid => "the number is none of a meter",
+            Self::MeterModUnknownMeter => "there is no such meter",
+            Self::MeterModFlags => "kbps and pktps exclude each other",
+            Self::MeterModRate => "a band has the rate 0",
+            Self::MeterModBand => "the band's type is not known",
+            Self::MeterModOutOfMeters => "there are as many meters as the switch takes",
+            Self::MeterModOutOfBands => "the meter has more bands than the switch takes",
+            _ => return None,
+        })
+    }
+
+    /// The meaning, and the specification's name in parentheses.
+    pub fn in_words(self) -> String {
+        match self.meaning() {
+            Some(meaning) => format!("{meaning} ({self})"),
+            None => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

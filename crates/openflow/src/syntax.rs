@@ -62,6 +62,8 @@ pub type PortNames = dyn Fn(&str) -> Option<PortNo>;
 #[derive(Clone, Copy, Default)]
 pub struct Syntax<'a> {
     ports: Option<&'a PortNames>,
+    /// What the match of the flow at hand says of the IP protocol; `None`: actions of any packet.
+    proto: Option<Option<u8>>,
 }
 
 impl fmt::Debug for Syntax<'_> {
@@ -73,12 +75,12 @@ impl fmt::Debug for Syntax<'_> {
 impl<'a> Syntax<'a> {
     /// Ports by number and by their reserved names.
     pub const fn new() -> Self {
-        Self { ports: None }
+        Self { ports: None, proto: None }
     }
 
     /// Ports also by the names that `ports` knows.
     pub const fn with_ports(ports: &'a PortNames) -> Self {
-        Self { ports: Some(ports) }
+        Self { ports: Some(ports), proto: None }
     }
 
     /// A flow. In commands that are not strict and not add, the priority is not named; in delete neither are actions.
@@ -99,6 +101,21 @@ impl<'a> Syntax<'a> {
             let (command, rest) = flows::command(line);
             flows::parse(self, &rest, command)
         })
+    }
+
+    /// Where the first action or instruction of a flow is that `refuses` does not let pass: it is given the flow with ever
+    /// more of them. Where it lets all of them pass, or the text is no flow, it is where the text begins. The text may begin
+    /// with a command, as in [`Syntax::flows`]; otherwise it is `command`.
+    pub fn refused_at(
+        &self,
+        text: &str,
+        command: FlowCommand,
+        refuses: impl Fn(&FlowMod) -> bool,
+    ) -> usize {
+        let line = Word { at: 0, text };
+        let (own, rest) = flows::command(&line);
+        let command = if rest.at == line.at { command } else { own };
+        flows::refused_at(self, &rest, command, &refuses).unwrap_or(0)
     }
 
     /// Which flows: `table=1,out_port=2,cookie=1/1,tcp`; an empty text: all.

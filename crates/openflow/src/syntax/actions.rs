@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Parsed, Syntax, Word, matches, values};
 use crate::action::{Action, Instruction, NO_BUFFER};
-use crate::field::Field;
+use crate::field::{Field, VLAN_PRESENT};
 use crate::port::PortNo;
 
 /// `name:argument`, `name(argument)`, `name=argument` or `name`.
@@ -223,11 +223,32 @@ fn set_field(syntax: &Syntax<'_>, word: &Word<'_>, inner: &Word<'_>) -> Parsed<A
         return Err(word.error("is not set_field:VALUE->FIELD"));
     };
     let (value, name) = (inner.to(at).trim(), inner.from(at + 2).trim());
-    if name.text == "nw_tos" {
-        let tos = value.u8()?;
-        return Ok(Action::SetField(Field::IpDscp, u128::from(tos >> 2)));
-    }
     let name_of = match name.text {
+        "nw_tos" => {
+            let tos = value.u8()?;
+            return Ok(Action::SetField(Field::IpDscp, u128::from(tos >> 2)));
+        }
+        "nw_ttl" => return Ok(Action::SetNwTtl(value.u8()?)),
+        "mpls_ttl" => return Ok(Action::SetMplsTtl(value.u8()?)),
+        "dl_vlan" => {
+            let vid = value.number(0xfff)? | u128::from(VLAN_PRESENT);
+            return Ok(Action::SetField(Field::VlanVid, vid));
+        }
+        // The field of the transport that the match names; in a bucket that of the packet.
+        "tp_src" | "tp_dst" => {
+            let is_source = name.text == "tp_src";
+            match (syntax.proto, is_source) {
+                (None, true) => return Ok(Action::SetTpSrc(value.u16()?)),
+                (None, false) => return Ok(Action::SetTpDst(value.u16()?)),
+                (Some(Some(6)), true) => "tcp_src",
+                (Some(Some(6)), false) => "tcp_dst",
+                (Some(Some(17)), true) => "udp_src",
+                (Some(Some(17)), false) => "udp_dst",
+                (Some(Some(132)), true) => "sctp_src",
+                (Some(Some(132)), false) => "sctp_dst",
+                _ => return Err(name.error("needs a protocol in the match (tcp, udp, sctp)")),
+            }
+        }
         "nw_src" => "ip_src",
         "nw_dst" => "ip_dst",
         other => other,

@@ -5,6 +5,7 @@ use std::fmt;
 use super::actions::{InstructionsText, parse_instructions};
 use super::matches::{self, MatchText};
 use super::{Parsed, Syntax, Word};
+use crate::field::Field;
 use crate::flow::{ALL_TABLES, ANY_GROUP, FlowCommand, FlowFlags, FlowMod, FlowStats};
 use crate::port::PortNo;
 
@@ -88,7 +89,11 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
     }
     flow.matches = matches::parse(syntax, &rest)?;
     match actions {
-        Some(actions) if !is_delete => flow.instructions = parse_instructions(syntax, &actions)?,
+        Some(actions) if !is_delete => {
+            let proto = flow.matches.exact(Field::IpProto).map(|proto| proto as u8);
+            let syntax = Syntax { proto: Some(proto), ..*syntax };
+            flow.instructions = parse_instructions(&syntax, &actions)?;
+        }
         Some(actions) if !actions.text.trim().is_empty() => {
             return Err(actions.error("are actions, and the command takes none"));
         }
@@ -100,6 +105,22 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
         }
     }
     Ok(flow)
+}
+
+/// See [`Syntax::refused_at`].
+pub(super) fn refused_at(
+    syntax: &Syntax<'_>,
+    text: &Word<'_>,
+    command: FlowCommand,
+    refuses: &impl Fn(&FlowMod) -> bool,
+) -> Option<usize> {
+    let (_, end) = find_actions(text.text)?;
+    let actions = text.from(end).split();
+    let refused = |last: &&Word<'_>| {
+        let before = Word { at: text.at, text: &text.text[..last.at - text.at + last.text.len()] };
+        parse(syntax, &before, command).is_ok_and(|flow| refuses(&flow))
+    };
+    actions.iter().find(refused).map(|word| word.at)
 }
 
 /// Prints a flow as `ovs-ofctl dump-flows` does; without counters as `dump-flows --no-stats` does. The second form is

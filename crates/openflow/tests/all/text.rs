@@ -159,6 +159,76 @@ fn errors_say_where() {
     assert_eq!(flow.matches, Match::new().with(Field::InPort, 7_u32));
 }
 
+#[test]
+fn fields_have_the_names_of_ovs() {
+    let cases = [
+        ("tcp,actions=set_field:80->tp_dst", "tcp,actions=set_field:80->tcp_dst"),
+        ("tcp6,actions=set_field:80->tp_src", "tcp6,actions=set_field:80->tcp_src"),
+        ("udp,actions=set_field:53->tp_dst", "udp,actions=set_field:53->udp_dst"),
+        ("sctp,actions=set_field:9->tp_src", "sctp,actions=set_field:9->sctp_src"),
+        ("ip,actions=set_field:10.0.0.1->nw_src", "ip,actions=set_field:10.0.0.1->ip_src"),
+        ("ip,actions=set_field:10.0.0.1->ipv4_dst", "ip,actions=set_field:10.0.0.1->ip_dst"),
+        ("ip,actions=set_field:40->nw_tos", "ip,actions=set_field:10->ip_dscp"),
+        ("ip,actions=set_field:1->ip_ecn", "ip,actions=set_field:1->nw_ecn"),
+        ("ip,actions=set_field:9->nw_ttl", "ip,actions=mod_nw_ttl:9"),
+        ("mpls,actions=set_field:9->mpls_ttl", "mpls,actions=set_mpls_ttl:9"),
+        ("icmp,actions=set_field:8->icmpv4_type", "icmp,actions=set_field:8->icmp_type"),
+        (
+            "actions=set_field:02:00:00:00:00:01->dl_src",
+            "actions=set_field:02:00:00:00:00:01->eth_src",
+        ),
+        ("actions=set_field:5->tunnel_id", "actions=set_field:5->tun_id"),
+        ("dl_vlan=3,actions=set_field:7->dl_vlan", "dl_vlan=3,actions=set_field:4103->vlan_vid"),
+        ("dl_vlan=3,actions=set_field:2->dl_vlan_pcp", "dl_vlan=3,actions=set_field:2->vlan_pcp"),
+        ("arp,actions=set_field:10.0.0.1->arp_spa", "arp,actions=set_field:10.0.0.1->arp_spa"),
+        (
+            "icmp6,icmp_type=135,actions=set_field:fe80::1->ipv6_nd_target",
+            "icmp6,icmp_type=135,actions=set_field:fe80::1->nd_target",
+        ),
+        ("ipv6,actions=set_field:5->ipv6_flabel", "ipv6,actions=set_field:5->ipv6_label"),
+    ];
+    for (text, plain) in cases {
+        let read = |text| {
+            Syntax::new().flow(text, FlowCommand::Add).unwrap_or_else(|e| panic!("{e}: {text}"))
+        };
+        assert_eq!(read(text), read(plain), "{text}");
+    }
+    // In a bucket the packet says which transport it is.
+    let actions = Syntax::new().actions("set_field:80->tp_dst").unwrap();
+    assert_eq!(actions, [Action::SetTpDst(80)]);
+    let error =
+        Syntax::new().flow("ip,actions=set_field:80->tp_dst", FlowCommand::Add).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "line 1, column 26: `tp_dst` needs a protocol in the match (tcp, udp, sctp)"
+    );
+}
+
+/// Of actions and instructions the first that is refused is found, wherever it is.
+#[test]
+fn what_is_refused_is_found() {
+    let has = |flow: &openflow::FlowMod, wanted: &Action| {
+        let of = |own: &Instruction| match own {
+            Instruction::ApplyActions(own) | Instruction::WriteActions(own) => own.contains(wanted),
+            _ => false,
+        };
+        flow.instructions.iter().any(of)
+    };
+    let cases = [
+        ("actions=output:1,group:9,output:2", 17),
+        ("priority=5,tcp actions=group:9", 23),
+        ("actions=output:1,write_actions(output:2,group:9)", 17),
+        ("modify tcp,actions=output:1,group:9", 28),
+        ("actions=output:1", 0),
+        ("actions=nonsense", 0),
+        ("", 0),
+    ];
+    for (text, at) in cases {
+        let refuses = |flow: &openflow::FlowMod| has(flow, &Action::Group(9));
+        assert_eq!(Syntax::new().refused_at(text, FlowCommand::Add, refuses), at, "{text}");
+    }
+}
+
 /// What ovs-ofctl prints of a message.
 fn printed_by_ovs(message: &Message) -> String {
     let hex: String = encode(message).unwrap().iter().map(|b| format!("{b:02x}")).collect();
