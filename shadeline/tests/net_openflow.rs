@@ -18,7 +18,8 @@ struct Live {
     hosts: [Netns; 2],
     switch: Netns,
     program: Process,
-    _scratch: Scratch,
+    scratch: Scratch,
+    bin: std::path::PathBuf,
 }
 
 impl Live {
@@ -52,7 +53,17 @@ impl Live {
         let path = scratch.write("switch.toml", &config);
         let mut program = switch.spawn(&format!("{} run {}", bin.display(), path.display()));
         program.wait_for("running: ", SOON);
-        Some(Live { hosts, switch, program, _scratch: scratch })
+        Some(Live { hosts, switch, program, scratch, bin })
+    }
+
+    /// `ctl` with these words: what it prints.
+    fn ctl(&self, words: &str) -> String {
+        let socket = self.scratch.join("ctl.sock");
+        self.switch.run(&format!(
+            "{} ctl --socket {} {words}",
+            self.bin.display(),
+            socket.display()
+        ))
     }
 
     fn pings(&self, within: Duration) -> bool {
@@ -91,6 +102,55 @@ fn ovs_ofctl_changes_a_running_switch() {
     assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before));
     live.switch.run(&format!("{OFCTL} del-flows {SWITCH}"));
     assert!(!live.pings(Duration::from_millis(500)), "no flow, no packet");
+    live.stop();
+}
+
+/// Sets of flows take the place of others, by ovs-ofctl and by `ctl`: those that are the same keep their counters.
+#[test]
+fn sets_of_flows_are_replaced() {
+    let Some(live) = Live::start("or", "ovs-ofctl", "") else { return };
+    let first = "priority=5,in_port=1,actions=output:2\npriority=5,in_port=2,actions=output:1\n";
+    let flows = live.scratch.write("flows.txt", first);
+    let ofctl =
+        |command: &str| live.switch.run(&format!("{OFCTL} {command} {SWITCH} {}", flows.display()));
+    ofctl("--bundle replace-flows");
+    assert_eq!(ofctl("diff-flows"), "");
+    assert!(live.pings(SOON));
+    let packets = |match_: &str| {
+        let shown = live.ctl(&format!("flow dump {match_}"));
+        let (_, count) = shown.split_once("n_packets=").expect("a flow");
+        count.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let counted = packets("in_port=1");
+    assert!(counted > 0);
+    // One stays, one is added.
+    let second = format!("{first}priority=1,arp,actions=flood\n");
+    live.scratch.write("flows.txt", &second);
+    let file = flows.display().to_string();
+    let diff = || -> Vec<String> {
+        let shown = live.ctl(&format!("flow diff {file}"));
+        shown.lines().filter(|line| line.starts_with(['+', '-'])).map(str::to_owned).collect()
+    };
+    assert_eq!(diff(), ["+priority=1,arp actions=FLOOD"]);
+    let done = live.ctl(&format!("flow replace {file}"));
+    assert_eq!(done.trim(), "1 added, 0 changed, 0 removed, 2 kept");
+    assert!(packets("in_port=1") >= counted, "the counters go on");
+    assert_eq!(ofctl("diff-flows"), "");
+    // What is refused changes nothing, and says where it is.
+    live.scratch.write("flows.txt", "tcp,actions=output:1,group:7\n");
+    let socket = live.scratch.join("ctl.sock");
+    let command =
+        format!("{} ctl --socket {} flow replace {file}", live.bin.display(), socket.display());
+    let run = live.switch.try_run(&command);
+    let output = String::from_utf8_lossy(&run.stderr);
+    let text = format!("{file}:1: column 22: there is no such group (OFPBAC_BAD_OUT_GROUP)");
+    assert!(!run.status.success() && output.contains(&text), "{output}");
+    assert!(live.pings(SOON));
+    // The set of ovs-ofctl is the smaller one again.
+    live.scratch.write("flows.txt", first);
+    ofctl("replace-flows");
+    assert_eq!(diff(), [""; 0]);
+    assert!(packets("in_port=1") >= counted, "the counters go on");
     live.stop();
 }
 

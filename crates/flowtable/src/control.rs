@@ -299,6 +299,14 @@ impl FlowControl {
         self.flows[*self.by_identity.get(identity)? as usize].as_ref()
     }
 
+    pub(crate) fn check_request(
+        &self,
+        request: &FlowMod,
+        version: Version,
+    ) -> Result<(), ErrorCode> {
+        self.check(request, &Target::of(request, version, 0)?)
+    }
+
     fn check(&self, request: &FlowMod, target: &Target) -> Result<(), ErrorCode> {
         let known = Known {
             tables: self.settings.tables,
@@ -560,22 +568,8 @@ impl FlowControl {
             if page.len() == limit {
                 return Ok((page, Some(id)));
             }
-            let (packets, bytes) = flow.counters.get();
-            page.push(FlowStats {
-                table: flow.table,
-                duration: Duration::from_nanos(
-                    now_ns.saturating_sub(flow.created_ns.max(self.epoch_ns)),
-                ),
-                priority: flow.priority,
-                idle_timeout: flow.idle_timeout,
-                hard_timeout: flow.hard_timeout,
-                flags: flow.flags,
-                cookie: flow.cookie,
-                packets,
-                bytes,
-                matches: flow.matches.clone(),
-                instructions: flow.instructions.clone(),
-            });
+            let since = now_ns.saturating_sub(flow.created_ns.max(self.epoch_ns));
+            page.push(FlowStats { duration: Duration::from_nanos(since), ..flow.stats() });
         }
         Ok((page, None))
     }

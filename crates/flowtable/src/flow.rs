@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use openflow::flow::FlowStats;
 use openflow::group::{Bucket, GroupType};
 use openflow::port::PortConfig;
 use openflow::{Action, FlowFlags, Instruction, Match, PortNo};
@@ -62,6 +63,26 @@ pub struct Flow {
     pub created_ns: u64,
     /// Its counters; a flow that takes its place has the same ones.
     pub counters: std::sync::Arc<Counters>,
+}
+
+impl Flow {
+    /// Its statistics; for how long it has been there is for the caller to say.
+    pub fn stats(&self) -> FlowStats {
+        let (packets, bytes) = self.counters.get();
+        FlowStats {
+            table: self.table,
+            duration: std::time::Duration::ZERO,
+            priority: self.priority,
+            idle_timeout: self.idle_timeout,
+            hard_timeout: self.hard_timeout,
+            flags: self.flags,
+            cookie: self.cookie,
+            packets,
+            bytes,
+            matches: self.matches.clone(),
+            instructions: self.instructions.clone(),
+        }
+    }
 }
 
 /// Instructions in the order in which they are carried out (OpenFlow 1.3.5 §5.9).

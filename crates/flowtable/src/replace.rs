@@ -55,6 +55,15 @@ fn is_same(flow: &Flow, wanted: &FlowMod) -> bool {
 }
 
 impl FlowControl {
+    /// Whether an add or modify is refused, whatever flows there are. Nothing changes.
+    ///
+    /// # Errors
+    /// As [`FlowControl::flow_mod`].
+    pub fn check_flow(&self, request: &FlowMod, version: Version) -> Result<(), ErrorCode> {
+        self.identity(request, version)?;
+        self.check_request(request, version)
+    }
+
     /// What [`FlowControl::replace`] would change. Nothing changes.
     ///
     /// # Errors

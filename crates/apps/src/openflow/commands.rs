@@ -1,8 +1,12 @@
 //! Requests and tables of an OpenFlow switch for `ctl`.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use controlplane::request::{GroupKind, RequestKind, TableKind};
+use control::api::fields_of;
+use controlplane::request::{Arguments, GroupKind, RequestKind, TableKind};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Its groups of requests.
 pub const GROUPS: &[GroupKind] =
@@ -17,6 +21,14 @@ pub const REQUESTS: &[RequestKind] = &[
     ),
     RequestKind::change::<FlowMod>(&["flow", "mod"], "Change the actions of flows"),
     RequestKind::change::<FlowDel>(&["flow", "del"], "Remove flows"),
+    RequestKind::change::<FileArgs>(
+        &["flow", "replace"],
+        "Make the flows of a file those of the switch; flows that are the same keep their counters",
+    ),
+    RequestKind::query::<FileArgs>(
+        &["flow", "diff"],
+        "Print flows of the switch that a file lacks (-), and those that it has beside (+)",
+    ),
     RequestKind::query::<FlowDump>(&["flow", "dump"], "Print flows as ovs-ofctl dump-flows does"),
     RequestKind::query::<FlowTrace>(&["flow", "trace"], "Follow a packet through the tables"),
 ];
@@ -63,6 +75,38 @@ pub struct FlowDel {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+}
+
+/// Compares flows with those of a file, or replaces them: `flow_diff`, `flow_replace`. The client has read the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowReplace {
+    /// The file's name, for errors.
+    pub file: String,
+    /// What is in it.
+    pub flows: String,
+}
+
+/// `flow replace`, `flow diff`.
+#[derive(Debug, Args)]
+struct FileArgs {
+    /// Flows, groups and meters, one a line, in the syntax of ovs-ofctl; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Bytes of a file that a request carries.
+const FILE_MAX: u64 = 60 << 20;
+
+impl Arguments for FileArgs {
+    fn fields(self) -> Result<Map<String, Value>, String> {
+        let file = ::files::input::name(&self.file).into_owned();
+        let wrong = |reason: &dyn std::fmt::Display| format!("{file}: {reason}");
+        let bytes = ::files::input::read_at_most(&self.file, FILE_MAX);
+        let bytes = bytes.map_err(|error| wrong(&::files::output::reason(&error)))?;
+        let flows = String::from_utf8(bytes).map_err(|_| wrong(&"is not text (UTF-8)"))?;
+        fields_of(&FlowReplace { file, flows })
+    }
 }
 
 /// Prints flows: `flow_dump`.

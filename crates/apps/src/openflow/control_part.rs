@@ -1,6 +1,6 @@
 //! The switch's part of the control plane: files of flows, `ctl`, time-outs, ports.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use flowtable::trace::trace;
 use flowtable::{FlowControl, FlowPatch, FlowTables, Port};
 use lookup::versions::Patchable;
 use openflow::flow::FlowFilter;
-use openflow::group::{ALL_GROUPS, ALL_METERS, TableCommand};
+use openflow::group::{ALL_GROUPS, ALL_METERS};
 use openflow::port::{PortConfig, PortReason};
 use openflow::syntax::{FlowText, GroupText, InstructionsText, MatchText, MeterText, Syntax};
 use openflow::{ErrorCode, FlowCommand, PortNo, Version};
@@ -26,6 +26,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::channel::{Event, Link, check as check_channels};
+use super::files::{Changed, difference, load, port_names, refused_in_words, replace};
 use super::settings::Settings;
 use super::stage::{Counters, OpenFlow, port_no};
 use super::switch::{Facade, datapath_id};
@@ -58,66 +59,6 @@ struct OpenFlowControl {
 fn settings(config: &Config, name: &str) -> Settings {
     let own = config.stage(name).and_then(|stage| stage.settings.as_deref()?.get::<Settings>());
     own.cloned().unwrap_or_default()
-}
-
-/// The ports of the program by name.
-fn port_names(interfaces: &Interfaces) -> impl Fn(&str) -> Option<PortNo> + use<> {
-    let interfaces = interfaces.clone();
-    move |name| interfaces.number(name).map(port_no)
-}
-
-/// Reads a file of flows, groups and meters, and carries all of it out or nothing.
-fn load(
-    control: &mut FlowControl,
-    path: &Path,
-    interfaces: &Interfaces,
-    version: Version,
-    now_ns: u64,
-) -> Result<usize, String> {
-    let file = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
-    let by_name = port_names(interfaces);
-    let syntax = Syntax::with_ports(&by_name);
-    let mut count = 0;
-    control.all_or_nothing(|control| {
-        for (number, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let at = |reason: &dyn std::fmt::Display| format!("{file}:{}: {reason}", number + 1);
-            carry_out(control, &syntax, line, version, now_ns).map_err(|error| at(&error))?;
-            count += 1;
-        }
-        Ok::<_, String>(())
-    })?;
-    Ok(count)
-}
-
-/// Carries a line of a file out: a flow, a group or a meter.
-fn carry_out(
-    control: &mut FlowControl,
-    syntax: &Syntax<'_>,
-    line: &str,
-    version: Version,
-    now_ns: u64,
-) -> Result<(), String> {
-    let words = |error: openflow::syntax::SyntaxError| {
-        format!("column {}: {}", error.at + 1, error.message)
-    };
-    let refused = |error: ErrorCode| error.to_string();
-    if line.starts_with("group_id=") {
-        let group = syntax.group(line, TableCommand::Add).map_err(words)?;
-        control.group_mod(&group, now_ns).map_err(refused)
-    } else if line.starts_with("meter=") {
-        let meter = syntax.meter(line, TableCommand::Add).map_err(words)?;
-        control.meter_mod(&meter, now_ns).map_err(refused)
-    } else {
-        for flow in syntax.flows(line).map_err(words)? {
-            control.flow_mod(&flow, version, now_ns).map_err(refused)?;
-        }
-        Ok(())
-    }
 }
 
 /// Control's side with the flows of the files.
@@ -291,11 +232,14 @@ impl OpenFlowControl {
         command: FlowCommand,
         now_ns: u64,
     ) -> Result<Outcome, Refusal> {
-        let by_name = port_names(&self.interfaces);
-        let parsed = Syntax::with_ports(&by_name).flow(text, command);
-        let request = parsed.map_err(|error| Refusal::new(ErrorKind::BadRequest, error.message))?;
+        let request = self.parse(|syntax| syntax.flow(text, command))?;
         let before = self.control.len();
-        self.control.flow_mod(&request, self.version, now_ns).map_err(refusal)?;
+        self.control.flow_mod(&request, self.version, now_ns).map_err(|error| {
+            let by_name = port_names(&self.interfaces);
+            let syntax = Syntax::with_ports(&by_name);
+            let own = (&self.control, self.version);
+            Refusal::new(kind(error), refused_in_words(own, &syntax, text, command, error))
+        })?;
         let after = self.control.len();
         Ok(Outcome::Done(match command {
             FlowCommand::Delete | FlowCommand::DeleteStrict => match before - after {
@@ -313,7 +257,10 @@ impl OpenFlowControl {
     ) -> Result<T, Refusal> {
         let by_name = port_names(&self.interfaces);
         let parsed = parse(Syntax::with_ports(&by_name));
-        parsed.map_err(|error| Refusal::new(ErrorKind::BadRequest, error.message))
+        parsed.map_err(|error| {
+            let text = format!("column {}: {}", error.at + 1, error.message);
+            Refusal::new(ErrorKind::BadRequest, text)
+        })
     }
 
     fn dump(
@@ -337,13 +284,16 @@ fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = Stri
     rows
 }
 
-fn refusal(error: ErrorCode) -> Refusal {
-    let kind = match error {
+fn kind(error: ErrorCode) -> ErrorKind {
+    match error {
         ErrorCode::FlowModTableFull => ErrorKind::Full,
         ErrorCode::FlowModOverlap => ErrorKind::Exists,
         _ => ErrorKind::BadRequest,
-    };
-    Refusal::new(kind, error)
+    }
+}
+
+fn refusal(error: ErrorCode) -> Refusal {
+    Refusal::new(kind(error), error.in_words())
 }
 
 impl ControlPart for OpenFlowControl {
@@ -421,6 +371,31 @@ impl ControlPart for OpenFlowControl {
                 let commands::FlowDel { flow, strict } = call.read()?;
                 let command = if strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
                 self.change(&flow, command, now_ns)
+            }
+            "flow_replace" => {
+                let commands::FlowReplace { file, flows } = call.read()?;
+                let by_name = port_names(&self.interfaces);
+                let syntax = Syntax::with_ports(&by_name);
+                let control = &mut self.control;
+                let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
+                let Changed { added, changed, removed, kept } =
+                    done.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+                let text = format!(
+                    "{} added, {} changed, {} removed, {} kept",
+                    thousands(added as u64),
+                    thousands(changed as u64),
+                    thousands(removed as u64),
+                    thousands(kept as u64)
+                );
+                Ok(Outcome::Done(text))
+            }
+            "flow_diff" => {
+                let commands::FlowReplace { file, flows } = call.read()?;
+                let by_name = port_names(&self.interfaces);
+                let syntax = Syntax::with_ports(&by_name);
+                let found = difference(&self.control, &file, &flows, &syntax, self.version);
+                let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+                Ok(Outcome::Rows(lines("diff", call.as_text, found)))
             }
             "flow_dump" => {
                 let commands::FlowDump { flow, no_stats } = call.read()?;

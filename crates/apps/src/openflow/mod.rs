@@ -9,7 +9,7 @@
 //!
 //! - [`stage`] brings the packets of a chunk through tables, groups and meters ([`flowtable::pipeline`]): all packets that meet in a
 //!   table are looked up together.
-//! - `control_part` reads the file of flows, makes patches of changes, lets flows leave when their time is over.
+//! - `control_part` makes patches of changes, lets flows leave when their time is over; `files` reads files of flows.
 //! - `channel` has the connections to controllers, `switch` what they see.
 //! - [`commands`] are `ctl flow` and the tables of `ctl show`.
 //!
@@ -25,6 +25,7 @@
 mod channel;
 pub mod commands;
 mod control_part;
+mod files;
 pub mod reasons;
 pub mod settings;
 pub mod stage;
