@@ -168,3 +168,46 @@ fn a_controller_makes_hosts_meet() {
     assert!(live.pings(Duration::from_secs(5)));
     live.stop();
 }
+
+/// The same over TLS, with certificates that openssl makes here.
+#[test]
+fn a_controller_with_tls_makes_hosts_meet() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        println!("skipped: no openssl");
+        return;
+    }
+    let keys = Scratch::new();
+    let openssl = |line: &str| {
+        let run = Command::new("openssl").args(line.split(' ')).current_dir(keys.path()).output();
+        assert!(run.as_ref().is_ok_and(|run| run.status.success()), "openssl {line}: {run:?}");
+    };
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!("req -x509 {new} -keyout ca.key -out ca.pem -days 30 -subj /CN=ca"));
+    for name in ["switch", "controller"] {
+        openssl(&format!(
+            "req {new} -keyout {name}.key -out {name}.csr -subj /CN={name} -addext subjectAltName=IP:127.0.0.1"
+        ));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -days 30 -copy_extensions copy -out {name}.pem"
+        ));
+    }
+    let file = |name: &str| keys.join(name).display().to_string();
+    let more = format!(
+        "controllers = [\"tls:127.0.0.1:6654\"]\nprivate_key = {:?}\ncertificate = {:?}\n\
+         ca_certificate = {:?}\n",
+        file("switch.key"),
+        file("switch.pem"),
+        file("ca.pem")
+    );
+    let Some(mut live) = Live::start("os", "ovs-testcontroller", &more) else { return };
+    live.program.wait_for("controller 127.0.0.1:6654: ", SOON); // nobody is there yet
+    let controller = format!(
+        "ovs-testcontroller --unixctl=none -p {} -c {} -C {} pssl:6654:127.0.0.1",
+        file("controller.key"),
+        file("controller.pem"),
+        file("ca.pem")
+    );
+    let _controller = live.switch.spawn(&controller);
+    assert!(live.pings(SOON));
+    live.stop();
+}

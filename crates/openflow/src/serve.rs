@@ -9,16 +9,21 @@
 //! [`Channels`] belongs to the thread that has the switch. The others only wait: what they have goes into a queue of yours as a
 //! [`SocketEvent`], and from it to [`Channels::event`]. A connection has two threads; the reading one goes on when its
 //! bytes have been handled and their answers have place, so that a connection holds one piece of input and one of output.
+//! With TLS ([`tls`]) the handshake is the business of the connecting thread, or of one for each connection that comes in.
+
+pub mod tls;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use self::tls::{Reader, Stream};
+pub use self::tls::{Tls, TlsFiles};
 use crate::agent::{Agent, ChannelId, ChannelKind, Closed, Connector, Settings, Switch};
 
 /// Connections of tools at a time; more are closed at once.
@@ -29,8 +34,10 @@ const PIECE: usize = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses between attempts (Open vSwitch: 1 s to 8 s).
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
-/// Bytes of the stack of a thread.
+/// Bytes of the stack of a thread, and of one with a TLS handshake.
 const STACK: usize = 128 << 10;
+/// See [`STACK`].
+const STACK_TLS: usize = 1 << 20;
 
 /// What a thread has to say; only for [`Channels::event`].
 #[derive(Debug)]
@@ -38,10 +45,14 @@ pub struct SocketEvent(Happened);
 
 #[derive(Debug)]
 enum Happened {
-    Accepted(TcpStream),
-    Connected(usize, io::Result<TcpStream>),
+    Accepted(Stream),
+    /// The handshake with who connected failed.
+    Refused(SocketAddr, io::Error),
+    Connected(usize, io::Result<Stream>),
     /// Bytes came; none: the connection has ended.
     Read(u64, Vec<u8>),
+    /// What came is not TLS as it should be: the connection ends.
+    Broken(u64, io::Error),
     /// What was handed over is sent; `false`: the connection has ended.
     Wrote(u64, bool),
 }
@@ -52,7 +63,7 @@ pub type Sink = Arc<dyn Fn(SocketEvent) -> bool + Send + Sync>;
 #[derive(Debug)]
 struct Connection {
     channel: ChannelId,
-    stream: TcpStream,
+    stream: Stream,
     /// Lets the reading thread go on.
     go: Sender<()>,
     waits_to_read: bool,
@@ -67,6 +78,9 @@ struct Connection {
 struct Controller {
     /// `HOST:PORT`.
     address: String,
+    tls: Option<Tls>,
+    /// Why the last attempt failed, as it was reported.
+    problem: String,
     link: Connector,
     is_open: bool,
 }
@@ -84,6 +98,9 @@ pub struct Channels {
     next: u64,
     controllers: Vec<Controller>,
     listeners: Vec<Listener>,
+    problems: Vec<String>,
+    /// Refused connections since the last one that was reported, and when that was.
+    refused: (u64, Option<Duration>),
 }
 
 impl std::fmt::Debug for Channels {
@@ -104,6 +121,8 @@ impl Channels {
             next: 0,
             controllers: Vec::new(),
             listeners: Vec::new(),
+            problems: Vec::new(),
+            refused: (0, None),
         }
     }
 
@@ -112,10 +131,19 @@ impl Channels {
     /// # Errors
     /// The address cannot be had.
     pub fn listen(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.listen_with(address, None)
+    }
+
+    /// The same, with TLS where it is given.
+    ///
+    /// # Errors
+    /// As [`Channels::listen`].
+    pub fn listen_with(&mut self, address: SocketAddr, tls: Option<Tls>) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (sink, stopped) = (self.sink.clone(), stop.clone());
+        let handshakes = Arc::new(AtomicUsize::new(0));
         spawn("of-listen", move || {
             for stream in listener.incoming() {
                 if stopped.load(Ordering::Acquire) {
@@ -126,7 +154,14 @@ impl Channels {
                     thread::sleep(Duration::from_millis(50));
                     continue;
                 };
-                if !sink(SocketEvent(Happened::Accepted(stream))) {
+                let goes_on = match &tls {
+                    None => sink(SocketEvent(Happened::Accepted(Stream::Tcp(Arc::new(stream))))),
+                    Some(tls) => {
+                        accept(stream, tls.clone(), &sink, &handshakes);
+                        true
+                    }
+                };
+                if !goes_on {
                     return;
                 }
             }
@@ -137,8 +172,15 @@ impl Channels {
 
     /// Keeps a connection to a controller at `HOST:PORT`; the first attempt is in the next [`Channels::tick`].
     pub fn add_controller(&mut self, address: &str) {
+        self.add_controller_with(address, None);
+    }
+
+    /// The same, with TLS where it is given: the controller's certificate has to name the host.
+    pub fn add_controller_with(&mut self, address: &str, tls: Option<Tls>) {
         self.controllers.push(Controller {
             address: address.to_owned(),
+            tls,
+            problem: String::new(),
             link: Connector::new(PAUSES[0], PAUSES[1]),
             is_open: false,
         });
@@ -163,10 +205,21 @@ impl Channels {
                 }
             }
             Happened::Connected(controller, Ok(stream)) => self.open(stream, Some(controller), now),
-            Happened::Connected(controller, Err(_)) => {
+            Happened::Refused(peer, error) => self.report_refused(peer, &error, now),
+            Happened::Connected(controller, Err(error)) => {
                 if let Some(own) = self.controllers.get_mut(controller) {
                     own.link.failed(now);
                 }
+                self.report_controller(controller, &error);
+            }
+            Happened::Broken(id, error) => {
+                let Some(own) = self.connections.get(&id) else { return };
+                match (own.controller, own.stream.socket().peer_addr()) {
+                    (Some(controller), _) => self.report_controller(controller, &error),
+                    (None, Ok(peer)) => self.report_refused(peer, &error, now),
+                    (None, Err(_)) => {}
+                }
+                self.close(id, now);
             }
             Happened::Read(id, bytes) => {
                 let Some(own) = self.connections.get_mut(&id) else { return };
@@ -192,14 +245,46 @@ impl Channels {
         }
     }
 
+    /// Reports why a controller cannot be reached; the same reason once in a row.
+    fn report_controller(&mut self, controller: usize, error: &io::Error) {
+        let Some(own) = self.controllers.get_mut(controller) else { return };
+        let problem = error.to_string();
+        if own.problem != problem {
+            self.problems.push(format!("controller {}: {problem}", own.address));
+            own.problem = problem;
+        }
+    }
+
+    /// Reports a connection that came to nothing; of many in a second one.
+    fn report_refused(&mut self, peer: SocketAddr, error: &io::Error, now: Duration) {
+        let (missed, last) = self.refused;
+        if last.is_some_and(|last| now < last + Duration::from_secs(1)) {
+            self.refused.0 += 1;
+            return;
+        }
+        let more = match missed {
+            0 => String::new(),
+            1 => " (and 1 other connection)".to_owned(),
+            n => format!(" (and {n} other connections)"),
+        };
+        self.problems.push(format!("connection from {peer} refused: {error}{more}"));
+        self.refused = (0, Some(now));
+    }
+
+    /// Why connections failed, since the last call: once for each reason of a controller in a row.
+    pub fn take_problems(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.problems)
+    }
+
     /// Time has passed: attempts, probes, channels that ended.
     pub fn tick(&mut self, now: Duration) {
         for (number, own) in self.controllers.iter_mut().enumerate() {
             if own.link.due().is_some_and(|at| at <= now) {
                 own.link.connecting();
                 let (address, sink) = (own.address.clone(), self.sink.clone());
-                let attempt = spawn("of-connect", move || {
-                    sink(SocketEvent(Happened::Connected(number, connect(&address))));
+                let tls = own.tls.clone();
+                let attempt = spawn_with("of-connect", STACK_TLS, move || {
+                    sink(SocketEvent(Happened::Connected(number, connect(&address, tls))));
                 });
                 if attempt.is_err() {
                     own.link.failed(now);
@@ -222,7 +307,7 @@ impl Channels {
         ids.into_iter().for_each(|id| self.pump(id, now));
     }
 
-    fn open(&mut self, stream: TcpStream, controller: Option<usize>, now: Duration) {
+    fn open(&mut self, stream: Stream, controller: Option<usize>, now: Duration) {
         let id = self.next;
         self.next += 1;
         let Ok((go, write)) = self.start(id, &stream) else {
@@ -243,11 +328,11 @@ impl Channels {
     }
 
     /// The threads of a connection.
-    fn start(&self, id: u64, stream: &TcpStream) -> io::Result<(Sender<()>, Sender<Vec<u8>>)> {
-        stream.set_nodelay(true)?;
+    fn start(&self, id: u64, stream: &Stream) -> io::Result<(Sender<()>, Sender<Vec<u8>>)> {
+        stream.socket().set_nodelay(true)?;
         let (go, may_read) = channel();
         let (write, to_write) = channel();
-        let (from, to) = (stream.try_clone()?, stream.try_clone()?);
+        let (from, to) = (Reader::new(stream.clone()), stream.clone());
         let sink = self.sink.clone();
         spawn("of-read", move || read(id, from, &may_read, &sink))?;
         let sink = self.sink.clone();
@@ -280,6 +365,7 @@ impl Channels {
             && self.agent.version(own.channel).is_some()
         {
             link.is_open = true;
+            link.problem.clear();
             link.link.connected(now);
         }
         if own.waits_to_read && self.agent.wants_input(own.channel) {
@@ -290,7 +376,7 @@ impl Channels {
 
     fn close(&mut self, id: u64, now: Duration) {
         let Some(own) = self.connections.remove(&id) else { return };
-        let _ = own.stream.shutdown(Shutdown::Both);
+        own.stream.shutdown();
         self.agent.remove(own.channel);
         if let Some(link) = own.controller.and_then(|number| self.controllers.get_mut(number)) {
             link.is_open = false;
@@ -302,7 +388,7 @@ impl Channels {
 impl Drop for Channels {
     fn drop(&mut self) {
         for own in self.connections.values() {
-            let _ = own.stream.shutdown(Shutdown::Both);
+            own.stream.shutdown();
         }
         for own in &self.listeners {
             own.stop.store(true, Ordering::Release);
@@ -313,28 +399,61 @@ impl Drop for Channels {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).stack_size(STACK).spawn(run).map(|_| ())
+    spawn_with(name, STACK, run)
+}
+
+fn spawn_with(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map(|_| ())
 }
 
 /// Tries each address of a host.
-fn connect(address: &str) -> io::Result<TcpStream> {
+fn connect(address: &str, tls: Option<Tls>) -> io::Result<Stream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => return Ok(stream),
+    for socket in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&socket, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                let Some(tls) = tls else { return Ok(Stream::Tcp(Arc::new(stream))) };
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+                return tls.connect(stream, host);
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
+/// The handshake with who connected, on a thread of its own: a slow one keeps nobody waiting.
+fn accept(stream: TcpStream, tls: Tls, sink: &Sink, handshakes: &Arc<AtomicUsize>) {
+    let Ok(peer) = stream.peer_addr() else { return };
+    if handshakes.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+        handshakes.fetch_sub(1, Ordering::AcqRel);
+        return; // as with connections above the bound: closed at once
+    }
+    let (sink, own) = (sink.clone(), handshakes.clone());
+    let spawned = spawn_with("of-accept", STACK_TLS, move || {
+        let done = tls.accept(stream);
+        own.fetch_sub(1, Ordering::AcqRel);
+        sink(SocketEvent(match done {
+            Ok(stream) => Happened::Accepted(stream),
+            Err(error) => Happened::Refused(peer, error),
+        }));
+    });
+    if spawned.is_err() {
+        handshakes.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Reads a piece at a time, and waits until it has been handled.
-fn read(id: u64, mut from: TcpStream, may_read: &Receiver<()>, sink: &Sink) {
+fn read(id: u64, mut from: Reader, may_read: &Receiver<()>, sink: &Sink) {
     let mut piece = vec![0; PIECE];
     loop {
         let len = match from.read(&mut piece) {
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                sink(SocketEvent(Happened::Broken(id, error)));
+                return;
+            }
             Err(_) => 0,
         };
         let goes_on = sink(SocketEvent(Happened::Read(id, piece[..len].to_vec())));
@@ -344,9 +463,9 @@ fn read(id: u64, mut from: TcpStream, may_read: &Receiver<()>, sink: &Sink) {
     }
 }
 
-fn write_all(id: u64, mut to: TcpStream, pieces: &Receiver<Vec<u8>>, sink: &Sink) {
+fn write_all(id: u64, to: Stream, pieces: &Receiver<Vec<u8>>, sink: &Sink) {
     while let Ok(piece) = pieces.recv() {
-        let is_sent = to.write_all(&piece).is_ok();
+        let is_sent = tls::write(&to, &piece).is_ok();
         if !sink(SocketEvent(Happened::Wrote(id, is_sent))) || !is_sent {
             return;
         }

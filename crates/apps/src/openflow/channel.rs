@@ -9,7 +9,8 @@
 //! Everything but the waiting for sockets is on the thread of control. Packets of PACKET_OUT go through a copy of the tables
 //! that control has for them, which is as new as the flows; what they send leaves by the injector.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use flowtable::{Dropped, Egress, FlowPatch, FlowTables, Pipeline, Sent};
 use lookup::versions::Patchable;
 use openflow::agent::Settings as AgentSettings;
 use openflow::flow::{InReason, PacketIn, PacketOut};
-use openflow::serve::{Channels, SocketEvent};
+use openflow::serve::{Channels, SocketEvent, Tls, TlsFiles};
 use openflow::{Field, Match, PortNo, Version};
 
 use super::settings::Settings;
@@ -88,29 +89,69 @@ pub(super) struct Link {
     pub(super) datapath_id: u64,
 }
 
-/// `tcp:HOST:PORT`.
-///
-/// # Errors
-/// What it is instead.
-fn tcp(text: &str) -> Result<&str, String> {
-    let address = text.strip_prefix("tcp:");
-    address.ok_or_else(|| format!("`{text}` is not tcp:HOST:PORT; TLS is not supported"))
+/// How connections of an address are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protection {
+    Plain,
+    Tls,
 }
 
-/// Whether the addresses can be used.
+/// Whether the addresses and the files of TLS can be used.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
-    settings.listen.iter().try_for_each(|text| listener(text).map(|_| ()))?;
-    settings.controllers.iter().try_for_each(|text| controller(text).map(|_| ()))
+    let mut needs_tls = false;
+    for text in &settings.listen {
+        needs_tls |= listener(text)?.0 == Protection::Tls;
+    }
+    for text in &settings.controllers {
+        needs_tls |= controller(text)?.0 == Protection::Tls;
+    }
+    if needs_tls { load_tls(settings).map(|_| ()) } else { Ok(()) }
 }
 
-fn listener(text: &str) -> Result<SocketAddr, String> {
-    tcp(text)?.parse().map_err(|_| format!("`{text}` is not tcp:ADDRESS:PORT"))
+/// What TLS needs of the settings.
+fn load_tls(settings: &Settings) -> Result<Tls, String> {
+    let file = |name: &str, path: &Option<PathBuf>| {
+        path.clone().ok_or_else(|| format!("`tls:` needs `{name}` in [stage.openflow]"))
+    };
+    Tls::load(&TlsFiles {
+        private_key: file("private_key", &settings.private_key)?,
+        certificate: file("certificate", &settings.certificate)?,
+        ca_certificate: file("ca_certificate", &settings.ca_certificate)?,
+    })
 }
 
-fn controller(text: &str) -> Result<&str, String> {
-    let address = tcp(text)?;
+/// `tcp:ADDRESS:PORT`, `tls:ADDRESS:PORT`, and as Open vSwitch has it: `ptcp:PORT[:ADDRESS]`, `pssl:PORT[:ADDRESS]`.
+fn listener(text: &str) -> Result<(Protection, SocketAddr), String> {
+    let wrong = || format!("`{text}` is not tcp:ADDRESS:PORT or tls:ADDRESS:PORT");
+    let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let protection = match kind {
+        "tcp" | "ptcp" => Protection::Plain,
+        "tls" | "ssl" | "ptls" | "pssl" => Protection::Tls,
+        _ => return Err(wrong()),
+    };
+    if let Ok(address) = rest.parse() {
+        return Ok((protection, address));
+    }
+    let (port, address) = rest.split_once(':').unwrap_or((rest, "0.0.0.0"));
+    let address = address.trim_matches(['[', ']']).parse::<IpAddr>();
+    match (kind.starts_with('p'), port.parse(), address) {
+        (true, Ok(port), Ok(address)) => Ok((protection, SocketAddr::new(address, port))),
+        _ => Err(wrong()),
+    }
+}
+
+/// `tcp:HOST:PORT`, `tls:HOST:PORT`, `ssl:HOST:PORT`.
+fn controller(text: &str) -> Result<(Protection, &str), String> {
+    let (protection, address) = match text.split_once(':') {
+        Some(("tcp", address)) => (Protection::Plain, address),
+        Some(("tls" | "ssl", address)) => (Protection::Tls, address),
+        _ => return Err(format!("`{text}` is not tcp:HOST:PORT or tls:HOST:PORT")),
+    };
     let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(|_| address).ok_or_else(|| format!("`{text}` has no port, such as 6653"))
+    match port {
+        Some(_) => Ok((protection, address)),
+        None => Err(format!("`{text}` has no port, such as 6653")),
+    }
 }
 
 impl Link {
@@ -133,11 +174,23 @@ impl Link {
             ..AgentSettings::default()
         };
         let mut channels = Channels::new(agent, Arc::new(sink));
+        let mut tls = None;
+        let mut tls_of = |protection| match (protection, &tls) {
+            (Protection::Plain, _) => Ok(None),
+            (Protection::Tls, Some(_)) => Ok::<_, String>(tls.clone()),
+            (Protection::Tls, None) => {
+                tls = Some(load_tls(settings)?);
+                Ok(tls.clone())
+            }
+        };
         for text in &settings.listen {
-            channels.listen(listener(text)?).map_err(|error| format!("{text}: {error}"))?;
+            let (protection, address) = listener(text)?;
+            let listening = channels.listen_with(address, tls_of(protection)?);
+            listening.map_err(|error| format!("{text}: {error}"))?;
         }
         for text in &settings.controllers {
-            channels.add_controller(controller(text)?);
+            let (protection, address) = controller(text)?;
+            channels.add_controller_with(address, tls_of(protection)?);
         }
         Ok(Some(Self {
             channels,
@@ -170,7 +223,12 @@ impl Link {
 
     pub(super) fn event(&mut self, event: Event, switch: &mut Facade<'_>, now: Duration) {
         match event {
-            Event::Socket(event) => self.channels.event(event, switch, now),
+            Event::Socket(event) => {
+                self.channels.event(event, switch, now);
+                for problem in self.channels.take_problems() {
+                    tracing::warn!("OpenFlow: {problem}");
+                }
+            }
             Event::Packet(packet) => self.packet_in(&packet, now),
         }
     }
@@ -226,4 +284,44 @@ impl Egress for Frames {
     fn done(&mut self, _: usize, _: Option<Vec<u8>>, _: Option<Dropped>) {}
 
     fn free(&mut self, _: Vec<u8>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_the_forms_of_ovs() {
+        let cases = [
+            ("tcp:127.0.0.1:6653", Some((Protection::Plain, "127.0.0.1:6653"))),
+            ("ptcp:6653", Some((Protection::Plain, "0.0.0.0:6653"))),
+            ("ptcp:6653:127.0.0.1", Some((Protection::Plain, "127.0.0.1:6653"))),
+            ("tls:[::1]:6653", Some((Protection::Tls, "[::1]:6653"))),
+            ("ptls:127.0.0.1:6653", Some((Protection::Tls, "127.0.0.1:6653"))),
+            ("pssl:6653:[::1]", Some((Protection::Tls, "[::1]:6653"))),
+            ("ssl:6653:127.0.0.1", None),
+            ("tcp:6653", None),
+            ("pssl:", None),
+            ("6653", None),
+            ("udp:127.0.0.1:6653", None),
+        ];
+        for (text, wanted) in cases {
+            let wanted = wanted.map(|(how, address)| (how, address.parse().unwrap()));
+            assert_eq!(listener(text).ok(), wanted, "{text}");
+        }
+        assert_eq!(controller("ssl:of.example:6653"), Ok((Protection::Tls, "of.example:6653")));
+        assert_eq!(controller("tls:[::1]:6653"), Ok((Protection::Tls, "[::1]:6653")));
+        assert!(controller("pssl:6653").is_err());
+        assert!(controller("tls:of.example").is_err());
+    }
+
+    #[test]
+    fn tls_needs_its_files() {
+        let mut settings =
+            Settings { listen: vec!["tls:127.0.0.1:6653".into()], ..Settings::default() };
+        let error = "`tls:` needs `private_key` in [stage.openflow]";
+        assert_eq!(check(&settings), Err(error.to_owned()));
+        settings.listen = vec!["tcp:127.0.0.1:6653".into()];
+        assert_eq!(check(&settings), Ok(()));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use control::config::kinds::{file, integer, list, text, words};
+use control::config::kinds::{Kind, file, integer, list, text, words};
 use openflow::Version;
 
 control::words! {
@@ -41,11 +41,20 @@ control::section! {
         restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
         /// How flows with wildcards are searched. `auto` measures which structure is the quickest for the flows of a table.
         restart search: Search = Search::Auto, words();
-        /// Addresses at which tools such as `ovs-ofctl` reach the switch, as `tcp:ADDRESS:PORT`. Whoever reaches them changes
-        /// flows: there is neither a password nor encryption.
+        /// Addresses at which tools such as `ovs-ofctl` reach the switch, as `tcp:ADDRESS:PORT` or `tls:ADDRESS:PORT`; also
+        /// `ptcp:PORT:ADDRESS` and `pssl:PORT:ADDRESS`. Whoever reaches an address with `tcp` changes flows: there is neither a
+        /// password nor encryption.
         restart listen: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:127.0.0.1:6653\"]");
-        /// Controllers that the switch connects to, as `tcp:HOST:PORT`. It tries again until they answer.
+        /// Controllers that the switch connects to, as `tcp:HOST:PORT` or `tls:HOST:PORT` (`ssl:HOST:PORT`). It tries again until
+        /// they answer.
         restart controllers: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:192.0.2.1:6653\"]");
+        /// The private key of the switch, for `tls`: a file in PEM that nobody but its owner may read.
+        restart private_key: Option<PathBuf> = None, file("\"switch-key.pem\"").optional();
+        /// The certificate of the switch in PEM, with those between it and that of its CA behind it.
+        restart certificate: Option<PathBuf> = None, file("\"switch.pem\"").optional();
+        /// Certificates of the CAs, in PEM, that sign those of controllers and tools. A controller's certificate has to name the
+        /// host of its address.
+        restart ca_certificate: Option<PathBuf> = None, file("\"ca.pem\"").optional();
         /// Packets a second for all controllers together; 0: not limited. More are dropped.
         restart packet_in_rate: u32 = 1000, integer(0..=10_000_000);
         /// Files of flows, groups and meters to begin with, in the syntax of `ovs-ofctl` ([openflow.md](openflow.md)), read in this

@@ -6,3 +6,4 @@ mod ofctl;
 mod plain;
 mod random;
 mod text;
+mod tls;
