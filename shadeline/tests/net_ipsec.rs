@@ -217,3 +217,86 @@ fn translated_packets_must_have_come_as_the_policies_say() {
     assert!(was_asked(&host));
     program.stop(Stop::Terminate, SOON);
 }
+
+/// One end of a tunnel in UDP: `own` to `peer`, `inside` to `other`.
+fn end(scratch: &Scratch, own: &str, peer: &str, (inside, other): (u8, u8), via: &str) -> PathBuf {
+    let spi = |from: u8| 0x1000 * u32::from(from) + 1;
+    let association = |direction: &str, number: u8, source: &str, destination: &str| {
+        let key = private(scratch, &format!("{number}.key"), &format!("{number}a").repeat(20));
+        format!(
+            "[[sa]]\ndirection = \"{direction}\"\nspi = {}\nsource = \"{source}\"\ndestination = \"{destination}\"\n\
+             reqid = 1\nkey_file = \"{key}\"\nudp = true\n",
+            spi(number)
+        )
+    };
+    let both = association("out", inside, own, peer) + &association("in", other, peer, own);
+    scratch.write(
+        "gateway.toml",
+        &format!(
+            "mode = \"router\"\n[system]\nsocket = \"{}\"\n\
+             [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.{inside}.1/24\"]\n\
+             [port.outside]\nbackend = \"af_packet\"\naddresses = [\"{own}/24\"]\n\
+             [[route]]\nprefix = \"0.0.0.0/0\"\nvia = \"{via}\"\n{both}\
+             [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{inside}.0/24\"\n\
+             destination = \"10.0.{other}.0/24\"\n",
+            scratch.join("ctl.sock").display()
+        ),
+    )
+}
+
+/// A peer behind Linux's address translation, which changes its address.
+#[test]
+fn a_peer_behind_translation_is_followed() {
+    let (true, Some(bin), Some(_)) =
+        (testkit::require_namespaces(), testkit::shadeline_bin(), testkit::require_tool("nft"))
+    else {
+        return;
+    };
+    let nets = [(); 5].map(|()| Netns::new("ipsec"));
+    let [left, one, translator, two, right] = &nets;
+    veth((left, "eth0", mac::LEFT), (one, "inside", mac::ROUTER_LEFT), 1500);
+    veth((one, "outside", "02:00:00:00:03:01"), (translator, "out", "02:00:00:00:03:02"), 1500);
+    veth((two, "outside", "02:00:00:00:04:01"), (translator, "in", "02:00:00:00:04:02"), 1500);
+    veth((right, "eth0", mac::RIGHT), (two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(left, 1), (right, 2)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    translator.address("out", "192.0.2.3/24");
+    translator.address("in", "172.16.0.1/24");
+    translator.sysctl("net.ipv4.ip_forward", "1");
+    let rules = translator.try_run(
+        "nft add table ip n; add chain ip n post { type nat hook postrouting priority 100; }; \
+         add rule ip n post oifname out masquerade",
+    );
+    if !rules.status.success() {
+        testkit::skip("this kernel translates no addresses");
+        return;
+    }
+    let scratches = [Scratch::new(), Scratch::new()];
+    let (first, second) = ("192.0.2.1", "172.16.0.2");
+    // That which is not translated knows an address where nobody is.
+    let configs = [
+        end(&scratches[0], first, "192.0.2.99", (1, 2), "192.0.2.3"),
+        end(&scratches[1], second, first, (2, 1), "172.16.0.1"),
+    ];
+    let mut programs = [(one, &configs[0]), (two, &configs[1])].map(|(net, config)| {
+        let mut program = net.spawn(&format!("{} run {}", bin.display(), config.display()));
+        program.wait_for("running: ", STARTED);
+        program
+    });
+    assert!(wait_until(SOON, || ping(right, "10.0.1.2", 1) == 1), "{}", programs[0].output());
+    // The other way, too: it is known by now.
+    assert_eq!(ping(left, "10.0.2.2", 5), 5);
+    assert!(programs[0].output().contains("has moved to 192.0.2.3"), "{}", programs[0].output());
+
+    translator.ip("address del 192.0.2.3/24 dev out");
+    translator.address("out", "192.0.2.4/24");
+    assert!(wait_until(SOON, || ping(right, "10.0.1.2", 1) == 1), "{}", programs[0].output());
+    assert_eq!(ping(left, "10.0.2.2", 5), 5);
+    assert!(programs[0].output().contains("has moved to 192.0.2.4"), "{}", programs[0].output());
+    for program in &mut programs {
+        let (status, output) = program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+    }
+}

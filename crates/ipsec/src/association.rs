@@ -4,8 +4,8 @@
 //! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crypto::esp::{self, AssociationError};
 use crypto::sequence::Sequence;
@@ -208,8 +208,11 @@ pub struct Association {
     forged: AtomicU64,
     /// Packets that the window refused.
     replayed: AtomicU64,
-    /// The source port of the last authentic packet in UDP; 0 before.
-    peer_port: AtomicU64,
+    /// In: where the last authentic packet in UDP came from; port 0 before the first.
+    heard: [AtomicU64; 3],
+    /// Out, in UDP: the peer is elsewhere than the parameters say.
+    has_moved: AtomicBool,
+    peer: RwLock<(IpAddr, u16)>,
 }
 
 impl Association {
@@ -220,6 +223,7 @@ impl Association {
     pub fn new(parameters: Parameters, key: Key, now_ns: u64) -> Result<Self, AssociationError> {
         let Parameters { direction, spi, is_extended, window, .. } = parameters;
         let first = parameters.first_number;
+        let peer = (parameters.destination, parameters.udp.map_or(0, |udp| udp.destination));
         let esp = match direction {
             Direction::In => Esp::In(esp::Inbound::new(key, spi, is_extended, window)?),
             Direction::Out => Esp::Out(esp::Outbound::resume(key, spi, is_extended, first)?),
@@ -237,7 +241,9 @@ impl Association {
             is_hard: AtomicBool::new(false),
             forged: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
-            peer_port: AtomicU64::new(0),
+            heard: [src[0], src[1], 0].map(AtomicU64::new),
+            has_moved: AtomicBool::new(false),
+            peer: RwLock::new(peer),
         })
     }
 
@@ -352,25 +358,49 @@ impl Association {
         };
     }
 
-    /// An authentic packet came from this port; whether that is new. A translator between may have given the peer another one
-    /// (RFC 3947 §4).
-    pub fn heard_from(&self, port: u16) -> bool {
-        let known = u64::from(port);
-        self.peer_port.load(Relaxed) != known && self.peer_port.swap(known, Relaxed) != known
+    /// Authentic packet `number` in UDP came from this address, of the family of the association, and port. `Some` if the last
+    /// one did not: a translator between may have given the peer another one (RFC 3947 §4). True in it if the peer was known
+    /// to be elsewhere. Only the newest packet says where the peer is: one that was late may have come another way.
+    pub fn heard_from(&self, number: u64, address: Words, port: u16) -> Option<bool> {
+        let is_late = || self.opener()?.window().map(|window| window.top() > number);
+        let now = [address[0], address[1], port.into()];
+        let before = [0, 1, 2].map(|at| self.heard[at].load(Relaxed));
+        if before == now || is_late() == Some(true) {
+            return None;
+        }
+        // Of two workers, either may be the last: the next packet puts it right.
+        self.heard.iter().zip(now).for_each(|(own, now)| own.store(now, Relaxed));
+        Some(before[2] != 0 || before[..2] != now[..2])
     }
 
-    /// Packets to the peer go to this port from now on.
-    pub fn send_to(&self, port: u16) {
-        self.peer_port.store(port.into(), Relaxed);
+    /// Packets in UDP to the peer go there from now on. The address is of the family of the association; in transport mode it is
+    /// that of the packets, and only the port counts.
+    pub fn send_to(&self, address: IpAddr, port: u16) {
+        let Parameters { destination, udp, mode, .. } = self.parameters;
+        if udp.is_none() || address.is_ipv4() != destination.is_ipv4() {
+            return;
+        }
+        let address = if mode == Mode::Tunnel { address } else { destination };
+        let is_known = (address, Some(port)) == (destination, udp.map(|udp| udp.destination));
+        *self.peer.write().unwrap_or_else(PoisonError::into_inner) = (address, port);
+        self.has_moved.store(!is_known, Relaxed);
     }
 
-    /// The port that packets in UDP go to.
-    pub fn udp_destination(&self) -> Option<u16> {
-        let udp = self.parameters.udp?;
-        Some(match self.peer_port.load(Relaxed) as u16 {
-            0 => udp.destination,
-            moved => moved,
-        })
+    /// Where packets go: the receiver, and the port of those in UDP.
+    pub fn peer(&self) -> (IpAddr, Option<u16>) {
+        let Parameters { destination, udp, .. } = self.parameters;
+        match self.has_moved.load(Relaxed) {
+            false => (destination, udp.map(|udp| udp.destination)),
+            true => {
+                let (address, port) = *self.peer.read().unwrap_or_else(PoisonError::into_inner);
+                (address, Some(port))
+            }
+        }
+    }
+
+    /// Where authentic packets come from.
+    pub fn source(&self) -> Words {
+        [0, 1].map(|at| self.heard[at].load(Relaxed))
     }
 
     /// By which its keys are compared.

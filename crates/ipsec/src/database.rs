@@ -380,6 +380,7 @@ impl Database {
                     if own.parameters().udp.is_some() {
                         let (source, destination) = own.ends();
                         peers.insert((own.family(), source, destination));
+                        peers.insert((own.family(), own.source(), destination));
                     }
                 }
                 Direction::Out => out.push(known),

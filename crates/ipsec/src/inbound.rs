@@ -3,6 +3,7 @@
 //! [`found`] says whether a packet is ESP, plain or in UDP; `crypto::esp` opens it; then [`inner`] is the packet of a tunnel, or
 //! [`transport_back`] makes the packet of transport mode. Bytes that are wrong are a reason to drop, never more.
 
+use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6};
 use packet::ipv4::fill_checksum;
 use packet::{Decoded, IpProtocol, Kind};
 
@@ -223,6 +224,46 @@ pub fn transport_back(
         *protocol_before(header).ok_or_else(wrong)? = next_header;
     }
     Ok(Rest { kept, gone: esp_at - kept + payload.start, len: payload.len() })
+}
+
+/// Computes the checksum of the upper layer anew, over the addresses that a packet has now: a translator between has changed
+/// those that its sender computed it over (RFC 3948 §3.1.2). `header` begins with the IP header, `segment` is all of the upper
+/// layer, and `protocol` which one it is. The packet is genuine, so nothing else can have changed it. Protocols whose checksum
+/// has no addresses, and UDP without one, stay as they are.
+pub fn repair_checksum(header: &[u8], segment: &mut [u8], protocol: u8) {
+    let at = match protocol {
+        6 => 16,
+        17 => 6,
+        58 => 2,
+        _ => return,
+    };
+    let is_v4 = header.first().is_some_and(|byte| byte >> 4 == 4);
+    let protocol = IpProtocol(protocol);
+    let address4 = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<4>());
+    let address6 = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<16>());
+    let pseudo = match (is_v4, address4(12).zip(address4(16)), address6(8).zip(address6(24))) {
+        (true, ..) if protocol == IpProtocol(58) => return,
+        (true, Some((src, dst)), _) => {
+            let Ok(len) = u16::try_from(segment.len()) else { return };
+            pseudo_header_v4((*src).into(), (*dst).into(), protocol, len)
+        }
+        (false, _, Some((src, dst))) => {
+            let Ok(len) = u32::try_from(segment.len()) else { return };
+            pseudo_header_v6((*src).into(), (*dst).into(), protocol, len)
+        }
+        _ => return,
+    };
+    let Some(field) = segment.get_mut(at..at + 2) else { return };
+    let is_udp = protocol == IpProtocol::UDP;
+    if is_udp && field == [0, 0] {
+        return; // it has none
+    }
+    field.fill(0);
+    let checksum = match finish(pseudo + partial_sum(segment)) {
+        0 if is_udp => 0xffff, // 0 says that there is none
+        other => other,
+    };
+    segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// The field that says what follows the last of the headers of an IPv6 packet, which are all of `header`.

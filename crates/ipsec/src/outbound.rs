@@ -10,7 +10,7 @@
 //! behind; [`Plan::write_headers`] fills the headers; `crypto::esp` seals the payload; [`finish`] does what depends on the
 //! sealed bytes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
 
 use crypto::esp;
@@ -156,13 +156,15 @@ impl Plan {
     /// a tunnel is taken down, as routers do; its packet must have more than 1 left.
     pub fn write_headers(&self, own: &Association, packet: &mut [u8], number: u64) {
         let parameters = own.parameters();
+        let (peer, port) = own.peer();
         let behind = packet.len() - self.kept;
         let protocol = if parameters.udp.is_some() { IpProtocol::UDP } else { IpProtocol::ESP };
         let udp_at = match parameters.mode {
             Mode::Tunnel => {
                 let outer = if own.family() == 4 { 20 } else { 40 };
                 let (header, inner) = packet.split_at_mut(self.front);
-                write_outer(parameters, protocol, header, inner, behind - outer, number);
+                let next = (protocol, number);
+                write_outer(parameters, peer, next, header, inner, behind - outer);
                 outer
             }
             Mode::Transport => {
@@ -178,7 +180,7 @@ impl Plan {
                 self.kept
             }
         };
-        if let (Some(udp), Some(port)) = (parameters.udp, own.udp_destination()) {
+        if let (Some(udp), Some(port)) = (parameters.udp, port) {
             let len = (packet.len() - udp_at) as u16;
             let fields = [udp.source, port, len, 0].map(u16::to_be_bytes);
             packet[udp_at..udp_at + UDP_LEN].copy_from_slice(fields.as_flattened());
@@ -189,11 +191,11 @@ impl Plan {
 /// Writes an outer header to the front of `header`, and takes the TTL of `inner` down.
 fn write_outer(
     parameters: &Parameters,
-    protocol: IpProtocol,
+    peer: IpAddr,
+    (protocol, number): (IpProtocol, u64),
     header: &mut [u8],
     inner: &mut [u8],
     payload_len: usize,
-    number: u64,
 ) {
     let (class, inner_df) = match inner {
         [first, _, _, _, _, _, bits, _, ..] if *first >> 4 == 4 => {
@@ -221,7 +223,7 @@ fn write_outer(
         Dont::Set => true,
         Dont::Clear => false,
     };
-    match (parameters.source, parameters.destination) {
+    match (parameters.source, peer) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let outer = Ipv4Header {
                 traffic_class,
@@ -248,12 +250,11 @@ pub fn finish(own: &Association, plan: &Plan, packet: &mut [u8]) {
         return;
     }
     let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept };
-    let (IpAddr::V6(src), IpAddr::V6(dst)) =
-        (own.parameters().source, own.parameters().destination)
-    else {
-        return;
-    };
-    let Some((_, udp)) = packet.split_at_mut_checked(at) else { return };
+    let Some((header, udp)) = packet.split_at_mut_checked(at) else { return };
+    // Those of the header: the peer may have moved since.
+    let address = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<16>());
+    let (Some(src), Some(dst)) = (address(8), address(24)) else { return };
+    let [src, dst] = [*src, *dst].map(Ipv6Addr::from);
     let Ok(len) = u32::try_from(udp.len()) else { return };
     let sum = pseudo_header_v6(src, dst, IpProtocol::UDP, len) + partial_sum(udp);
     let checksum = match packet::checksum::finish(sum) {

@@ -106,11 +106,13 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         added.map_err(|error| format!("{}: {error}", text(own)))?;
     }
     add_policies(&mut database, &config.policies)?;
-    let (mut linux, mut source, mut asker) = (None, None, None);
-    if config.ipsec.linux && setup.is_live {
+    let (mut linux, mut source, mut asker, mut to_control) = (None, None, None, None);
+    if setup.is_live {
         let (sender, carried) = events();
+        (source, to_control) = (Some(carried), Some(sender));
+    }
+    if let Some(sender) = to_control.clone().filter(|_| config.ipsec.linux) {
         asker = Some(Asker::new(sender.clone()));
-        source = Some(carried);
         let ports = config.ports.iter().flat_map(|port| &port.addresses);
         let local = ports.map(ipnet::IpNet::addr).collect();
         let followed = Linux::follow(sender, local, HOP_LIMIT);
@@ -122,7 +124,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
     let view = database.view().map_err(|error| error.to_string())?;
     Ok(Box::new(IpsecControl {
         database,
-        current: Arc::new(Current::new(view, asker)),
+        current: Arc::new(Current::new(view, to_control, asker)),
         listed: config.associations.clone(),
         added: Vec::new(),
         policies: config.policies.clone(),
@@ -291,9 +293,9 @@ impl ControlPart for IpsecControl {
     }
 
     fn event(&mut self, event: Built, env: &mut Environment<'_>) {
-        let (Ok(event), Some(linux)) = (event.downcast::<Event>(), &mut self.linux) else { return };
-        match *event {
-            Event::Linux(changes) => {
+        let Ok(event) = event.downcast::<Event>() else { return };
+        match (*event, &mut self.linux) {
+            (Event::Linux(changes), Some(linux)) => {
                 let has_policies = linux.take(changes, &mut self.database, env.now_ns);
                 let result = if has_policies { self.put_policies() } else { Ok(()) };
                 let published =
@@ -302,7 +304,15 @@ impl ControlPart for IpsecControl {
                     tracing::error!("IPsec: {error}");
                 }
             }
-            Event::Wanted(tuple, template) => linux.ask(&tuple, &template),
+            (Event::Wanted(tuple, template), Some(linux)) => linux.ask(&tuple, &template),
+            (Event::Moved { spi, destination, address, port }, _) => {
+                tracing::info!(
+                    "IPsec: the peer of association {spi:#x} to {destination} has moved to {address}, port {port}"
+                );
+                // Fragments from there are looked at, too.
+                let _ = self.publish();
+            }
+            _ => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the stages read, and what they count.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,17 @@ pub enum Event {
     Linux(Vec<Change>),
     /// A packet has no association.
     Wanted(Tuple, Template),
+    /// Authentic packets of an association come from elsewhere.
+    Moved {
+        /// Its index.
+        spi: u32,
+        /// Its receiver.
+        destination: IpAddr,
+        /// Where they come from.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// Time between two questions for the same, nanoseconds.
@@ -57,12 +69,14 @@ pub struct Current {
     generation: AtomicU64,
     view: Mutex<Arc<View>>,
     asker: Option<Asker>,
+    /// Live runs.
+    sender: Option<SyncSender<Event>>,
 }
 
 impl Current {
-    /// The first one.
-    pub fn new(view: Arc<View>, asker: Option<Asker>) -> Self {
-        Self { generation: AtomicU64::new(0), view: Mutex::new(view), asker }
+    /// The first one. `sender` leads to control; `asker` asks there for associations, if anybody makes them.
+    pub fn new(view: Arc<View>, sender: Option<SyncSender<Event>>, asker: Option<Asker>) -> Self {
+        Self { generation: AtomicU64::new(0), view: Mutex::new(view), asker, sender }
     }
 
     /// Another one: packets of chunks that begin from now on are looked up in it.
@@ -100,6 +114,13 @@ impl Reader {
     pub fn ask(&self, template: Template, tuple: Tuple, now_ns: u64) {
         if let Some(asker) = &self.current.asker {
             asker.ask(template, tuple, now_ns);
+        }
+    }
+
+    /// Tells control, unless it is behind.
+    pub fn tell(&self, event: Event) {
+        if let Some(sender) = &self.current.sender {
+            let _ = sender.try_send(event);
         }
     }
 

@@ -24,11 +24,11 @@ use controlplane::Tables;
 use crypto::esp::{self, Open, OpenError, Opened};
 use engine::{Context, Phases, Stage};
 use ipsec::inbound::{self, Found, Wrong};
-use ipsec::{Action, Association, Mode, Tuple, View};
+use ipsec::{Action, Association, Mode, Parameters, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, EtherType, IpProtocol};
 
-use super::current::{Counters, Reader};
+use super::current::{Counters, Event, Reader};
 use super::reasons;
 use crate::fragments::{Fragments, Taken};
 use crate::received;
@@ -248,9 +248,14 @@ impl EspIn {
         let len = opened.payload.len();
         association.count(len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(port) = member.port {
-            // What is sent to the peer follows its port.
-            if association.heard_from(port) {
-                view.answers(association).for_each(|own| own.send_to(port));
+            // What is sent to the peer follows it.
+            let heard = association.heard_from(opened.number, d.src, port);
+            if let (Some(has_moved), Some(address)) = (heard, d.src_ip()) {
+                view.answers(association).for_each(|own| own.send_to(address, port));
+                if has_moved {
+                    let Parameters { spi, destination, .. } = *association.parameters();
+                    self.reader.tell(Event::Moved { spi, destination, address, port });
+                }
             }
         }
         self.counters.opened.add(1);
@@ -268,6 +273,12 @@ impl EspIn {
         let place = (at - l3, opened.payload);
         let rest = inbound::transport_back(ip, d, place, opened.next_header, member.port.is_some());
         let rest = rest.map_err(reason_of)?;
+        if member.port.is_some() {
+            let (kept, from) = (rest.kept, rest.kept + rest.gone);
+            let whole = ip.get_mut(..from + rest.len).ok_or(reasons::ESP_MALFORMED)?;
+            let (header, segment) = whole.split_at_mut(from);
+            inbound::repair_checksum(&header[..kept], segment, opened.next_header);
+        }
         Ok(Change::Transport { kept: l3 + rest.kept, gone: rest.gone, len: rest.len })
     }
 

@@ -130,7 +130,8 @@ impl EspOut {
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
                 let hash = flow_hash(association);
-                way(fib, plan.family, association.ends().1, hash).ok_or(reasons::ESP_NO_ROUTE)?
+                way(fib, plan.family, ipsec::words(association.peer().0).1, hash)
+                    .ok_or(reasons::ESP_NO_ROUTE)?
             }
             Mode::Transport => (decision, mtu_of(fib, decision).unwrap_or(u16::MAX)),
         };
@@ -235,7 +236,8 @@ impl EspOut {
 
 /// The hash by which the packets of an association choose among equal ways: all go the same.
 fn flow_hash(own: &Association) -> u32 {
-    let ((src, dst), version) = (own.ends(), own.family());
+    let ((src, _), version) = (own.ends(), own.family());
+    let dst = ipsec::words(own.peer().0).1;
     let (src_port, dst_port, protocol) = (0, 0, IpProtocol::ESP);
     FlowKey { src, dst, src_port, dst_port, protocol, version }.hash32()
 }
@@ -271,7 +273,7 @@ fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32) {
     if association.parameters().mode == Mode::Transport {
         return;
     }
-    let (_, dst) = association.ends();
+    let dst = ipsec::words(association.peer().0).1;
     columns.decision[*row] = decision;
     columns.flow_hash[*row] = flow_hash(association);
     match plan.family {

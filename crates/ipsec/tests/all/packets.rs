@@ -6,7 +6,7 @@ use crypto::esp::{self, Seal};
 use crypto::{Authentication, Key, Secret, Suite};
 use ipsec::inbound::{self, Found, combined, found, inner, transport_back};
 use ipsec::outbound::{self, Refusal, inner_max, plan};
-use ipsec::{Association, Direction, Dont, Dscp, Mode, Parameters, Udp};
+use ipsec::{Association, Direction, Dont, Dscp, Mode, Parameters, Udp, words};
 use packet::checksum::internet_checksum;
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
@@ -361,18 +361,79 @@ fn messages_on_the_port_of_esp_are_told_apart() {
     assert_eq!(of(4501, &[0, 0, 1, 0, 0, 0, 0, 1]), Found::Other);
 }
 
-/// A peer behind a translator whose port moves: what is sent follows, once somebody says so.
+/// A peer behind a translator that moves: what is sent follows, once somebody says so.
 #[test]
-fn a_port_that_moves_is_noticed() {
+fn a_peer_that_moves_is_noticed() {
     let suite = Suite::new(crypto::Encryption::Null, Authentication::HmacSha1_96).unwrap();
-    let ends = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+    let ends: (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
     let udp = Some(Udp { source: 4500, destination: 4500 });
     let (out, back) =
         pair(&Parameters { udp, ..Parameters::new(Direction::Out, 0x1234, ends, 1) }, suite);
-    assert!(back.heard_from(4500));
-    assert!(!back.heard_from(4500));
-    assert!(back.heard_from(30_000));
-    assert_eq!(out.udp_destination(), Some(4500));
-    out.send_to(30_000);
-    assert_eq!(out.udp_destination(), Some(30_000));
+    let (home, away) = (words(ends.0).1, words([203, 0, 113, 9].into()).1);
+    let accept = |number| back.opener().unwrap().accept(number).unwrap();
+    accept(10);
+    assert_eq!(back.heard_from(10, home, 4500), Some(false), "where it is was not known");
+    assert_eq!(back.heard_from(10, home, 4500), None);
+    accept(9);
+    assert_eq!(back.heard_from(9, away, 30_000), None, "a late packet");
+    accept(11);
+    assert_eq!(back.heard_from(11, home, 30_000), Some(true));
+    assert_eq!((back.heard_from(11, away, 30_000), back.source()), (Some(true), away));
+
+    let to = |ip: &[u8]| (decode(ip).dst_ip().unwrap(), decode(ip).ports().unwrap().1);
+    let extensions = (false, false);
+    let inner = Inner { is_v6: false, class: 0, ttl: 9, df: false, extensions, len: 10 };
+    assert_eq!(out.peer(), (ends.1, Some(4500)));
+    out.send_to([203, 0, 113, 9].into(), 30_000);
+    let sealed = seal(&out, &inner.bytes()).unwrap();
+    assert_eq!(to(&sealed), ([203, 0, 113, 9].into(), 30_000));
+    assert_eq!(decode(&sealed).anomaly, packet::Anomaly::None);
+    out.send_to("2001:db8::1".parse().unwrap(), 1);
+    assert_eq!(out.peer().1, Some(30_000), "another family");
+    out.send_to(ends.1, 4500);
+    assert_eq!(to(&seal(&out, &inner.bytes()).unwrap()), (ends.1, 4500));
+}
+
+/// What was computed over the addresses in front of a translator is right again behind it.
+#[test]
+fn checksums_follow_the_addresses() {
+    let sum = |ip: &[u8], l4: usize, protocol: u8| {
+        let (header, segment) = ip.split_at(l4);
+        let (len, protocol) = (segment.len(), IpProtocol(protocol));
+        let pseudo = match header[0] >> 4 {
+            4 => {
+                let [src, dst] =
+                    [12, 16].map(|at| <[u8; 4]>::try_from(&header[at..at + 4]).unwrap());
+                packet::checksum::pseudo_header_v4(src.into(), dst.into(), protocol, len as u16)
+            }
+            _ => {
+                let [src, dst] =
+                    [8, 24].map(|at| <[u8; 16]>::try_from(&header[at..at + 16]).unwrap());
+                packet::checksum::pseudo_header_v6(src.into(), dst.into(), protocol, len as u32)
+            }
+        };
+        packet::checksum::finish(pseudo + packet::checksum::partial_sum(segment))
+    };
+    for (first, l4) in [(0x45, 20), (0x60, 40)] {
+        for (protocol, at) in [(6, 16), (17, 6), (58, 2)] {
+            let mut ip: Vec<u8> = (0..l4 as u8 + 33).collect();
+            ip[0] = first;
+            let before = ip.clone();
+            let (header, segment) = ip.split_at_mut(l4);
+            inbound::repair_checksum(header, segment, protocol);
+            let is_icmp4 = protocol == 58 && first == 0x45;
+            assert!(is_icmp4 || sum(&ip, l4, protocol) == 0, "{first:#x} {protocol}");
+            let field = l4 + at;
+            assert_eq!((&ip[..field], &ip[field + 2..]), (&before[..field], &before[field + 2..]));
+        }
+        // None, and too short for one.
+        let mut none = vec![first; l4 + 8];
+        none[l4 + 6..].fill(0);
+        let before = none.clone();
+        let (header, segment) = none.split_at_mut(l4);
+        inbound::repair_checksum(header, segment, 17);
+        (0..8).for_each(|len| inbound::repair_checksum(header, &mut segment[..len], 6));
+        (0..l4).for_each(|len| inbound::repair_checksum(&header[..len.min(15)], segment, 6));
+        assert_eq!(none, before);
+    }
 }
