@@ -264,7 +264,26 @@ pub(crate) fn start_over<T: Send + Sync + 'static>(
     rx: Vec<Box<dyn RxQueue>>,
     tx: Vec<Box<dyn TxQueue>>,
 ) -> Result<Engine<Newest<T>>, String> {
-    let chunks = if rx.len() == 1 { 2 } else { 8 };
+    start_workers(vec![Ends { stages, cpu, rx, tx }], reader, depot)
+}
+
+/// What a worker has.
+pub(crate) struct Ends<T: Send + Sync + 'static> {
+    pub(crate) stages: Vec<Box<dyn Stage<T>>>,
+    pub(crate) cpu: Option<usize>,
+    /// All of port 0.
+    pub(crate) rx: Vec<Box<dyn RxQueue>>,
+    /// Of the ports from 0 on.
+    pub(crate) tx: Vec<Box<dyn TxQueue>>,
+}
+
+/// Workers between their queues.
+pub(crate) fn start_workers<T: Send + Sync + 'static>(
+    workers: Vec<Ends<T>>,
+    reader: &Reader<T>,
+    depot: Arc<chunk::Depot>,
+) -> Result<Engine<Newest<T>>, String> {
+    let chunks = if workers.iter().all(|own| own.rx.len() == 1) { 2 } else { 8 };
     let slot = |queue: Box<dyn RxQueue>| RxSlot {
         entry: engine::Entry::default(),
         port: 0,
@@ -274,21 +293,22 @@ pub(crate) fn start_over<T: Send + Sync + 'static>(
         counters: Arc::default(),
     };
     let own = |queue: Box<dyn TxQueue>| TxSlot::Own(queue, Arc::<QueueCounters>::default());
+    let worker = |Ends { stages, cpu, rx, tx }: Ends<T>| WorkerSpec {
+        cpu,
+        versions: Newest(reader.clone()),
+        pipelines: vec![engine::PipelineSpec::new("", stages)],
+        rx: rx.into_iter().map(slot).collect(),
+        tx: tx.into_iter().map(own).collect(),
+        host: Vec::new(),
+        on_drop: None,
+        device: None,
+        on_dump: None,
+    };
     let spec = EngineSpec {
         before: None,
         hooks: Arc::default(),
         host_gate: None,
-        workers: vec![WorkerSpec {
-            cpu,
-            versions: Newest(reader.clone()),
-            pipelines: vec![engine::PipelineSpec::new("", stages)],
-            rx: rx.into_iter().map(slot).collect(),
-            tx: tx.into_iter().map(own).collect(),
-            host: Vec::new(),
-            on_drop: None,
-            device: None,
-            on_dump: None,
-        }],
+        workers: workers.into_iter().map(worker).collect(),
         depot,
         chunk_packets: 256,
         chunks,

@@ -22,6 +22,7 @@ mod forward;
 mod hash;
 mod idle;
 mod ids;
+mod ipsec;
 mod l2;
 mod l7;
 mod limit;
@@ -52,6 +53,7 @@ mod update;
 mod veth;
 
 pub use self::classify::{ClassifyArgs, Size as ClassifySize};
+pub use self::ipsec::IpsecArgs;
 pub use ids::IdsArgs;
 pub use l7::L7Args;
 pub use nat::NatArgs;
@@ -181,6 +183,8 @@ pub enum What {
     Patterns(PatternsArgs),
     /// AES-128-CTR and GCM over batches of packets, compared with `openssl speed` and intel-ipsec-mb
     Crypto,
+    /// The IPsec gateway from memory to memory on one core, compared with intel-ipsec-mb doing cipher and HMAC alone
+    Ipsec(IpsecArgs),
     /// Random cache lines per second by table size, page size and reads in flight: the limit of every lookup
     Limit,
     /// Longest-prefix match of names: plain, interleaved and as a state machine
@@ -342,6 +346,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Nat(options) => nat::run(args, options)?,
             What::Patterns(options) => patterns::run(args, options)?,
             What::Crypto => crypto::run(args)?,
+            What::Ipsec(options) => ipsec::run(args, options)?,
             What::Limit => limit::run(args)?,
             What::Ndn { prefixes, keys, names } => ndn::run(args, names, *prefixes, *keys)?,
             What::Update { changes, backend, routes } => {

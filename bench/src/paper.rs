@@ -14,6 +14,7 @@
 //! | `gaspp-10a`, `gaspp-10b` | GASPP, Figure 10: gain by packet scheduling, by packets of a batch and by modules | `scheduling.rs` |
 //! | `gaspp-11` | GASPP, Figure 11(a): the same by packets of a chunk | `applications.rs` |
 //! | `gaspp-12` | GASPP, Figure 12: applications in one program, against a program for each | `applications.rs` |
+//! | `packetshader-11d` | PacketShader, Figure 11(d): the IPsec gateway by size of frames | `ipsec.rs` |
 //!
 //! The papers' machines are not here: what can be compared is how a figure runs, not how high.
 
@@ -84,6 +85,9 @@ pub enum Figure {
     /// GASPP, Figure 10(b): gain by packet scheduling, by number of modules
     #[value(name = "gaspp-10b")]
     Gaspp10b,
+    /// PacketShader, Figure 11(d): input throughput of the IPsec gateway by size of frames
+    #[value(name = "packetshader-11d")]
+    Packetshader11d,
 }
 
 /// Which figure, and on what.
@@ -141,6 +145,7 @@ pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
         Figure::Gaspp12 => applications::consolidated(args, options.device()),
         Figure::Gaspp10a => scheduling::by_batch(args, options.device(), &scheduling::BATCHES),
         Figure::Gaspp10b => scheduling::by_modules(args, options.device(), scheduling::BATCH),
+        Figure::Packetshader11d => crate::ipsec::packetshader(args, 1 << 17),
     }
 }
 

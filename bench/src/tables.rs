@@ -97,11 +97,21 @@ pub(crate) fn fib_by_port(routes: &RoutesFile, port: usize) -> Result<(FibBuilde
 pub(crate) fn fib_of(
     routes: &RoutesFile,
     tables: RouteTables,
+    choose: impl FnMut(usize) -> usize,
+) -> Result<(FibBuilder, Fib), String> {
+    fib_of_mtu(routes, tables, 1500, choose)
+}
+
+/// The same with links of another MTU.
+pub(crate) fn fib_of_mtu(
+    routes: &RoutesFile,
+    tables: RouteTables,
+    mtu: u16,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Result<(FibBuilder, Fib), String> {
     let mut builder = FibBuilder::new(Options::default(), tables);
     for port in 0..PORTS {
-        builder.set_interface(port, Some(interface(port)));
+        builder.set_interface(port, Some(Interface { mtu, ..interface(port) }));
         for v4 in [true, false] {
             builder.set_neighbour(port, gateway(port, v4), Some(gateway_mac(port)));
         }
