@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use self::buffers::Buffers;
+use self::bundles::Budget;
 pub use self::channel::Closed;
 use self::channel::{Channel, echoed};
 pub use self::link::{Connector, FailMode, FailSafe, Forwarding};
@@ -52,6 +53,8 @@ pub struct Settings {
     pub out_max: usize,
     /// Packets kept for controllers; 0: PACKET_IN carries whole packets.
     pub buffers: usize,
+    /// Bytes that messages in bundles take at most, those of all channels together.
+    pub bundle_bytes: usize,
     /// PACKET_INs a second for all controllers together; 0: not limited.
     pub packet_in_rate: u32,
     /// PACKET_INs at once.
@@ -59,13 +62,14 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Both versions, five seconds as Open vSwitch, 1 MiB, 256 packets, no limit.
+    /// Both versions, five seconds as Open vSwitch, 1 MiB, 256 packets, 256 MiB of bundles, no limit.
     fn default() -> Self {
         Self {
             versions: vec![Version::V10, Version::V13],
             probe_interval: Duration::from_secs(5),
             out_max: 1 << 20,
             buffers: 256,
+            bundle_bytes: 256 << 20,
             packet_in_rate: 0,
             packet_in_burst: 0,
         }
@@ -112,6 +116,7 @@ pub struct Agent {
     /// Of the last request for master or slave.
     generation: Option<u64>,
     buffers: Buffers,
+    bundles: Budget,
     tokens: Tokens,
     counters: Counters,
 }
@@ -152,12 +157,14 @@ impl Agent {
             since: Duration::ZERO,
         };
         let buffers = Buffers::new(settings.buffers);
+        let bundles = Budget::new(settings.bundle_bytes);
         Self {
             settings,
             channels: BTreeMap::new(),
             next_id: 0,
             generation: None,
             buffers,
+            bundles,
             tokens,
             counters: Counters::default(),
         }
@@ -167,7 +174,7 @@ impl Agent {
     pub fn open(&mut self, kind: ChannelKind, now: Duration) -> ChannelId {
         let id = ChannelId(self.next_id);
         self.next_id += 1;
-        self.channels.insert(id, Channel::new(kind, &self.settings, now));
+        self.channels.insert(id, Channel::new(kind, &self.settings, now, self.bundles.clone()));
         id
     }
 

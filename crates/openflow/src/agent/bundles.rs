@@ -1,6 +1,10 @@
 //! Bundles of one channel (ONF extension 230): changes that are collected, and carried out all at once or not at all.
+//!
+//! What they hold counts against one [`Budget`] of all channels, so many connections hold as much as one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::switch::Change;
 use crate::error::ErrorCode;
@@ -8,8 +12,25 @@ use crate::message::{Body, BundleAdd, BundleControl, BundleFlags, BundleStep, Me
 
 /// Bundles of a channel at most.
 const BUNDLES_MAX: usize = 16;
-/// Bytes of the messages of all bundles of a channel at most.
-const BYTES_MAX: usize = 256 << 20;
+
+/// Bytes that the bundles of all channels may still hold.
+#[derive(Clone, Debug)]
+pub(super) struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let less = |rest: usize| rest.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    fn give(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
 
 /// A message of a bundle with the bytes that an error would echo.
 #[derive(Debug)]
@@ -27,10 +48,16 @@ struct Bundle {
     added: Vec<Added>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bundles {
     all: BTreeMap<u32, Bundle>,
-    bytes: usize,
+    budget: Budget,
+}
+
+impl Drop for Bundles {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 /// A bundle that is carried out: its changes, and of each the request to echo.
@@ -41,6 +68,18 @@ pub(super) struct Commit {
 }
 
 impl Bundles {
+    /// None yet.
+    pub(super) fn new(budget: Budget) -> Self {
+        Self { all: BTreeMap::new(), budget }
+    }
+
+    /// All leave.
+    pub(super) fn clear(&mut self) {
+        while let Some(id) = self.all.keys().next().copied() {
+            self.remove(id);
+        }
+    }
+
     /// Opens, closes, discards or takes out a bundle. On commit its changes, which are no longer here.
     pub(super) fn control(
         &mut self,
@@ -106,17 +145,19 @@ impl Bundles {
             }
             self.open(add.bundle, add.flags);
         }
-        if self.bytes + request.len() > BYTES_MAX {
-            return Err(ErrorCode::BundleMsgTooMany);
-        }
+        let budget = self.budget.clone();
         let bundle = self.find(add.bundle, add.flags)?;
         if bundle.is_closed {
             self.remove(add.bundle);
             return Err(ErrorCode::BundleClosed);
         }
         let head = super::echoed(request).to_vec();
-        bundle.added.push(Added { change, xid, head, len: request.len() });
-        self.bytes += request.len();
+        // The change is about as long as the message that it was read from.
+        let len = size_of::<Added>() + head.len() + request.len();
+        if !budget.take(len) {
+            return Err(ErrorCode::BundleMsgTooMany);
+        }
+        bundle.added.push(Added { change, xid, head, len });
         Ok(())
     }
 
@@ -126,7 +167,7 @@ impl Bundles {
 
     fn remove(&mut self, id: u32) -> Option<Bundle> {
         let bundle = self.all.remove(&id)?;
-        self.bytes -= bundle.added.iter().map(|added| added.len).sum::<usize>();
+        self.budget.give(bundle.added.iter().map(|added| added.len).sum());
         Some(bundle)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bundles::Bundles;
+use super::bundles::{Budget, Bundles};
 use super::{ChannelKind, Settings};
 use crate::error::{ErrorCode, Version};
 use crate::flow::FlowFilter;
@@ -71,7 +71,12 @@ pub(super) struct Channel {
 const MUCH: usize = 64 << 10;
 
 impl Channel {
-    pub(super) fn new(kind: ChannelKind, settings: &Settings, now: Duration) -> Self {
+    pub(super) fn new(
+        kind: ChannelKind,
+        settings: &Settings,
+        now: Duration,
+        budget: Budget,
+    ) -> Self {
         let mut channel = Self {
             kind,
             stage: Stage::Greeting,
@@ -84,7 +89,7 @@ impl Channel {
             config: SwitchConfig::default(),
             is_configured: kind == ChannelKind::Controller,
             asynchronous: AsyncConfig::default(),
-            bundles: Bundles::default(),
+            bundles: Bundles::new(budget),
             dump: None,
             heard: now,
             probed: None,
@@ -119,7 +124,7 @@ impl Channel {
         self.inbox = Vec::new();
         self.read = 0;
         self.dump = None;
-        self.bundles = Bundles::default();
+        self.bundles.clear();
     }
 
     pub(super) fn receive(&mut self, bytes: &[u8], now: Duration) {

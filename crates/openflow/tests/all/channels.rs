@@ -580,3 +580,31 @@ fn a_full_table_loses_nothing() {
     assert!(errors.iter().all(full));
     assert_eq!(bench.switch.flows.len(), FLOWS_MAX);
 }
+
+/// Bundles of all channels share one budget, which they give back when they end.
+#[test]
+fn bundles_have_a_bound_together() {
+    let settings = Settings { bundle_bytes: 10_000, ..Settings::default() };
+    let mut bench = Bench::new(settings);
+    let flags = BundleFlags::ATOMIC;
+    let add = |bundle| {
+        let flow = FlowMod::new(FlowCommand::Add);
+        let message = Box::new(Message::new(Version::V13, 7, Body::FlowMod(flow)));
+        Body::BundleAdd(BundleAdd { bundle, flags, message })
+    };
+    let fill = |bench: &mut Bench, id, bundle| {
+        let taken = (0..1000).take_while(|_| bench.ask(id, Version::V13, add(bundle)).is_empty());
+        taken.count()
+    };
+    let (first, second) = (bench.open(Version::V13), bench.open(Version::V13));
+    let many = fill(&mut bench, first, 1);
+    assert!((5..100).contains(&many), "{many}");
+    assert_eq!(fill(&mut bench, second, 1), 0);
+    assert_eq!(bench.error(second, Version::V13, add(2)), ErrorCode::BundleMsgTooMany);
+    // A bundle that is discarded, and a channel that ends, leave their place to others.
+    let discard = BundleControl { bundle: 1, step: BundleStep::DiscardRequest, flags };
+    bench.ask(first, Version::V13, Body::BundleControl(discard));
+    assert_eq!(fill(&mut bench, second, 1), many);
+    bench.agent.remove(second);
+    assert_eq!(fill(&mut bench, first, 1), many);
+}
