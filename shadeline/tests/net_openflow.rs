@@ -211,3 +211,28 @@ fn a_controller_with_tls_makes_hosts_meet() {
     assert!(live.pings(SOON));
     live.stop();
 }
+
+#[test]
+fn queues_are_in_front_of_ports() {
+    let more = "queues = [\"port=p2,rate=100M\", \"port=p2,queue=1,min_rate=1M,max_rate=10M\"]\n";
+    let Some(live) = Live::start("oq", "ovs-ofctl", more) else { return };
+    live.switch.run(&format!("{OFCTL} add-flow {SWITCH} in_port=1,actions=set_queue:1,output:2"));
+    live.switch.run(&format!("{OFCTL} add-flow {SWITCH} in_port=2,actions=output:1"));
+    assert!(live.pings(SOON));
+    let stats = live.switch.run(&format!("{OFCTL} queue-stats {SWITCH}"));
+    assert!(stats.contains("queue 1:") && !stats.contains("pkts=0"), "{stats}");
+    let config = live.switch.run(&format!("{OFCTL} queue-get-config {SWITCH} 2"));
+    assert!(config.contains("min_rate:1.0%") && config.contains("max_rate:10.0%"), "{config}");
+    let shown = live.ctl("show openflow-queues");
+    assert!(shown.contains("p2") && shown.contains("10M"), "{shown}");
+    let ten = OFCTL.replace("OpenFlow13", "OpenFlow10");
+    live.switch.run(&format!("{ten} add-flow {SWITCH} in_port=1,actions=enqueue:2:1"));
+    assert!(live.pings(SOON));
+    for (tool, actions) in [(OFCTL, "set_queue:9,output:2"), (ten.as_str(), "enqueue:1:1")] {
+        let run =
+            live.switch.try_run(&format!("{tool} add-flow {SWITCH} in_port=1,actions={actions}"));
+        let output = String::from_utf8_lossy(&run.stderr);
+        assert!(output.contains("OFPBAC_BAD_QUEUE"), "{output}");
+    }
+    live.stop();
+}

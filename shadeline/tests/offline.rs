@@ -356,3 +356,59 @@ fn a_ttl_that_ends_at_a_flow_is_named() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("\nflow_ttl ") && !said.contains("no_controller"), "{said}");
 }
+
+/// Packets of a queue leave at its rate, in their order, at the times of the capture; each of them is sent or counted.
+#[test]
+fn queues_of_a_switch_keep_their_rate() {
+    use testkit::frames::Frame;
+    const START: u64 = 1_700_000_000_000_000_000;
+    let folder = Scratch::new();
+    let lines = "udp,tp_dst=53,actions=set_queue:1,output:wan\nudp,tp_dst=80,actions=output:wan\n";
+    let flows = folder.write("flows.txt", lines);
+    // 8.3 Mbit/s for the queue, for a second; beside them packets that do not wait.
+    let record = |i: u32| {
+        let (port, len) = if i.is_multiple_of(2) { (53, 1000) } else { (80, 50) };
+        let mut payload = vec![0; len];
+        payload[..4].copy_from_slice(&i.to_be_bytes());
+        let frame = Frame::new().ipv4("10.0.0.1", "10.0.0.2").udp(1000, port, &payload);
+        testkit::pcap::Record::new(START + u64::from(i) * 500_000, frame.bytes())
+    };
+    let records: Vec<_> = (0..2000).map(record).collect();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &records);
+    let config = format!(
+        "mode = \"openflow\"\n[system]\nworkers = 1\n[stage.openflow]\nflows = [{flows:?}]\n\
+         queues = [\"port=wan,queue=1,max_rate=2M,packets=100\"]\n[port.lan]\n[port.wan]\n"
+    );
+    let one = written(&folder, &config, "lan={}in.pcap", 1);
+    assert_eq!(one.0, Some(0), "{}", one.2);
+    let sent = testkit::pcap::read(&folder.join("out/wan.pcapng"));
+    let number = |record: &testkit::pcap::Record| {
+        u32::from_be_bytes(record.data[42..46].try_into().expect("four bytes"))
+    };
+    let is_queued = |record: &&testkit::pcap::Record| record.data.len() > 500;
+    let (queued, others): (Vec<_>, Vec<_>) = sent.iter().partition(is_queued);
+    assert_eq!(others.len(), 1000);
+    assert!(others.iter().all(|own| own.time_ns == START + u64::from(number(own)) * 500_000));
+    // 2 Mbit/s are 240 packets of 1,042 bytes in a second; what the bucket holds and one more come at once.
+    assert!((238..=245).contains(&queued.len()), "{}", queued.len());
+    assert!(queued.windows(2).all(|pair| number(pair[0]) < number(pair[1])));
+    assert!(sent.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+    for (at, record) in queued.iter().enumerate() {
+        let passed = record.time_ns - START;
+        let bits = (at as u64) * 1042 * 8;
+        assert!(bits <= 2 * passed / 1000 + 20_000 + 1042 * 8, "{bits} bits after {passed} ns");
+    }
+    let dropped = testkit::pcap::read(&folder.join("out/dropped.pcapng"));
+    let of = |reason: &str| {
+        let has = |own: &&testkit::pcap::Record| {
+            own.comment.as_ref().is_some_and(|comment| comment.contains(reason))
+        };
+        dropped.iter().filter(has).count()
+    };
+    assert_eq!((of("queue_end"), queued.len() + dropped.len()), (100, 1000));
+    assert_eq!(of("queue_full") + 100, dropped.len());
+    // One worker does it, also where several are wanted, and the same again.
+    let several = written(&folder, &config, "lan={}in.pcap", 3);
+    assert!(several.2.contains("captures are processed by one worker, not 3"), "{}", several.2);
+    assert_same(&one, &several, 3);
+}

@@ -17,6 +17,8 @@ pub(crate) struct Known<'a> {
     pub(crate) group: &'a dyn Fn(u32) -> bool,
     /// Which meters there are.
     pub(crate) meter: &'a dyn Fn(u32) -> bool,
+    /// Which queues there are: of a port, or of any.
+    pub(crate) queue: &'a dyn Fn(Option<PortNo>, u32) -> bool,
     /// The rules of this version.
     pub(crate) version: Version,
 }
@@ -84,9 +86,17 @@ impl Known<'_> {
         for action in actions {
             match action {
                 Action::Output { port, .. } => output_port(*port)?,
-                Action::Enqueue { port, .. } => {
+                Action::Enqueue { port, queue } => {
                     if !(port.is_ordinary() || *port == PortNo::IN_PORT) {
                         return Err(ErrorCode::BadActionOutPort);
+                    }
+                    if !(self.queue)(Some(*port).filter(|port| port.is_ordinary()), *queue) {
+                        return Err(ErrorCode::BadActionQueue);
+                    }
+                }
+                Action::SetQueue(queue) => {
+                    if !(self.queue)(None, *queue) {
+                        return Err(ErrorCode::BadActionQueue);
                     }
                 }
                 Action::Group(group) => {
@@ -147,7 +157,6 @@ impl Known<'_> {
                 | Action::DecMplsTtl
                 | Action::SetNwTtl(_)
                 | Action::DecNwTtl
-                | Action::SetQueue(_)
                 | Action::SetTpSrc(_)
                 | Action::SetTpDst(_) => {}
             }

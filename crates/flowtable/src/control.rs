@@ -7,7 +7,7 @@
 //! Threads: belongs to control.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ pub struct FlowControl {
     pub(crate) groups: BTreeMap<u32, Arc<Group>>,
     pub(crate) meters: BTreeMap<u32, Arc<Meter>>,
     ports: BTreeMap<PortNo, Port>,
+    queues: BTreeSet<(PortNo, u32)>,
     published: Published,
     /// Patches of anything but flows.
     pub(crate) patches: Vec<FlowPatch>,
@@ -97,6 +98,7 @@ impl FlowControl {
             groups: BTreeMap::new(),
             meters: BTreeMap::new(),
             ports: BTreeMap::new(),
+            queues: BTreeSet::new(),
             published: Published::new(settings.tables, algorithm),
             patches: Vec::new(),
             removed: Vec::new(),
@@ -171,6 +173,19 @@ impl FlowControl {
     /// The port of a number.
     pub fn port(&self, number: PortNo) -> Option<&Port> {
         self.ports.get(&number)
+    }
+
+    /// The queues that flows may name: port and number.
+    pub fn set_queues(&mut self, queues: impl IntoIterator<Item = (PortNo, u32)>) {
+        self.queues = queues.into_iter().collect();
+    }
+
+    /// Whether a port, or any, has a queue of this number.
+    fn has_queue(&self, port: Option<PortNo>, queue: u32) -> bool {
+        match port {
+            Some(port) => self.queues.contains(&(port, queue)),
+            None => self.queues.iter().any(|own| own.1 == queue),
+        }
     }
 
     /// All ports, by number.
@@ -312,6 +327,7 @@ impl FlowControl {
             tables: self.settings.tables,
             group: &|group| self.groups.contains_key(&group),
             meter: &|meter| self.meters.contains_key(&meter),
+            queue: &|port, queue| self.has_queue(port, queue),
             version: target.version,
         };
         known.instructions(request.table, &target.matches, &request.instructions)
@@ -338,6 +354,7 @@ impl FlowControl {
             tables: self.settings.tables,
             group: &|group| self.groups.contains_key(&group),
             meter: &|_| false,
+            queue: &|port, queue| self.has_queue(port, queue),
             version: Version::V10,
         };
         known.actions(actions, &mut Match::new())

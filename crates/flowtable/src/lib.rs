@@ -6,6 +6,7 @@
 //! | [`control`], [`groups`], [`replace`] | what controllers change, checked; patches |
 //! | [`tables`], [`exact`] | one version of everything, as packets see it; lookups in batches |
 //! | [`pipeline`], [`action_set`], [`edit`], [`meter`] | packets through tables, groups and meters; changes of frames |
+//! | [`queues`] | the scheduler in front of a port |
 //! | [`mod@trace`] | what becomes of one packet, for people |
 //! | [`mod@reference`] | the same, flow by flow, for tests |
 //!
@@ -25,6 +26,7 @@ pub mod key;
 pub mod meter;
 pub mod pipeline;
 mod publish;
+pub mod queues;
 pub mod reference;
 pub mod replace;
 mod run;

@@ -39,6 +39,7 @@ pub const TABLES: &[TableKind] = &[
     TableKind::new("openflow-tables", "Tables of an OpenFlow switch with how they are searched"),
     TableKind::new("openflow-groups", "Groups of an OpenFlow switch"),
     TableKind::new("openflow-meters", "Meters of an OpenFlow switch"),
+    TableKind::new("openflow-queues", "Queues of an OpenFlow switch with their rates"),
 ];
 
 /// Adds a flow: `flow_add`.

@@ -27,6 +27,7 @@ use serde_json::{Map, Value, json};
 
 use super::channel::{Event, Link, check as check_channels};
 use super::files::{Changed, difference, load, port_names, refused_in_words, replace};
+use super::queues::{self, Shapes};
 use super::settings::Settings;
 use super::stage::{Counters, OpenFlow, port_no};
 use super::switch::{Facade, datapath_id};
@@ -47,6 +48,8 @@ struct OpenFlowControl {
     /// Flows that left because their time was over.
     expired: u64,
     flows_max: u32,
+    /// Queues in front of ports.
+    shapes: Shapes,
     /// Connections to controllers.
     link: Option<Link>,
     /// What the tables of the link have, and others have not.
@@ -67,16 +70,18 @@ fn begin(
     more: &[PathBuf],
     interfaces: &Interfaces,
     now_ns: u64,
-) -> Result<(FlowControl, FlowTables), String> {
+) -> Result<(FlowControl, FlowTables, Shapes), String> {
     let most = settings.flows_max as usize;
     let (mut control, tables) = FlowControl::new(settings.tables(), most, settings.algorithm());
+    let shapes = queues::shapes(&settings.queues, interfaces)?;
+    control.set_queues(queues::numbers(&shapes));
     for port in interfaces.ports() {
         set_port(&mut control, port, true);
     }
     for path in settings.flows.iter().chain(more) {
         load(&mut control, path, interfaces, settings.protocol(), now_ns)?;
     }
-    Ok((control, tables))
+    Ok((control, tables, shapes))
 }
 
 fn set_port(control: &mut FlowControl, port: u16, live: bool) {
@@ -94,7 +99,7 @@ pub(super) fn start(
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now_ns = since.map_or(0, |since| if setup.is_live { since.as_nanos() as u64 } else { 0 });
     let more = setup.attached::<FlowFiles>().map_or(&[][..], |own| &own.0);
-    let (mut control, mut own) = begin(&settings, more, setup.interfaces, now_ns)?;
+    let (mut control, mut own, shapes) = begin(&settings, more, setup.interfaces, now_ns)?;
     control.take_patches().iter().for_each(|patch| own.apply(patch));
     let link = if setup.is_live { Link::start(&settings, &own)? } else { None };
     Ok(Box::new(OpenFlowControl {
@@ -108,6 +113,7 @@ pub(super) fn start(
         now_ns: 0,
         expired: 0,
         flows_max: settings.flows_max,
+        shapes,
         link,
         patches: Vec::new(),
         changed_ports: Vec::new(),
@@ -189,6 +195,7 @@ impl OpenFlowControl {
             control: &mut self.control,
             records: env.records,
             flows_max: self.flows_max,
+            shapes: &self.shapes,
             version: self.version,
             out: &mut out,
             since_ns: link.since_ns,
@@ -306,7 +313,7 @@ impl ControlPart for OpenFlowControl {
             let counters = self.workers[worker.worker].clone();
             let controllers = self.link.as_ref().map(Link::workers);
             OverPart::boxed(
-                Box::new(OpenFlow::new(worker.name(), counters, controllers)),
+                Box::new(OpenFlow::new(worker.name(), counters, controllers, &self.shapes)),
                 self.part,
             )
         })
@@ -492,6 +499,32 @@ impl ControlPart for OpenFlowControl {
                     });
                     let numbers = [stats.packets, stats.bytes, exceeded].map(thousands);
                     rows.push_cells(std::iter::once(text).chain(numbers).collect(), value);
+                }
+                Ok(rows)
+            }
+            "openflow-queues" => {
+                let columns = titles(&[
+                    "port",
+                    ">queue",
+                    ">min rate",
+                    ">max rate",
+                    ">packets",
+                    ">bytes",
+                    ">dropped",
+                ]);
+                let mut rows = Rows::with_columns("openflow-queues", as_text, columns);
+                for (port, own, counters) in queues::rows(&self.shapes) {
+                    let record = super::stage::port_of(port).map(usize::from);
+                    let record = record.and_then(|port| env.records.get(port));
+                    let name = record.map_or_else(|| port.to_string(), |own| own.name.clone());
+                    let [packets, bytes, dropped] = counters;
+                    let value = json!({
+                        "port": name, "queue": own.id, "min_rate": own.min_rate, "max_rate": own.max_rate,
+                        "packets": packets, "bytes": bytes, "dropped": dropped,
+                    });
+                    let rates = [own.min_rate, own.max_rate].map(queues::shown);
+                    let cells = [name, own.id.to_string()].into_iter().chain(rates);
+                    rows.push_cells(cells.chain(counters.map(thousands)).collect(), value);
                 }
                 Ok(rows)
             }

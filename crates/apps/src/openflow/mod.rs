@@ -11,13 +11,13 @@
 //!   table are looked up together.
 //! - `control_part` makes patches of changes, lets flows leave when their time is over; `files` reads files of flows.
 //! - `channel` has the connections to controllers, `switch` what they see.
+//! - [`queues`] are in front of ports: packets that a flow sends to one wait in the stage ([`flowtable::queues`]).
 //! - [`commands`] are `ctl flow` and the tables of `ctl show`.
 //!
 //! Ports have the numbers 1, 2, … in the order of the configuration.
 //!
 //! # Deliberately absent
 //! - A device form: the lookups of all tables in one shade, as PacketShader has it (§6.2.3).
-//! - Queues: SET_QUEUE and ENQUEUE are taken, and packets leave by the port as they come.
 //! - NORMAL and LOCAL: packets to them are dropped under reasons of their own.
 //!
 //! Threads: one instance of the stage per worker. Flows, groups and meters are shared by all of them, with atomic counters.
@@ -26,6 +26,7 @@ mod channel;
 pub mod commands;
 mod control_part;
 mod files;
+pub mod queues;
 pub mod reasons;
 pub mod settings;
 pub mod stage;

@@ -24,4 +24,8 @@ chunk::drop_reasons! {
         "Send it to a port, or to `flood`.";
     TO_CONTROLLER = 9, "to_controller", "the packet was handed over for the controllers",
         "Nothing: a controller sends it on if it is to go on. Add flows to forward such packets at once.";
+    QUEUE_FULL = 14, "queue_full", "the queue that a flow sends the packet to is full",
+        "Raise the rate of the queue, or the packets that it holds, if the traffic is intended.";
+    QUEUE_END = 15, "queue_end", "the program ended while the packet waited in a queue",
+        "Nothing: what waits in queues at the end does not leave.";
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use control::config::kinds::{Kind, file, integer, list, text, words};
+use control::config::kinds::{Kind, file, integer, list, parsed, text, words};
 use openflow::Version;
+
+use super::queues::QueueText;
 
 control::words! {
     /// The version of the protocol whose rules apply.
@@ -57,6 +59,10 @@ control::section! {
         restart ca_certificate: Option<PathBuf> = None, file("\"ca.pem\"").optional();
         /// Packets a second for all controllers together; 0: not limited. More are dropped.
         restart packet_in_rate: u32 = 1000, integer(0..=10_000_000);
+        /// Queues in front of ports: `port=wan,queue=1,min_rate=10M,max_rate=50M,packets=500` is a queue with its least and its highest
+        /// rate in bits a second, and the packets that wait in it at most (256) at each worker; `port=wan,rate=100M` is the rate of the
+        /// port itself.
+        restart queues: Vec<QueueText> = Vec::new(), list(parsed("\"port=wan,queue=1,min_rate=10M\""), "an array such as [\"port=wan,queue=1,min_rate=10M\"]");
         /// Files of flows, groups and meters to begin with, in the syntax of `ovs-ofctl` ([openflow.md](openflow.md)), read in this
         /// order.
         restart flows: Vec<PathBuf> = Vec::new(), list(file("\"flows.txt\""), "an array such as [\"flows.txt\"]");

@@ -3,11 +3,15 @@
 //! | | |
 //! | --- | --- |
 //! | forward | out by the port of the packet's first output; frames that Linux sends by the port's twin: out by that port as they are |
-//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `to_controller`, `flow_normal` |
-//! | emits | the packet's other outputs, in their order |
+//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `to_controller`, `flow_normal`, `queue_full`, `queue_end` |
+//! | emits | the packet's other outputs, in their order; packets that leave a queue |
+//! | holds | packets in queues of ports ([`flowtable::queues`]) |
 //!
 //! A packet that is sent somewhere and to a controller as well is counted by what was sent; what there is no controller for is
 //! [counted](Counters::to_controller).
+//!
+//! Packets for a queue are in no row any more: they wait, and leave in front of the first packet that comes after their time, or in
+//! `tick`. Over captures their time is that of their departure then.
 
 use std::sync::Arc;
 
@@ -15,6 +19,7 @@ use chunk::{Chunk, DropReason, Emitted, Packet, Pool, ReasonBlock, Verdict};
 use engine::{Context, Counter, MARK_FROM_HOST, Phases, Stage};
 use flowtable::edit::Frame;
 use flowtable::pipeline::Lookups;
+use flowtable::queues::{PortShape, Shaper};
 use flowtable::{Dropped, Egress, FlowTables, Pipeline, Sent};
 use openflow::PortNo;
 use openflow::flow::InReason;
@@ -89,6 +94,22 @@ pub struct OpenFlow {
     controllers: Option<ToControl>,
     /// Lookups that the counters have.
     counted: Vec<Lookups>,
+    /// Packets in queues.
+    shaper: Shaper<Packet>,
+    /// Those of the chunk at hand that are to go there.
+    queued: Vec<Queued>,
+    /// When the packets of the chunk came, by row; empty without queues.
+    times: Vec<u64>,
+    /// There is a clock.
+    is_live: bool,
+}
+
+/// A packet for a queue.
+struct Queued {
+    row: usize,
+    port: u16,
+    queue: usize,
+    packet: Packet,
 }
 
 impl OpenFlow {
@@ -97,9 +118,58 @@ impl OpenFlow {
         name: &'static str,
         counters: Arc<Counters>,
         controllers: Option<ToControl>,
+        shapes: &[Option<Arc<PortShape>>],
     ) -> Self {
         let counted = vec![Lookups::default(); counters.tables.len()];
-        Self { name, pipeline: Pipeline::new(), counters, controllers, counted }
+        Self {
+            name,
+            pipeline: Pipeline::new(),
+            counters,
+            controllers,
+            counted,
+            shaper: Shaper::new(shapes),
+            queued: Vec::new(),
+            times: Vec::new(),
+            is_live: false,
+        }
+    }
+
+    /// Packets of the chunk go into their queues, and those leave whose time has come: in front of the first packet that came
+    /// later, so behind that before it.
+    fn shape(&mut self, emitted: &mut Vec<Emitted>, cx: &mut Context<'_, FlowTables>) {
+        self.queued.sort_by_key(|own| own.row); // stable: outputs of a packet in their order
+        let is_live = self.is_live;
+        let timed = |mut packet: Packet, at_ns| {
+            if !is_live {
+                packet.time_ns = at_ns;
+            }
+            packet
+        };
+        let mut queued = self.queued.drain(..).peekable();
+        for (row, &now_ns) in self.times.iter().enumerate() {
+            let before = row.checked_sub(1);
+            self.shaper.leave(now_ns, |port, packet, at_ns| {
+                let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
+                match before {
+                    Some(row) => emitted.push(Emitted { cause: row as u16, verdict, packet }),
+                    None => cx.release(packet, verdict), // in front of the chunk
+                }
+            });
+            let cause = row as u16;
+            while let Some(Queued { port, queue, packet, .. }) =
+                queued.next_if(|own| own.row == row)
+            {
+                let len = packet.frame_len();
+                if let Err(packet) = self.shaper.push(port, queue, packet, len, now_ns) {
+                    let verdict = Verdict::drop(reasons::QUEUE_FULL);
+                    emitted.push(Emitted { cause, verdict, packet });
+                }
+                self.shaper.leave(now_ns, |port, packet, at_ns| {
+                    let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
+                    emitted.push(Emitted { cause, verdict, packet });
+                });
+            }
+        }
     }
 
     fn count(&mut self) {
@@ -135,12 +205,23 @@ impl Stage<FlowTables> for OpenFlow {
         if tables.has_meters() {
             return Some("meters measure the packets of all workers together");
         }
+        if !self.shaper.is_idle() {
+            return Some("queues measure the packets of all workers together");
+        }
         let leaves = tables.flows().any(|flow| flow.idle_timeout > 0 || flow.hard_timeout > 0);
         leaves.then_some("flows leave by the time of packets, which workers share")
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FlowTables>) {
+        let shapes = !self.shaper.is_idle();
+        self.is_live = cx.is_live();
+        self.times.clear();
         for row in 0..chunk.len() {
+            if shapes {
+                // Of a packet that is no longer here the time does not matter.
+                let before = self.times.last().copied().unwrap_or_default();
+                self.times.push(cx.arrival_ns(&chunk.packets[row]).max(before));
+            }
             let verdict = chunk.rows.verdicts()[row];
             if !Verdict(verdict).is_next() {
                 continue;
@@ -163,9 +244,50 @@ impl Stage<FlowTables> for OpenFlow {
             counters: &self.counters,
             controllers: self.controllers.as_ref(),
             refused: None,
+            shaper: &mut self.shaper,
+            queued: &mut self.queued,
+            times: &self.times,
         };
         self.pipeline.run(cx.tables, &mut out, &mut ());
+        if shapes {
+            self.shape(emitted, cx);
+        }
         self.count();
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_, FlowTables>) {
+        self.is_live = cx.is_live();
+        // Over captures what leaves has its place among the packets that come.
+        if self.is_live {
+            let now_ns = cx.now_ns;
+            self.shaper.leave(now_ns, |port, packet, _| cx.release(packet, Verdict::forward(port)));
+        }
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        if self.is_live { self.shaper.next_ns() } else { None }
+    }
+
+    fn held(&self) -> usize {
+        self.shaper.len()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, FlowTables>) {
+        for (_, packet) in self.shaper.drain() {
+            cx.drop_packet(packet, reasons::QUEUE_END);
+        }
+    }
+
+    /// What waits in queues goes on waiting.
+    fn inherit(&mut self, before: &mut dyn Stage<FlowTables>) {
+        let before = before.as_any().and_then(|before| before.downcast_mut::<Self>());
+        if let Some(before) = before {
+            std::mem::swap(&mut self.shaper, &mut before.shaper);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self)
     }
 }
 
@@ -179,6 +301,9 @@ struct Out<'a> {
     controllers: Option<&'a ToControl>,
     /// A frame of the row at hand that was sent to where nothing is, and why that goes nowhere.
     refused: Option<(CellFrame, DropReason)>,
+    shaper: &'a mut Shaper<Packet>,
+    queued: &'a mut Vec<Queued>,
+    times: &'a [u64],
 }
 
 impl Egress for Out<'_> {
@@ -210,6 +335,17 @@ impl Egress for Out<'_> {
             }
             number => match port_of(number) {
                 Some(port) => {
+                    if let Some(queue) = self.shaper.queue(port, to.queue) {
+                        let packet = frame.0;
+                        self.queued.push(Queued { row, port, queue, packet });
+                        if self.packets[row].is_empty() {
+                            self.verdicts[row] = Verdict::TAKEN.0;
+                        }
+                        return;
+                    }
+                    if let Some(now_ns) = self.times.get(row) {
+                        self.shaper.passes(port, frame.0.frame_len(), *now_ns);
+                    }
                     let verdict = Verdict::forward(port);
                     if self.packets[row].is_empty() {
                         self.packets[row] = frame.0;
@@ -234,6 +370,7 @@ impl Egress for Out<'_> {
         let (refused, because) = self.refused.take().unzip();
         let mut frames = frame.into_iter().chain(refused);
         if self.packets[row].is_empty()
+            && self.verdicts[row] != Verdict::TAKEN.0
             && let Some(frame) = frames.next()
         {
             let reason = because.unwrap_or(match why.unwrap_or(Dropped::Actions) {

@@ -16,6 +16,7 @@ use openflow::port::{
 use openflow::table::{Capabilities, Description, Features, TableFeatures, TableStats};
 use openflow::{ErrorCode, Field, PortDesc, PortNo, Switch, Version};
 
+use super::queues::{self, Shapes};
 use super::stage::port_of;
 
 /// Fields that the packet layer does not read, and that no flow matches.
@@ -27,6 +28,8 @@ pub(super) struct Facade<'a> {
     /// Of ports by number.
     pub(super) records: &'a [Interface],
     pub(super) flows_max: u32,
+    /// Queues in front of ports.
+    pub(super) shapes: &'a Shapes,
     /// The rules of its tables.
     pub(super) version: Version,
     /// By table: packets looked up, and packets that a flow took.
@@ -117,8 +120,12 @@ impl Facade<'_> {
 
 impl Switch for Facade<'_> {
     fn features(&self) -> Features {
-        let statistics =
+        let mut statistics =
             Capabilities::FLOW_STATS | Capabilities::TABLE_STATS | Capabilities::PORT_STATS;
+        let has_queues = self.shapes.iter().any(Option::is_some);
+        if has_queues {
+            statistics |= Capabilities::QUEUE_STATS;
+        }
         Features {
             datapath_id: self.datapath_id,
             tables: self.control.settings().tables,
@@ -127,7 +134,7 @@ impl Switch for Facade<'_> {
                 Version::V13 => statistics | Capabilities::GROUP_STATS,
             },
             // OUTPUT to SET_TP_DST of 1.0; ENQUEUE needs queues.
-            actions: 0x7ff,
+            actions: if has_queues { 0xfff } else { 0x7ff },
             ..Features::default()
         }
     }
@@ -264,17 +271,20 @@ impl Switch for Facade<'_> {
         &self,
         port: PortNo,
         queue: u32,
-        _: Duration,
+        now: Duration,
     ) -> Result<Vec<QueueStats>, ErrorCode> {
-        match (self.is_port(port), queue) {
-            (false, _) => Err(ErrorCode::QueueOpPort),
-            (true, u32::MAX) => Ok(Vec::new()),
-            (true, _) => Err(ErrorCode::QueueOpQueue),
+        if !self.is_port(port) {
+            return Err(ErrorCode::QueueOpPort);
         }
+        let duration = Duration::from_nanos(nanoseconds(now).saturating_sub(self.since_ns));
+        queues::stats(self.shapes, (port, queue), duration)
     }
 
     fn queues(&self, port: PortNo) -> Result<Vec<QueueDesc>, ErrorCode> {
-        if self.is_port(port) { Ok(Vec::new()) } else { Err(ErrorCode::QueueOpPort) }
+        match self.is_port(port) {
+            true => Ok(queues::descriptions(self.shapes, port)),
+            false => Err(ErrorCode::QueueOpPort),
+        }
     }
 
     fn group_stats(&self, group: u32, now: Duration) -> Vec<GroupStats> {

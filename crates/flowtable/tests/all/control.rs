@@ -73,6 +73,15 @@ fn requests_that_cannot_be_have_their_error() {
         (add(Match::new(), 1, vec![Action::output(PortNo::ANY)]), ErrorCode::BadActionOutPort),
         (add(Match::new(), 1, vec![Action::output(PortNo::TABLE)]), ErrorCode::BadActionOutPort),
         (add(Match::new(), 1, vec![Action::Group(1)]), ErrorCode::BadActionOutGroup),
+        (add(Match::new(), 1, vec![Action::SetQueue(4)]), ErrorCode::BadActionQueue),
+        (
+            add(Match::new(), 1, vec![Action::Enqueue { port: PortNo(1), queue: 4 }]),
+            ErrorCode::BadActionQueue,
+        ),
+        (
+            add(Match::new(), 1, vec![Action::Enqueue { port: PortNo(9), queue: 3 }]),
+            ErrorCode::BadActionQueue,
+        ),
     ];
     let mut world = world();
     for (request, error) in cases {

@@ -51,6 +51,7 @@ impl World {
             let port = Port { number, config: PortConfig::empty(), live: true };
             control.set_port(number, Some(port));
         }
+        control.set_queues((1..=4).map(|port| (PortNo(port), 3)));
         let mut world = Self { control, tables, pipeline: Pipeline::new() };
         world.publish();
         world
