@@ -38,8 +38,10 @@ fn config(scratch: &Scratch, own: u8, key: &str) -> String {
          [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.{own}.1/24\"]\n\
          [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.{own}/24\"]\n\
          [[route]]\nprefix = \"10.0.{other}.0/24\"\nvia = \"192.0.2.{other}\"\n{all}\
-         [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{own}.0/24\"\ndestination = \"10.0.{other}.0/24\"\n",
-        scratch.join("ctl.sock").display()
+         [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{own}.0/24\"\ndestination = \"10.0.{other}.0/24\"\n\
+         [flow]\nevents = \"{}\"\nevent_types = [\"ipsec\"]\n",
+        scratch.join("ctl.sock").display(),
+        scratch.join("eve.json").display()
     )
 }
 
@@ -131,6 +133,23 @@ fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
     // A packet that should have come by the tunnel.
     let policies = two.ctl("show policies");
     assert!(policies.contains("10.0.1.0/24 > 10.0.2.0/24"), "{policies}");
+
+    // Policies by `ctl`, in their order.
+    one.ctl("policy add action discard destination 10.0.2.2/32 protocol icmp at 1");
+    assert_eq!(ping(&one.host, "10.0.2.2", 2), 0);
+    assert!(one.ctl("policy show").contains("10.0.2.2/32 icmp"), "{}", one.ctl("policy show"));
+    one.ctl("policy del 1");
+    assert_eq!(ping(&one.host, "10.0.2.2", 5), 5);
+    let (ok, text) = ctl(&one.bin, &one.scratch, "policy del 2");
+    assert!(!ok && text.contains("no policy 2"), "{text}");
+
+    // What became of the associations.
+    one.ctl("sa del spi 4098 destination 192.0.2.2");
+    assert_eq!(ping(&one.host, "10.0.2.2", 1), 0);
+    let events = || std::fs::read_to_string(one.scratch.join("eve.json")).unwrap_or_default();
+    assert!(wait_until(SOON, || events().contains("\"event\":\"missing\"")), "{}", events());
+    let count = |name: &str| events().matches(&format!("\"event\":\"{name}\"")).count();
+    assert_eq!((count("up"), count("deleted")), (4, 3), "{}", events());
     for site in [&mut one, &mut two] {
         let (status, output) = site.program.stop(Stop::Terminate, SOON);
         assert!(status.success(), "{status}\n{output}");

@@ -13,6 +13,7 @@
 //! | `http`, `dns`, `tls`, `ssh`, `smtp`, `ftp` | a transaction of `applayer` | 1 |
 //! | `fileinfo` | a file within a transaction | 1 |
 //! | `stats` | counters ([`Stats`]) | 1 |
+//! | `ipsec` | a change of a security association ([`AssociationEvent`]), which Suricata has not | 1 |
 //!
 //! Suricata has no event type for a TCP stream: it reports what is odd in one as `anomaly` of the `type` `stream`, and what is
 //! odd in a packet as one of the `type` `decode`, so this does, too. Names that Suricata has are its own; the others are
@@ -36,6 +37,7 @@
 mod alert;
 mod anomaly;
 mod application;
+mod association;
 mod json;
 mod names;
 mod stats;
@@ -49,6 +51,7 @@ use crate::{community_id, protocol, time};
 pub use alert::{Alert, Decision, Drop};
 pub use anomaly::{Anomaly, AnomalyKind, Range};
 pub use application::ApplicationAnomaly;
+pub use association::AssociationEvent;
 use json::Object;
 pub use stats::Stats;
 
@@ -446,7 +449,7 @@ pub(crate) const fn protocol_name(protocol: u8) -> Option<&'static str> {
         41 => "IPv6",
         46 => "RSVP",
         47 => "GRE",
-        50 => "ESP",
+        protocol::ESP => "ESP",
         51 => "AH",
         protocol::ICMPV6 => "IPv6-ICMP",
         88 => "EIGRP",

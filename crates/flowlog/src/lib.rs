@@ -39,6 +39,7 @@ pub(crate) mod protocol {
     pub(crate) const ICMP: u8 = 1;
     pub(crate) const TCP: u8 = 6;
     pub(crate) const UDP: u8 = 17;
+    pub(crate) const ESP: u8 = 50;
     pub(crate) const ICMPV6: u8 = 58;
     pub(crate) const SCTP: u8 = 132;
 }

@@ -376,6 +376,9 @@ impl ControlPart for FlowControl {
         if kind != super::STAGE {
             return None;
         }
+        if let Some(lines) = &self.outputs.lines {
+            worker.shared.put(lines.clone());
+        }
         let before = &worker.pipeline.kinds[..worker.at];
         let is_decoded = before.iter().any(|kind| kind == super::STAGE);
         if self.decodes && !is_decoded {

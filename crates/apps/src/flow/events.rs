@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::config::{EventType, Flow};
-use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve, Range};
+use flowlog::eve::{Anomaly, AnomalyKind, AssociationEvent, Context, Eve, Range};
 use flowlog::sink::{self, Sink, Target};
 use stream::tcp::Event;
 use stream::tracker::{Fragments, Identity, Input, Reject};
@@ -80,6 +80,31 @@ impl Events {
             ports,
         };
         Ok(Self { writes, target: text, is_sorted: !is_live, ordered: <_>::default() })
+    }
+}
+
+/// Writes events of security associations, for the part that has them.
+#[derive(Clone)]
+pub struct EventLines {
+    eve: Eve,
+    sink: Arc<Sink>,
+}
+
+impl EventLines {
+    /// Writes a line.
+    pub fn association(&self, own: &AssociationEvent) {
+        let mut line = Vec::new();
+        self.eve.association(own, &mut line);
+        self.sink.push(&line);
+    }
+}
+
+impl Events {
+    /// For events of security associations, if there are any to be: live, and with the type in `event_types`.
+    pub fn lines(&self) -> Option<EventLines> {
+        let Writes { eve, sink, .. } = &self.writes;
+        let is_wanted = !self.is_sorted && self.writes.has(EventType::Ipsec);
+        is_wanted.then(|| EventLines { eve: eve.clone(), sink: sink.clone() })
     }
 }
 

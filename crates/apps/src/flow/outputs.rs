@@ -18,7 +18,7 @@ use control::config::{Config, EventType};
 use control::metrics::Metrics;
 use serde::Serialize;
 
-use super::events::Events;
+use super::events::{EventLines, Events};
 use super::export;
 use super::follow::Listener;
 
@@ -53,6 +53,8 @@ pub(super) struct Outputs {
     all: Vec<Arc<dyn Output>>,
     /// Who hears of flows for them.
     pub(super) listeners: Vec<Arc<dyn Listener>>,
+    /// For events of security associations.
+    pub(super) lines: Option<EventLines>,
     /// By output: what was lost when it was logged last.
     logged: Vec<u64>,
 }
@@ -80,6 +82,7 @@ impl Outputs {
         let mut outputs = Self::default();
         if own.events.is_some() {
             let events = Arc::new(Events::open(own, ports.clone(), is_live)?);
+            outputs.lines = events.lines();
             outputs.add(events.clone(), events);
         }
         for (output, listener) in export::open(own, is_live)? {

@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use clap::Args;
 use control::config::draft::{Keys, Value};
 use controlplane::request::{GroupKind, RequestKind, TableKind};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// Its groups of requests.
-pub const GROUPS: &[GroupKind] =
-    &[GroupKind::new("sa", "Show or change the security associations of IPsec").shows("sa")];
+pub const GROUPS: &[GroupKind] = &[
+    GroupKind::new("sa", "Show or change the security associations of IPsec").shows("sa"),
+    GroupKind::new("policy", "Show or change the security policies of IPsec").shows("policies"),
+];
 
 /// Its requests.
 pub const REQUESTS: &[RequestKind] = &[
@@ -28,6 +31,19 @@ pub const REQUESTS: &[RequestKind] = &[
         ]),
     RequestKind::change::<SaDel>(&["sa", "del"], "Remove an association; its keys are wiped")
         .keywords(&["spi", "destination"]),
+    RequestKind::change::<PolicyAdd>(&["policy", "add"], "Add a policy to those of [[policy]]")
+        .keywords(&[
+            "action",
+            "reqid",
+            "direction",
+            "source",
+            "destination",
+            "protocol",
+            "source-port",
+            "destination-port",
+            "at",
+        ]),
+    RequestKind::change::<PolicyDel>(&["policy", "del"], "Remove a policy of [[policy]]"),
 ];
 
 /// Its tables.
@@ -128,6 +144,74 @@ pub struct SaDel {
     pub destination: IpAddr,
 }
 
+/// Adds a policy, in the words of `[[policy]]`: `policy_add`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyAdd {
+    /// protect, bypass or discard
+    #[arg(long, value_name = "ACTION")]
+    pub action: String,
+    /// Number of the associations of protect
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reqid: Option<u32>,
+    /// both, in or out; default: both
+    #[arg(long, value_name = "DIRECTION")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// Source addresses
+    #[arg(long, value_name = "PREFIX")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpNet>,
+    /// Destination addresses
+    #[arg(long, value_name = "PREFIX")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<IpNet>,
+    /// Protocol as a name or number
+    #[arg(long, value_name = "PROTOCOL")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Source port, or a range such as 8000-8010
+    #[arg(long, value_name = "PORTS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_port: Option<String>,
+    /// Destination port, or a range
+    #[arg(long, value_name = "PORTS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination_port: Option<String>,
+    /// Its number among the policies, from 1; default: the last
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<usize>,
+}
+
+impl PolicyAdd {
+    /// The policy as keys of the file.
+    pub(super) fn keys(&self) -> Keys {
+        let text = |key: &str, own: Option<String>| Some((key.to_owned(), Value::from(own?)));
+        let all = [
+            text("action", Some(self.action.clone())),
+            self.reqid.map(|own| ("reqid".to_owned(), Value::from(i64::from(own)))),
+            text("direction", self.direction.clone()),
+            text("source", self.source.map(|own| own.to_string())),
+            text("destination", self.destination.map(|own| own.to_string())),
+            text("protocol", self.protocol.clone()),
+            text("source_port", self.source_port.clone()),
+            text("destination_port", self.destination_port.clone()),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// Takes a policy away, by its place: `policy_del`.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyDel {
+    /// Its number in the list of policies, from 1
+    #[arg(value_name = "NUMBER")]
+    pub number: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -149,5 +233,14 @@ mod tests {
         let fields = json!({"spi": 256, "destination": "2001:db8::1"});
         request_of::<SaDel>(del, &["spi", "256", "destination", "2001:db8::1"], "sa_del", &fields);
         assert!(error_of(del, &["spi", "255", "destination", "::1"]).contains("256"));
+
+        let (add, del) = (&REQUESTS[2], &REQUESTS[3]);
+        let words = "action protect reqid 7 source 10.1.0.0/16 destination-port 80-90 at 1";
+        let words: Vec<_> = words.split(' ').collect();
+        let fields = json!({"action": "protect", "reqid": 7, "source": "10.1.0.0/16", "destination_port": "80-90", "at": 1});
+        let read: PolicyAdd = request_of(add, &words, "policy_add", &fields);
+        let keys: Vec<_> = read.keys().iter().map(|(key, _)| key.clone()).collect();
+        assert_eq!(keys, ["action", "reqid", "source", "destination_port"]);
+        request_of::<PolicyDel>(del, &["2"], "policy_del", &json!({"number": 2}));
     }
 }

@@ -16,11 +16,13 @@ use engine::Stage;
 use ipsec::{Association, Database};
 use serde_json::{Map, Value};
 
-use super::commands::{SaAdd, SaDel};
+use super::commands::{PolicyAdd, PolicyDel, SaAdd, SaDel};
 use super::current::{Asker, Counters, Current, Event, Reader};
+use super::events::Events;
 use super::incoming::EspIn;
 use super::linux::Linux;
 use super::outgoing::EspOut;
+use super::policy_list;
 use super::rows::{PolicyRow, SaRow};
 use super::settings::{HOP_LIMIT, key, needs_fresh_keys, parameters, policies};
 use crate::router::PipelineOptions;
@@ -65,6 +67,7 @@ struct IpsecControl {
     /// A live run with `linux = true`.
     linux: Option<Linux>,
     source: Option<Source>,
+    events: Events,
 }
 
 fn text(own: &SaEntry) -> String {
@@ -109,10 +112,10 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
     let (mut linux, mut source, mut asker, mut to_control) = (None, None, None, None);
     if setup.is_live {
         let (sender, carried) = events();
+        asker = Some(Asker::new(sender.clone()));
         (source, to_control) = (Some(carried), Some(sender));
     }
     if let Some(sender) = to_control.clone().filter(|_| config.ipsec.linux) {
-        asker = Some(Asker::new(sender.clone()));
         let ports = config.ports.iter().flat_map(|port| &port.addresses);
         let local = ports.map(ipnet::IpNet::addr).collect();
         let followed = Linux::follow(sender, local, HOP_LIMIT);
@@ -135,6 +138,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         is_live: setup.is_live,
         linux,
         source,
+        events: Events::default(),
     }))
 }
 
@@ -199,7 +203,22 @@ impl IpsecControl {
         let view = self.database.view();
         let view = view.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
         self.current.set(view);
+        self.events.look(&self.database, chunk_now_ns());
         Ok(())
+    }
+
+    /// Other policies instead of those of the configuration; the ones before stay if these cannot be.
+    fn set_policies(&mut self, all: Vec<PolicyEntry>) -> Result<(), Refusal> {
+        let before = std::mem::replace(&mut self.policies, all);
+        let put = self.put_policies().map_err(|error| Refusal::new(ErrorKind::BadRequest, error));
+        put.and_then(|()| self.publish()).inspect_err(|_| {
+            self.policies = before;
+            let again =
+                self.put_policies().map_err(|error| Refusal::new(ErrorKind::Internal, error));
+            if again.and_then(|()| self.publish()).is_err() {
+                tracing::error!("IPsec: the policies cannot be looked up");
+            }
+        })
     }
 
     /// Puts the policies of the configuration and those of Linux into the database.
@@ -243,6 +262,7 @@ impl IpsecControl {
             if let Some(linux) = &self.linux {
                 linux.expired(own);
             }
+            self.events.expired(own, now_ns);
         }
         if expiries.iter().any(|own| own.is_hard) && self.publish().is_err() {
             tracing::error!("IPsec: the policies cannot be looked up");
@@ -267,6 +287,10 @@ impl ControlPart for IpsecControl {
                 Some(Box::new(EspIn::new(reader, &options, stages, counters)))
             }
             super::OUT => {
+                if self.is_live && self.events.lines.is_none() {
+                    self.events.lines = worker.shared.get();
+                    self.events.look(&self.database, chunk_now_ns());
+                }
                 let stages = &worker.pipeline.kinds;
                 Some(Box::new(EspOut::new(reader, stages, counters)))
             }
@@ -304,15 +328,21 @@ impl ControlPart for IpsecControl {
                     tracing::error!("IPsec: {error}");
                 }
             }
-            (Event::Wanted(tuple, template), Some(linux)) => linux.ask(&tuple, &template),
+            (Event::Wanted(tuple, template), linux) => {
+                if let Some(linux) = linux {
+                    linux.ask(&tuple, &template);
+                }
+                self.events.missing(&tuple, &template, env.now_ns);
+            }
             (Event::Moved { spi, destination, address, port }, _) => {
                 tracing::info!(
                     "IPsec: the peer of association {spi:#x} to {destination} has moved to {address}, port {port}"
                 );
+                self.events.moved((spi, destination), (address, port), env.now_ns);
                 // Fragments from there are looked at, too.
                 let _ = self.publish();
             }
-            _ => {}
+            (Event::Linux(_), None) => {}
         }
     }
 
@@ -359,6 +389,24 @@ impl ControlPart for IpsecControl {
                 let stays = |own: &SaEntry| (own.spi, own.destination) != (spi, destination);
                 self.listed.retain(stays);
                 self.added.retain(|own| stays(&own.0));
+            }
+            "policy_add" => {
+                let new: PolicyAdd = call.read()?;
+                let at = new.at.map_or(usize::MAX, |at| at.saturating_sub(1));
+                let all = policy_list::added(&self.policies, at, new.keys());
+                self.set_policies(
+                    all.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?,
+                )?;
+            }
+            "policy_del" => {
+                let PolicyDel { number } = call.read()?;
+                let mut all = self.policies.clone();
+                if !(1..=all.len()).contains(&number) {
+                    let message = format!("there is no policy {number} of [[policy]]");
+                    return Err(Refusal::new(ErrorKind::NotFound, message));
+                }
+                all.remove(number - 1);
+                self.set_policies(all)?;
             }
             name => {
                 return Err(Refusal::new(ErrorKind::Internal, format!("no request `{name}`")));
@@ -423,6 +471,7 @@ impl ControlPart for IpsecControl {
 
     fn save(&self, _: &Environment<'_>) -> Option<Save> {
         let (now, added) = (self.listed.clone(), self.added.clone());
+        let policies = self.policies.clone();
         Some(Box::new(move |config, draft| {
             let gone = |at: &usize| !now.contains(&config.associations[*at]);
             let numbers = (0..config.associations.len()).rev();
@@ -436,6 +485,7 @@ impl ControlPart for IpsecControl {
                     count += 1;
                 }
             }
+            policy_list::save(&policies, &config.policies, draft);
             Vec::new()
         }))
     }

@@ -311,8 +311,7 @@ impl Linux {
                 })
         };
         let own = self.policies.values().filter(protects).min_by_key(|own| own.priority)?;
-        let ends = (address(tuple.family, tuple.src), address(tuple.family, tuple.dst));
-        xfrm::acquire(own, ends, tuple.protocol, tuple.ports.unwrap_or_default())
+        xfrm::acquire(own, ends(tuple), tuple.protocol, tuple.ports.unwrap_or_default())
     }
 
     /// Sends what [`Linux::wanted`] has made.
@@ -331,6 +330,11 @@ impl Drop for Linux {
 
 fn name(id: &AssociationId) -> String {
     format!("{:#x} to {}", id.spi, id.destination)
+}
+
+/// The addresses of a packet.
+pub fn ends(tuple: &Tuple) -> (IpAddr, IpAddr) {
+    (address(tuple.family, tuple.src), address(tuple.family, tuple.dst))
 }
 
 fn address(family: u8, [high, low]: Words) -> IpAddr {

@@ -25,11 +25,13 @@
 pub mod commands;
 mod control_part;
 pub mod current;
+mod events;
 pub mod incoming;
 pub mod linux;
 #[cfg(test)]
 mod linux_tests;
 pub mod outgoing;
+mod policy_list;
 pub mod reasons;
 pub mod rows;
 pub mod settings;
