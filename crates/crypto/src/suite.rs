@@ -11,6 +11,7 @@ use crate::gcm::GcmKey;
 use crate::mac::MacKey;
 use crate::marks::Marks;
 use crate::secret::Secret;
+use crate::stream::CtrKey;
 
 /// Length of a key of AES.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -357,7 +358,7 @@ pub(crate) enum CipherKey {
     Null,
     /// The second key makes initialisation vectors.
     Cbc(Aes, AesEnc),
-    Ctr(AesEnc),
+    Ctr(CtrKey),
     Gcm(GcmKey),
     Gmac(GcmKey),
     ChaCha(ChaCha20Poly1305),
@@ -390,7 +391,7 @@ impl Key {
         let cipher = match kind {
             Encryption::Null => Some(CipherKey::Null),
             Encryption::AesCbc(_) => cbc_key(key),
-            Encryption::AesCtr(_) => AesEnc::new(key).map(CipherKey::Ctr),
+            Encryption::AesCtr(_) => CtrKey::new(key).map(CipherKey::Ctr),
             Encryption::AesGcm(..) => GcmKey::new(key).map(CipherKey::Gcm),
             Encryption::AesGmac(_) => GcmKey::new(key).map(CipherKey::Gmac),
             Encryption::ChaCha20Poly1305 => {
