@@ -248,7 +248,8 @@ pub trait Stage<T>: Send {
     /// Fills columns from packets and settles odd packets by their verdict.
     fn pre_shade(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
 
-    /// Whether it may [divide](Context::divide) a chunk in its `pre_shade`. At most one stage of a pipeline does.
+    /// Whether it may [divide](Context::divide) a chunk in its `pre_shade`, or [put packets before](Context::put_before) one of
+    /// its rows. At most one stage of a pipeline does.
     fn divides(&self) -> bool {
         false
     }
@@ -267,7 +268,8 @@ pub trait Stage<T>: Send {
         false
     }
 
-    /// A chunk retires: its verdicts are final, and every packet goes where they say after this call. Packets with the
+    /// A chunk retires: every packet goes where the verdicts say after this call, and no other stage changes them any more.
+    /// One that settles packets together may drop further ones of its own here. Packets with the
     /// verdict taken are no longer here. Chunks come in the order of receipt, also those whose packets entered the pipeline
     /// behind this stage. Of a chunk that a panic ended, all packets count as dropped and none is here.
     fn retired(&mut self, _chunk: &mut Chunk, _cx: &mut Context<'_, T>) {}
@@ -380,6 +382,8 @@ pub struct Context<'a, T> {
     pub(crate) settled: Option<&'a mut [u32; 2]>,
     /// The row at which the stage divides the chunk; `None` apart from a `pre_shade` of a worker.
     pub(crate) divided: Option<&'a mut Option<u16>>,
+    /// Packets that the stage puts before that row; `None` likewise.
+    pub(crate) before: Option<&'a mut Vec<Packet>>,
     /// Names of the places, each with its number.
     pub(crate) places: &'a [(&'static str, u16)],
     /// By row: how often the packet went through again; empty for none.
@@ -413,6 +417,7 @@ impl<'a, T> Context<'a, T> {
             handed: None,
             settled: None,
             divided: None,
+            before: None,
             places: &[],
             passes: &[],
             row: None,
@@ -460,6 +465,36 @@ impl<'a, T> Context<'a, T> {
         divided.is_some()
     }
 
+    /// Says in `pre_shade` that these packets, which the stage held, go through the pipeline from its first stage on before
+    /// `row` and the rows behind it go on. The chunk is [divided](Context::divide) there: all packets before have retired
+    /// when the stage sees these, in this order, in as many chunks as they need, by themselves and as packets that went
+    /// through [before](Context::is_again). So they have the place of `row` in the order, whatever else is in flight. The row
+    /// itself may be settled.
+    ///
+    /// The stage must not divide a chunk of such packets. `false`: nothing waits, as apart from any worker; the packets are
+    /// released to enter the pipeline again, and the stage does the rest of the chunk now.
+    #[must_use]
+    pub fn put_before(&mut self, row: usize, packets: impl Iterator<Item = Packet>) -> bool {
+        match (&mut self.divided, &mut self.before) {
+            (Some(divided), Some(before)) => {
+                **divided = u16::try_from(row).ok();
+                before.extend(packets);
+                divided.is_some()
+            }
+            _ => {
+                self.released.extend(packets.map(|packet| (packet, Verdict::again(0))));
+                false
+            }
+        }
+    }
+
+    /// Whether the packet of a row went through the pipeline before: it was sent again, handed over, or
+    /// [put before others](Context::put_before).
+    #[inline]
+    pub fn is_again(&self, row: usize) -> bool {
+        self.passes.get(row).is_some_and(|passes| *passes > 0)
+    }
+
     /// The same over a part of the tables, for stages that know no other.
     pub fn over<U: 'a>(&mut self, part: impl FnOnce(&'a T) -> &'a U) -> Context<'_, U> {
         Context {
@@ -475,6 +510,7 @@ impl<'a, T> Context<'a, T> {
             handed: self.handed.as_deref_mut(),
             settled: self.settled.as_deref_mut(),
             divided: self.divided.as_deref_mut(),
+            before: self.before.as_deref_mut(),
             places: self.places,
             passes: self.passes,
             row: self.row,

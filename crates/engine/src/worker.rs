@@ -31,6 +31,7 @@ macro_rules! context {
             handed: Some(&mut $worker.handed),
             settled: Some(&mut $worker.settled),
             divided: None,
+            before: None,
             places: &$worker.path.pipelines[$own].places,
             passes: $passes,
             row: None,
@@ -161,6 +162,8 @@ pub(crate) struct Worker<V: Versions> {
     see_retired: Vec<Box<[usize]>>,
     /// The row at which the stage at work divides its chunk.
     divided: Option<u16>,
+    /// Packets that it puts before that row.
+    before: Vec<Packet>,
     /// Which columns they may write.
     #[cfg(debug_assertions)]
     declared: declared::Declared,
@@ -299,6 +302,7 @@ impl<V: Versions> Worker<V> {
             to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
             divided: None,
+            before: Vec::with_capacity(CHUNK_PACKETS_MAX),
             owned,
             path,
             queues,

@@ -11,15 +11,25 @@
 //!
 //! The chunk keeps its place in the order, its version of the tables and its slot: nothing overtakes the rest, and a chunk
 //! may be divided as often as it has packets. What comes first may be nothing, where the first row depends on an older chunk.
+//!
+//! Packets that the stage held, fragments that have become whole, may be [put before](crate::Context::put_before) the rest. They take the
+//! chunk's place from the first stage on, one chunk of them after the other, and the rest goes on when they have retired:
+//!
+//! ```text
+//!  a b c │ h h h │ d e       h: held before; d completed them
+//! ```
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use chunk::{Arena, Attached, Emitted, Packet, Rows, Verdict, reasons};
 
 use super::{OwnPipeline, Owned, Worker};
+use crate::columns;
 use crate::context;
 use crate::in_flight::{InFlight, Traced};
+use crate::ring::Again;
 use crate::stage::{Stage, Versions};
 
 /// The packets of a chunk that wait for those before them.
@@ -28,6 +38,8 @@ pub(crate) struct Rest {
     /// Where they go on: the segment, and the number of the stage. `None`: there are none.
     pub(crate) at: Option<(usize, usize)>,
     packets: Vec<Packet>,
+    /// Packets that go through the pipeline before them.
+    before: VecDeque<Packet>,
     emitted: Vec<Emitted>,
     attached: Attached,
     passes: Vec<u8>,
@@ -43,6 +55,7 @@ impl Rest {
     pub(crate) fn prepare(&mut self, arena: &Arena) {
         self.rows = arena.reserve(chunk::CHUNK_PACKETS_MAX);
         self.packets.reserve(chunk::CHUNK_PACKETS_MAX);
+        self.before.reserve(chunk::CHUNK_PACKETS_MAX);
         self.passes.reserve(chunk::CHUNK_PACKETS_MAX);
     }
 }
@@ -58,13 +71,28 @@ pub(super) fn see_retired<T>(
 }
 
 impl<V: Versions> Worker<V> {
-    /// Leaves rows from `row` on behind: they go on at the stage `number` once those before have retired.
+    /// Leaves rows from `row` on behind: they go on at the stage `number` once those before have retired, and what the stage puts
+    /// before them.
     #[cold]
     pub(super) fn divide(&mut self, flight: &mut InFlight<V>, number: usize, row: usize) {
+        let mut before = std::mem::take(&mut self.before);
+        if self.leave_rest(flight, number, row) {
+            flight.rest.before.extend(before.drain(..));
+        }
+        // The stage has divided what it must not: they are behind what is in flight.
+        let place = self.path.pipelines[flight.pipeline].segments.start as u16;
+        for packet in before.drain(..) {
+            self.queue_again(Again { packet, place, passes: 1 });
+        }
+        self.before = before;
+    }
+
+    /// Whether there is such a row, and the chunk is not divided already.
+    fn leave_rest(&mut self, flight: &mut InFlight<V>, number: usize, row: usize) -> bool {
         let InFlight { chunk, rest, .. } = flight;
-        let (rows, Some(kept)) = (chunk.rows.len(), &mut rest.rows) else { return };
+        let (rows, Some(kept)) = (chunk.rows.len(), &mut rest.rows) else { return false };
         if row >= rows || rest.at.is_some() {
-            return;
+            return false;
         }
         kept.copy_rows_from(&chunk.rows, row..rows);
         chunk.rows.set_len(row);
@@ -87,11 +115,15 @@ impl<V: Versions> Worker<V> {
         if let Some(live) = flight.live.last_mut() {
             *live -= of_rest;
         }
+        true
     }
 
-    /// The first part of a chunk has retired: the rest takes its place.
+    /// The first part of a chunk has retired: packets before the rest, or the rest, take its place.
     #[cold]
     pub(super) fn go_on_with_rest(&mut self, flight: &mut InFlight<V>) {
+        if !flight.rest.before.is_empty() {
+            return self.go_on_before_rest(flight);
+        }
         let InFlight { chunk, rest, .. } = flight;
         if let Some(rows) = flight.spare.take() {
             chunk.rows = rows;
@@ -111,6 +143,27 @@ impl<V: Versions> Worker<V> {
         flight.wanted = None;
         flight.is_spoilt = false;
         flight.resumes = rest.at.take().map(|(_, number)| number);
+    }
+
+    /// The next packets that go before the rest.
+    fn go_on_before_rest(&mut self, flight: &mut InFlight<V>) {
+        let InFlight { chunk, rest, .. } = flight;
+        if let Some(rows) = flight.spare.take() {
+            chunk.rows = rows;
+        }
+        let count = rest.before.len().min(self.settings.chunk_packets);
+        chunk.packets.extend(rest.before.drain(..count));
+        chunk.rows.set_len(count);
+        columns::begin(&mut chunk.rows, &self.path.zeroed);
+        chunk.attached.clear();
+        flight.passes.resize(count, 1);
+        // They were received before.
+        flight.count = 0;
+        flight.segment = self.path.pipelines[flight.pipeline].segments.start;
+        flight.wanted = None;
+        flight.is_spoilt = false;
+        flight.resumes = None;
+        self.reports.counters.again.add(count as u64);
     }
 
     /// Tells the stages that want to know it that a chunk retires.

@@ -214,8 +214,11 @@ impl<V: Versions> Worker<V> {
                     |stage, chunk, cx| stage.pre_shade(chunk, cx),
                     true,
                 );
-                if let Some(row) = self.divided.take().filter(|_| !flight.is_spoilt) {
-                    self.divide(&mut flight, i, row.into());
+                // A stage that panicked divides nothing; what it held goes on.
+                let divided = self.divided.take();
+                if divided.is_some() {
+                    let row = divided.filter(|_| !flight.is_spoilt).map_or(usize::MAX, usize::from);
+                    self.divide(&mut flight, i, row);
                 }
             }
         }
@@ -438,6 +441,7 @@ impl<V: Versions> Worker<V> {
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
         cx.divided = is_first.then_some(&mut self.divided);
+        cx.before = is_first.then_some(&mut self.before);
         let (stage, chunk) = (&mut *self.path.stages[local], &mut flight.chunk);
         #[cfg(debug_assertions)]
         self.declared.remember(&chunk.rows);

@@ -7,6 +7,7 @@ mod divided;
 mod engine;
 mod handover;
 mod hazards;
+mod held;
 mod instances;
 mod merge;
 mod offload;
