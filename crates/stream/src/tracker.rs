@@ -466,6 +466,21 @@ impl<M: Module> Tracker<M> {
         self.rest.error(slot, side)
     }
 
+    /// The same of an error that is whole: the module hears of it.
+    fn whole_error(
+        &mut self,
+        number: usize,
+        input: &Input<'_>,
+        (side, found): (Side, Found),
+        sequence: Option<u32>,
+    ) -> Tracked {
+        let tracked = self.error(side, found, sequence, input.time_ns);
+        if let Some(slot) = tracked.slot {
+            self.hear_error(number, slot, side, input);
+        }
+        tracked
+    }
+
     /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
     /// flow idle whose packets come with earlier times.
     fn seen_ms(&mut self, time_ns: u64) -> u32 {
@@ -521,7 +536,7 @@ impl<M: Module> Tracker<M> {
             self.count_tunnels(&own, 1);
             let found = self.found[at];
             let tracked = match about {
-                Some(sequence) => self.error(side, found, sequence, own.time_ns),
+                Some(sequence) => self.whole_error(row, &own, (side, found), sequence),
                 None => self.row(row, &own, key, side, found, (1, own.frame_len.into())),
             };
             output(row, tracked);
@@ -576,11 +591,6 @@ impl<M: Module> Tracker<M> {
         }
         let whole = std::mem::take(&mut self.whole);
         let decoded = whole.decoded(input);
-        // Its flow may be another worker's.
-        let (kinds, checksums) = (&self.options.tunnels, Checksums::Verify);
-        let is_tunnel =
-            !kinds.is_empty() && tunnel::inside(&whole.frame, &decoded, kinds, checksums).is_some();
-        self.counts.tunnels_in_fragments += u64::from(is_tunnel);
         let datagram = Input {
             decoded: &decoded,
             frame: &whole.frame,
@@ -588,17 +598,38 @@ impl<M: Module> Tracker<M> {
             segment: None,
             ..*input
         };
-        self.count_tunnels(&datagram, u64::from(whole.pieces));
-        let tracked = match self.of_row(&datagram) {
-            Ok(row) => {
-                let found = self.find(row, input.time_ns);
-                let frames = (u64::from(whole.pieces), whole.bytes);
-                self.row(number, &datagram, row.key, row.side, found, frames)
-            }
-            Err(why) => self.reject(&datagram, u64::from(whole.pieces), why),
-        };
+        let tracked =
+            self.whole_datagram(number, &datagram, (u64::from(whole.pieces), whole.bytes));
         self.whole = whole;
         tracked
+    }
+
+    /// A datagram that came in so many frames, with so many bytes.
+    fn whole_datagram(
+        &mut self,
+        number: usize,
+        datagram: &Input<'_>,
+        frames: (u64, u64),
+    ) -> Tracked {
+        // Its flow may be another worker's.
+        let (kinds, checksums) = (&self.options.tunnels, Checksums::Verify);
+        let (frame, decoded) = (datagram.frame, datagram.decoded);
+        let is_tunnel =
+            !kinds.is_empty() && tunnel::inside(frame, decoded, kinds, checksums).is_some();
+        self.counts.tunnels_in_fragments += u64::from(is_tunnel);
+        self.count_tunnels(datagram, frames.0);
+        match self.of_row(datagram) {
+            Ok(Row { key, side, about, .. }) => {
+                let found = self.find(Row { key, side, about, none: None }, datagram.time_ns);
+                let tracked = match about {
+                    Some(sequence) => self.whole_error(number, datagram, (side, found), sequence),
+                    None => self.row(number, datagram, key, side, found, frames),
+                };
+                self.remove_voids();
+                tracked
+            }
+            Err(why) => self.reject(datagram, frames.0, why),
+        }
     }
 
     /// Whether the flow in a place is the one with this number, and not over, whether a sweep has found it or not.
@@ -682,7 +713,9 @@ impl<M: Module> Tracker<M> {
             return self.begins_nothing(slot);
         }
         let is_first_packet = hot.timeout_ms == 0;
-        rest.packet(&key, &OfFlow { number, slot, side, is_first: is_first_packet, input });
+        let of_flow =
+            OfFlow { number, slot, side, is_first: is_first_packet, is_rest: false, input };
+        rest.packet(&key, &of_flow);
         let mut is_valid = true;
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
@@ -691,7 +724,7 @@ impl<M: Module> Tracker<M> {
                 rest.begin(slot, &key, side, input, true);
                 (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
-                rest.packet(&key, &OfFlow { number, slot, side, is_first: true, input });
+                rest.packet(&key, &OfFlow { is_first: true, ..of_flow });
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;

@@ -197,6 +197,12 @@ impl<M: Module> Rest<M> {
         self.module.packet(&flow, &mut self.states[at], packet);
     }
 
+    pub(super) fn about(&mut self, key: &FlowKey, error: &OfFlow<'_>) {
+        let at = error.slot.index();
+        let flow = Self::identity(&self.cold[at], key, self.client(error.slot, key));
+        self.module.error(&flow, &mut self.states[at], error);
+    }
+
     pub(super) fn datagram(&mut self, key: &FlowKey, whole: &OfFlow<'_>) {
         let at = whole.slot.index();
         let flow = Self::identity(&self.cold[at], key, self.client(whole.slot, key));

@@ -19,6 +19,10 @@ pub trait Module {
     /// of the fragment that completed it. Its bytes of a stream follow.
     fn datagram(&mut self, _flow: &Identity, _state: &mut Self::State, _whole: &OfFlow<'_>) {}
 
+    /// An ICMP error is about a packet of the flow. It is no packet of the flow itself; `side` is the end that it is for. Only
+    /// where flows are tracked for a firewall: elsewhere it is of a flow between the hosts that it has in its header.
+    fn error(&mut self, _flow: &Identity, _state: &mut Self::State, _error: &OfFlow<'_>) {}
+
     /// Whether [`Module::datagram`] and bytes of streams matter to it: otherwise fragments are not put together where they are
     /// passed on by themselves.
     fn reads(&self) -> bool {
@@ -104,6 +108,8 @@ pub struct OfFlow<'a> {
     pub side: Side,
     /// It began the flow, which has the place from now on.
     pub is_first: bool,
+    /// It is a fragment of the datagram that was given right before: see [`Tracker::datagram`](super::Tracker::datagram).
+    pub is_rest: bool,
     /// The packet; a datagram that came in fragments is whole, unless fragments are passed on by themselves.
     pub input: &'a Input<'a>,
 }

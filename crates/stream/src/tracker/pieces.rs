@@ -10,9 +10,10 @@
 
 use packet::IpProtocol;
 
-use super::input::{Input, key_of, segment_of};
-use super::{Module, OfFlow, PacketState, Row, Tracked, Tracker};
+use super::input::{Input, segment_of};
+use super::{Fragments, Module, OfFlow, PacketState, Row, Tracked, Tracker};
 use crate::defrag::{self, DatagramKey};
+use crate::key::Side;
 use crate::table::{Handle, Slot};
 
 /// Datagrams that are remembered at most.
@@ -102,7 +103,10 @@ impl<M: Module> Tracker<M> {
             if let Some(key) = self.table.key(slot).copied() {
                 // A sweep goes by the time at which the table saw the flow last.
                 self.find(Row { key, side, about: Some(None), none: None }, time_ns);
-                self.rest.packet(&key, &OfFlow { number, slot, side, is_first: false, input });
+                self.rest.packet(
+                    &key,
+                    &OfFlow { number, slot, side, is_first: false, is_rest: false, input },
+                );
             }
             self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
             self.join(number, input);
@@ -122,6 +126,7 @@ impl<M: Module> Tracker<M> {
         }
         self.counts.fragments += 1;
         let tracked = match row.about {
+            // The whole of it is inspected when it is there.
             Some(sequence) => self.error(row.side, found, sequence, time_ns),
             None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
         };
@@ -165,8 +170,8 @@ impl<M: Module> Tracker<M> {
 
     /// A datagram is whole. Its own header says which flow it is of: others may have taken the place of its first fragment since.
     fn joined(&mut self, number: usize, datagram: &Input<'_>, time_ns: u64) {
-        // No host takes a segment whose checksum is wrong. An ICMP error has no flow of its own.
-        let Ok((key, side)) = key_of(datagram, &self.options) else { return };
+        // No host takes a segment whose checksum is wrong.
+        let Ok(Row { key, side, about, .. }) = self.of_row(datagram) else { return };
         let found = self.find(Row { key, side, about: Some(None), none: None }, time_ns);
         let is_there = |slot: &Slot| {
             let is_void = self.table.get(*slot).is_none_or(|hot| hot.is_void);
@@ -174,12 +179,56 @@ impl<M: Module> Tracker<M> {
         };
         // Without a first fragment that was let through no host has it.
         let Some(slot) = found.slot().filter(is_there) else { return };
-        let of_flow = OfFlow { number, slot, side, is_first: false, input: datagram };
+        if about.is_some() {
+            return self.hear_error(number, slot, side, datagram);
+        }
+        let of_flow =
+            OfFlow { number, slot, side, is_first: false, is_rest: false, input: datagram };
         self.rest.datagram(&key, &of_flow);
         let is_tcp = key.protocol == IpProtocol::TCP.0;
         if let Some(segment) = is_tcp.then(|| segment_of(datagram)).flatten() {
             // Its fragments have gone on, whatever the connection makes of it.
             let _ = self.rest.segment(slot, &key, side, &segment, time_ns);
+        }
+    }
+}
+
+/// Fragments that the caller holds back.
+impl<M: Module> Tracker<M> {
+    /// A datagram whose fragments the caller has held back until it was whole. `number` is the place of the fragment that goes
+    /// on first, `frames` are how many there are, and their bytes. Everything before it is decided
+    /// ([`Tracker::decide`]): with [`Options::confirms`](super::Options::confirms), too, it is taken now.
+    ///
+    /// [`Tracker::rest_of_datagram`] is called for each of the others, right behind it.
+    pub fn datagram(&mut self, number: usize, whole: &Input<'_>, frames: (u64, u64)) -> Tracked {
+        self.counts.fragments += frames.0;
+        self.whole_datagram(number, whole, frames)
+    }
+
+    /// Another fragment of the datagram that was given to [`Tracker::datagram`], which was found to be `tracked`.
+    pub fn rest_of_datagram(&mut self, number: usize, tracked: Tracked, piece: &Input<'_>) {
+        let Some(slot) = tracked.slot else { return };
+        let Some(key) = self.table.key(slot).copied() else { return };
+        let first = self.rest.first(slot);
+        let side = if tracked.is_reply { first.other() } else { first };
+        let of_flow = OfFlow { number, slot, side, is_first: false, is_rest: true, input: piece };
+        self.rest.packet(&key, &of_flow);
+    }
+
+    /// So many fragments that the caller has held back became a datagram, or did not and are lost.
+    pub fn held(&mut self, fragments: &Fragments, count: u64) {
+        self.rest.module.fragments(fragments);
+        if fragments.failed.is_some() {
+            self.counts.fragments += count;
+            self.counts.fragments_lost += count;
+        }
+    }
+
+    /// The module hears of an ICMP error about a flow, a packet of which `side` sent.
+    pub(super) fn hear_error(&mut self, number: usize, slot: Slot, side: Side, input: &Input<'_>) {
+        if let Some(key) = self.table.key(slot).copied() {
+            let of_flow = OfFlow { number, slot, side, is_first: false, is_rest: false, input };
+            self.rest.about(&key, &of_flow);
         }
     }
 }

@@ -12,6 +12,8 @@ struct Places {
     packets: Vec<(usize, bool)>,
     wholes: Vec<(usize, Vec<u8>)>,
     bytes: Vec<u8>,
+    /// ICMP errors, with whether they are whole.
+    errors: Vec<(usize, bool)>,
 }
 
 impl Module for Places {
@@ -24,6 +26,10 @@ impl Module for Places {
     fn datagram(&mut self, _: &Identity, (): &mut (), whole: &OfFlow<'_>) {
         let payload = whole.datagram().map(<[u8]>::to_vec);
         self.wholes.push((whole.number, payload.unwrap_or_default()));
+    }
+
+    fn error(&mut self, _: &Identity, (): &mut (), error: &OfFlow<'_>) {
+        self.errors.push((error.number, !error.is_piece()));
     }
 
     fn data(&mut self, _: &Identity, (): &mut (), _: Side, _: u64, bytes: &[u8]) -> Want {
@@ -103,6 +109,7 @@ fn track_checked(frames: &[Vec<u8>], batch: usize, checksums: bool) -> (Places, 
         places.packets.extend(own.packets.iter().map(|(at, is_piece)| (first + at, *is_piece)));
         places.wholes.extend(own.wholes.into_iter().map(|(at, bytes)| (first + at, bytes)));
         places.bytes.extend(own.bytes);
+        places.errors.extend(own.errors.into_iter().map(|(at, is_whole)| (first + at, is_whole)));
         first += taken;
     }
     (places, said)
@@ -200,4 +207,61 @@ fn a_datagram_whose_place_is_taken_has_its_flow() {
     let (places, _) = track(&frames, 1 << 16);
     let own = places.wholes.iter().filter(|(_, bytes)| bytes == &payload).count();
     assert_eq!(own, 1);
+}
+
+/// An error about a UDP packet of the other end, which quotes so many bytes of it.
+fn icmp_error(serial: u16, bytes: usize) -> Vec<u8> {
+    let mut quoted = frame(17, 1, &[&[0, 53, 0x10, 0][..], &[0; 4], &vec![7; bytes]].concat());
+    let ip = &mut quoted[14..];
+    let [src, dst] = [[10, 0, 0, 2], [10, 0, 0, 1]];
+    ip[12..16].copy_from_slice(&src);
+    ip[16..20].copy_from_slice(&dst);
+    frame(1, serial, &[&[3, 3, 0, 0, 0, 0, 0, 0][..], ip].concat())
+}
+
+/// An ICMP error belongs to the flow that it quotes, in fragments too, and the module hears of it once, when it is whole.
+#[test]
+fn icmp_errors_in_fragments_are_related_and_heard() {
+    let whole = icmp_error(2, 100);
+    let pieces = fragments(&icmp_error(3, 900), 300);
+    let mut frames = vec![frame(17, 1, &udp(&[7; 30])), whole];
+    frames.extend(pieces);
+    for batch in [1, 3, 64] {
+        let (places, said) = track(&frames, batch);
+        assert!(said[1..].iter().all(|state| *state == PacketState::Related), "{said:?}");
+        assert_eq!(places.errors, [(1, true), (frames.len() - 1, true)]);
+    }
+}
+
+/// Datagrams whose fragments the caller holds are tracked as if they had come whole.
+#[test]
+fn datagrams_of_held_fragments_are_as_whole_ones() {
+    let options = Options { confirms: true, ..options(IdleTimeouts::default()) };
+    let error = icmp_error(5, 900);
+    for frame in [frame(17, 1, &udp(&[7; 600])), frame(6, 2, &tcp_segment(2, 99, b"")), error] {
+        let mut trackers =
+            [(); 2].map(|()| Tracker::new(options, Places::default()).expect("memory"));
+        let decoded = packet::decode(&frame, frame.len());
+        let input = Input {
+            decoded: &decoded,
+            frame: &frame,
+            frame_len: frame.len() as u32,
+            time_ns: 1_000_000_000,
+            port: 0,
+            checksums: false,
+            tunnels: None,
+            segment: None,
+        };
+        let [one, other] = &mut trackers;
+        let mut expected = None;
+        one.packets(1, |_| input, |_, tracked| expected = Some(tracked));
+        let found = other.datagram(0, &input, (3, 660));
+        assert_eq!(Some(found), expected);
+        assert_eq!(one.counts().flows, other.counts().flows);
+        if found.slot.is_some() {
+            other.rest_of_datagram(0, found, &input);
+            assert_eq!(other.module().packets.len(), 2);
+        }
+        assert_eq!(other.counts().fragments, 3);
+    }
 }
