@@ -132,7 +132,7 @@ stages of tests.
         register().unwrap();
         register().unwrap();
         let names: Vec<_> = blocks().iter().map(|block| block.number()).collect();
-        assert_eq!(names, [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 13, 14, 15, 16]);
+        assert_eq!(names, [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 13, 14, 15, 16, 17]);
         for reason in blocks().iter().flat_map(|block| block.reasons()) {
             assert_eq!(reason.code().name(), reason.name());
             // A cell of a table of the page, and a sentence.

@@ -1139,7 +1139,7 @@ def in_pieces(packet, size, order=None):
 
 
 def ids_fragments():
-    """(port, frame): what rules look for lies across fragments; each datagram goes on but for the fragment that completes it."""
+    """(port, frame): what rules look for lies across fragments; a datagram goes on with all of its fragments, or none does."""
     text = b"." * 190 + b"a forbidden word" + b"." * 300
 
     def sent(packet, size=200, order=None):
@@ -1152,7 +1152,7 @@ def ids_fragments():
     yield from sent(v4(id=2) / UDP(sport=4000, dport=9) / (b"." * 500))
     yield from sent(v4(id=12) / UDP(sport=4000, dport=9) / b"in one piece")
     yield from sent(v4(id=3) / UDP(sport=4001, dport=9) / (b"." * 500))
-    yield from sent(v4(id=4) / UDP(sport=4002, dport=9) / text, order=(1, 2))  # of no flow without the first
+    yield from sent(v4(id=4) / UDP(sport=4002, dport=9) / text, order=(1, 2))  # never whole
     yield from sent(v6() / IPv6ExtHdrFragment(id=5) / UDP(sport=4003, dport=9) / text, 300)
     # A segment in fragments is part of its stream, and rules see both of its packets.
     client = lambda seq, flags, ack=0: TCP(sport=4004, dport=80, seq=seq, ack=ack, flags=flags)

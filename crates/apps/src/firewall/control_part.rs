@@ -173,6 +173,9 @@ impl ControlPart for FirewallControl {
             true => stage.behind_flow(),
             false => stage,
         };
+        let is_held = is_behind(crate::flow::STAGE)
+            && crate::flow::holds_fragments(worker.config, &worker.pipeline.kinds);
+        let stage = stage.behind_held(is_held);
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let stage = stage.with_first_region(self.part.regions().start);
         let stage = stage.with_names(PortNames::of(worker.interfaces));

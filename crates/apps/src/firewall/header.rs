@@ -77,6 +77,11 @@ impl Header {
             return Header::Malformed;
         }
         let Some(tail) = tail(d, frame, interface) else { return Header::Short };
+        Self::with(d, tail)
+    }
+
+    #[inline]
+    fn with(d: &Decoded, tail: Tail) -> Self {
         match d.kind {
             Kind::Ipv4 => Header::V4(filter::header_v4(d.src_v4(), d.dst_v4(), tail)),
             _ => Header::V6(filter::header_v6(d.src, d.dst, tail)),
@@ -90,6 +95,51 @@ impl Header {
             Header::Malformed => Some(reasons::FIREWALL_MALFORMED),
             Header::Nothing | Header::V4(_) | Header::V6(_) => None,
         }
+    }
+}
+
+/// What rules see of a datagram that came in fragments, of each of them: all but addresses, interface and state. They see that
+/// it is a fragment, too.
+///
+/// ```text
+///  bits   63 … 56      55 … 32                            31 … 0
+///         family     protocol, flags, shape              ports, or type and code
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whole {
+    /// 4 or 6; [`SHORT`] or [`MALFORMED`] where the firewall drops it.
+    pub family: u8,
+    /// A word of the header: both ports.
+    pub ports: u32,
+    /// The last word, without what it has of interface and state.
+    pub what: u32,
+}
+
+/// The bits of a header's last word that are of the packet itself: protocol, flags, shape.
+const WHAT: u32 = !(filter::state_bits(filter::STATE_MAX) | filter::INTERFACE_MAX as u32);
+
+impl Whole {
+    /// Of a datagram, decoded.
+    pub fn of(frame: &[u8], d: &Decoded) -> Self {
+        let (family, ports, what) = match Header::of(frame, d, 0) {
+            Header::V4([.., ports, what]) => (4, ports, what),
+            Header::V6([.., ports, what]) => (6, ports, what),
+            Header::Short => (SHORT, 0, 0),
+            Header::Nothing | Header::Malformed => (MALFORMED, 0, 0),
+        };
+        let is_fragment = Tail { shape: shape::FRAGMENT, ..Tail::default() };
+        let [.., bit] = filter::header_v4(0, 0, is_fragment);
+        Self { family, ports, what: what | bit }
+    }
+
+    /// As it is in a column; never 0.
+    pub const fn bits(self) -> u64 {
+        (self.family as u64) << 56 | (self.what as u64 >> 8) << 32 | self.ports as u64
+    }
+
+    const fn of_bits(bits: u64) -> Self {
+        let what = (bits >> 32) as u32 & 0xff_ffff;
+        Self { family: (bits >> 56) as u8, ports: bits as u32, what: what << 8 }
     }
 }
 
@@ -154,8 +204,22 @@ impl Headers<'_> {
     pub fn put(&mut self, row: usize, frame: &[u8], d: &Decoded, interface: u16) {
         self.family[row] = match Header::of(frame, d, interface) {
             Header::Nothing => 0,
-            Header::Short => SHORT,
+            Header::Short => {
+                // What it is with its datagram may be known (`put_whole`).
+                let tail = Tail { proto: d.protocol.0, interface, ..Tail::default() };
+                self.put_words(row, Header::with(d, tail));
+                SHORT
+            }
             Header::Malformed => MALFORMED,
+            header => self.put_words(row, header),
+        };
+        self.l3[row] = d.l3_offset as u8;
+    }
+
+    /// The words of a header; its family.
+    #[inline]
+    fn put_words(&mut self, row: usize, header: Header) -> u8 {
+        match header {
             Header::V4(words) => {
                 self.head0[row] = column(words);
                 4
@@ -166,8 +230,29 @@ impl Headers<'_> {
                 self.head2[row] = column([ports, what, 0, 0]);
                 6
             }
-        };
-        self.l3[row] = d.l3_offset as u8;
+            Header::Nothing | Header::Short | Header::Malformed => 0,
+        }
+    }
+
+    /// Gives fragments, by row, what rules may ask of the datagrams that they belong to; 0: the row is no such fragment.
+    pub fn put_wholes(&mut self, wholes: &[u64]) {
+        for (row, whole) in wholes.iter().enumerate().filter(|(_, whole)| **whole != 0) {
+            let Whole { family, ports, what } = Whole::of_bits(*whole);
+            // Whether a fragment may be of such a datagram does not matter: the datagram is inspected.
+            if !matches!(self.family[row], 4 | 6 | SHORT) {
+                continue;
+            }
+            self.family[row] = family;
+            let tail = |old: u64| {
+                let old = (old >> 32) as u32 & !WHAT;
+                u64::from(old | what & WHAT) << 32 | u64::from(ports)
+            };
+            match family {
+                4 => self.head0[row][1] = tail(self.head0[row][1]),
+                6 => self.head2[row][0] = tail(self.head2[row][0]),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -223,5 +308,84 @@ fn needed(kind: Kind, protocol: IpProtocol) -> usize {
         (_, IpProtocol::UDP | IpProtocol::SCTP | IpProtocol::DCCP | IpProtocol::UDP_LITE) => 4,
         (Kind::Ipv4, IpProtocol::ICMP) | (Kind::Ipv6, IpProtocol::ICMPV6) => 4,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A UDP datagram to port 53 by IPv4 or IPv6, or a fragment of it.
+    fn frame(is_v6: bool, fragment: Option<(u16, bool)>, upper: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        let (offset, more) = fragment.unwrap_or_default();
+        if is_v6 {
+            let own = if fragment.is_some() { 8 } else { 0 };
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, own + upper.len() as u8]);
+            frame.extend([if own > 0 { 44 } else { 17 }, 64]);
+            frame.extend([[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]; 2].concat());
+            if fragment.is_some() {
+                frame.extend([17, 0]);
+                frame.extend((offset | u16::from(more)).to_be_bytes());
+                frame.extend([0, 0, 0, 7]);
+            }
+        } else {
+            let [a, b] = (offset / 8 | u16::from(more) << 13).to_be_bytes();
+            let len = 20 + upper.len() as u8;
+            let mut ip = [0x45, 0, 0, len, 0, 7, a, b, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+            let sum = packet::checksum::internet_checksum(&ip);
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame.extend([8, 0]);
+            frame.extend(ip);
+        }
+        frame.extend_from_slice(upper);
+        frame
+    }
+
+    /// Columns of a frame in a row, by interface 3 and in state 2, with what its datagram is.
+    fn columns(frame: &[u8], whole: u64) -> (u8, [[u64; 2]; 3]) {
+        let (mut family, mut l3) = ([9], [0]);
+        let (mut head0, mut head1, mut head2) = ([[0; 2]], [[0; 2]], [[0; 2]]);
+        let mut headers = Headers {
+            family: &mut family,
+            head0: &mut head0,
+            head1: &mut head1,
+            head2: &mut head2,
+            l3: &mut l3,
+        };
+        headers.put(0, frame, &packet::decode(frame, frame.len()), 3);
+        headers.put_wholes(&[whole]);
+        headers.put_states(&[2]);
+        (family[0], [head0[0], head1[0], head2[0]])
+    }
+
+    /// Rules see any fragment of a datagram as its first one, which has ports.
+    #[test]
+    fn fragments_of_a_known_datagram_are_seen_as_it() {
+        let upper = [&[0x10, 0, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
+        for is_v6 in [false, true] {
+            let whole = frame(is_v6, None, &upper);
+            let bits = Whole::of(&whole, &packet::decode(&whole, whole.len())).bits();
+            assert_ne!(bits, 0);
+            let first = frame(is_v6, Some((0, true)), &upper[..8]);
+            let expected = columns(&first, 0);
+            let tiny = columns(&frame(is_v6, Some((8, true)), &upper[8..16]), 0);
+            assert_ne!(tiny.1, expected.1, "without its datagram a later one has no ports");
+            for piece in [
+                first,
+                frame(is_v6, Some((8, true)), &upper[8..16]),
+                frame(is_v6, Some((16, false)), &upper[16..]),
+            ] {
+                assert_eq!(columns(&piece, bits), expected, "{is_v6}");
+            }
+        }
+    }
+
+    /// A datagram whose header is not all there is dropped, whatever its fragments look like.
+    #[test]
+    fn fragments_of_a_short_datagram_are_short() {
+        let whole = frame(false, None, &[1; 3]);
+        let bits = Whole::of(&whole, &packet::decode(&whole, whole.len())).bits();
+        assert_eq!(columns(&frame(false, Some((8, false)), &[7; 3]), bits).0, SHORT);
     }
 }

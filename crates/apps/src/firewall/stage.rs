@@ -55,6 +55,9 @@ pub struct Firewall {
     shares: bool,
     /// A stage before it tracks flows.
     has_states: bool,
+    /// That stage holds fragments back until their datagram is whole.
+    has_wholes: bool,
+    wholes: Vec<u64>,
     /// A stage before it labels them.
     has_applications: bool,
     /// A router's `rewrite` answers for what is rejected.
@@ -87,6 +90,8 @@ impl Firewall {
             decodes: false,
             shares: false,
             has_states: false,
+            has_wholes: false,
+            wholes: Vec::new(),
             has_applications: false,
             is_in_router: false,
             names: PortNames::default(),
@@ -118,6 +123,13 @@ impl Firewall {
     pub fn behind_flow(mut self) -> Self {
         self.has_states = true;
         self.cache = Some(FlowCache::new());
+        self
+    }
+
+    /// The stage that tracks flows holds fragments back: rules see each as its datagram.
+    #[must_use]
+    pub fn behind_held(mut self, is_held: bool) -> Self {
+        self.has_wholes = is_held;
         self
     }
 
@@ -342,6 +354,11 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             _ if !self.decodes => {}
             Some(_) => fill(chunk, self.shares),
             None => HeaderColumns::view(&mut chunk.rows).filter_family.fill(0),
+        }
+        if self.has_wholes {
+            self.wholes.clear();
+            self.wholes.extend_from_slice(FlowColumns::view(&mut chunk.rows).flow_whole);
+            Headers::from(HeaderColumns::view(&mut chunk.rows)).put_wholes(&self.wholes);
         }
         if self.has_states {
             // Every firewall does so: what is there may be of another place of the pipeline.

@@ -18,6 +18,10 @@ chunk::columns! {
         /// The packet opens the flow in this place, or announces another one for it: its generation and one. Zero for all
         /// others.
         pub flow_opens: u32,
+        /// What rules see of the datagram that the packet is a fragment of, where all of it was inspected:
+        /// [`Whole`](crate::firewall::header::Whole). Zero for all others, where fragments are held back, and undefined where they
+        /// are not.
+        pub flow_whole: u64,
     }
 }
 

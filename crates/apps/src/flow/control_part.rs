@@ -412,6 +412,8 @@ impl ControlPart for FlowControl {
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
         let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
+        let holds = super::holds_fragments(worker.config, &worker.pipeline.kinds);
+        let stage = stage.holding(holds.then_some(self.options.defrag), self.count);
         Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
     }
 

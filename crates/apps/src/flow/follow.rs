@@ -42,6 +42,9 @@ pub trait Follower: Send {
     /// A datagram is whole whose fragments are passed on by themselves: see [`Module::datagram`].
     fn datagram(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _whole: &OfFlow<'_>) {}
 
+    /// An ICMP error is about a packet of the flow: see [`Module::error`].
+    fn error(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _error: &OfFlow<'_>) {}
+
     /// The flow ends: see [`Module::closing`].
     fn closing(&mut self, _flow: &Identity) {}
 
@@ -197,6 +200,13 @@ impl Module for Followers {
         let place = Place { row: self.rows[whole.number].into(), slot: whole.slot, frame: 0..0 };
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.datagram(flow, state.of(at), &place, whole);
+        }
+    }
+
+    fn error(&mut self, flow: &Identity, state: &mut KeptByAll, error: &OfFlow<'_>) {
+        let place = Place { row: self.rows[error.number].into(), slot: error.slot, frame: 0..0 };
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.error(flow, state.of(at), &place, error);
         }
     }
 

@@ -42,6 +42,7 @@ pub mod decode;
 pub mod events;
 mod export;
 pub mod follow;
+mod held;
 pub mod kernels;
 pub mod monitor;
 pub mod order;
@@ -51,7 +52,8 @@ pub mod rows;
 pub mod stage;
 
 use control::config::{
-    Application, Config, EngineBackend, FRAMES, Overlap, Pipeline, RAW, Settings, StageKind,
+    Application, Config, EngineBackend, FRAMES, IdsAction, Overlap, Pipeline, RAW, Settings,
+    StageKind,
 };
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
@@ -73,6 +75,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     kernels: kernels::FILES,
+    reasons: &[reasons::HELD],
     variants: &[|config| config.flow.device = true],
     tables: commands::TABLES,
     absent: "this instance follows no flows: add [flow] to the configuration and restart",
@@ -85,6 +88,18 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 fn looks_into_tunnels(kinds: &[String]) -> bool {
     let needs_outer = |kind: &String| kind == crate::firewall::STAGE || kind == crate::nat::STAGE;
     !kinds.iter().any(needs_outer)
+}
+
+/// Whether fragments are held back in a pipeline of these stages until their datagram is whole: a stage behind this one inspects
+/// datagrams, and may drop them.
+pub(crate) fn holds_fragments(config: &Config, kinds: &[String]) -> bool {
+    let behind = || kinds.iter().skip_while(|kind| *kind != STAGE);
+    let has = |name: &str| behind().any(|kind| kind == name);
+    if has(crate::ids::STAGE) && config.ids.action == IdsAction::Inline {
+        return true;
+    }
+    let drops_by_label = has(crate::l7::STAGE) && has(crate::firewall::STAGE);
+    !has(monitor::STAGE) && (drops_by_label || has(crate::modules::STAGE))
 }
 
 /// `check`: helpers that nobody asks, tunnels that are not looked into, a device that is none.

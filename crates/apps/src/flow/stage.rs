@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict, VerdictKind};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict, VerdictKind};
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Decoded, tunnel};
@@ -15,6 +15,9 @@ use stream::tracker::Input;
 use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
+use super::held::{self, Held, Taken};
+use super::reasons;
+use crate::firewall::header::Whole;
 use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.
@@ -63,6 +66,8 @@ pub struct Flow {
     tunnels: Kinds,
     /// A firewall behind it asks what it found: flows count once their first packet got through.
     confirms: bool,
+    /// Fragments that wait until their datagram is whole, where stages behind it inspect and drop.
+    held: Option<Box<Held>>,
     /// Over captures: the time of the packets, as far as this worker has come.
     now_ns: u64,
     /// When the sweep under way began; its end is the end of the table.
@@ -87,6 +92,7 @@ impl Flow {
             inner: Vec::new(),
             tunnels: Kinds::NONE,
             confirms: false,
+            held: None,
             now_ns: 0,
             sweep_ns: 0,
             is_sweeping: false,
@@ -97,6 +103,13 @@ impl Flow {
     #[must_use]
     pub fn confirming(mut self, confirms: bool) -> Self {
         self.confirms = confirms;
+        self
+    }
+
+    /// Fragments are held back until their datagram is whole, with these bounds, by so many workers.
+    #[must_use]
+    pub fn holding(mut self, bounds: Option<stream::defrag::Config>, workers: usize) -> Self {
+        self.held = bounds.map(|bounds| Box::new(Held::new(bounds, workers)));
         self
     }
 
@@ -125,6 +138,15 @@ impl Flow {
         tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Drops fragments that waited too long, or all of them.
+    fn end_held<T>(&mut self, until_ns: Option<u64>, cx: &mut Context<'_, T>) {
+        let Some(held) = self.held.as_deref_mut() else { return };
+        held.end(until_ns, cx);
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| !held.news.is_empty()) {
+            tell(held, &mut Self::lock(tracker));
+        }
+    }
+
     /// Ends idle flows, a piece at a time.
     fn sweep(&mut self, now_ns: u64) {
         if !self.is_sweeping {
@@ -140,6 +162,19 @@ impl Flow {
             let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
+    }
+}
+
+/// Whether a packet is a fragment that is to be held back. One that came out of an ESP packet cannot enter the pipeline again: its
+/// association would be forgotten.
+fn is_held(d: &Decoded, packet: &Packet) -> bool {
+    d.has(Decoded::FRAGMENT) && d.is_ip() && packet.mark & crate::router::MARK_OPENED == 0
+}
+
+/// Followers hear what became of fragments.
+fn tell(held: &mut Held, tracker: &mut Tracker<Followers>) {
+    for (fragments, count) in held.news.drain(..) {
+        tracker.held(&fragments, count);
     }
 }
 
@@ -173,7 +208,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     /// Rows that it does not look at are not tracked.
     fn zeroed(&self) -> ColumnSet {
         let own = ColumnSet::of(&[FlowColumns::FLOW_STATE, FlowColumns::FLOW_OPENS]);
+        let own = match self.held {
+            Some(_) => own.union(&ColumnSet::of(&[FlowColumns::FLOW_WHOLE])),
+            None => own,
+        };
         if self.shares { own.union(&records::zeroed()) } else { own }
+    }
+
+    fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
+        &[reasons::HELD]
     }
 
     fn phases(&self) -> Phases {
@@ -200,6 +243,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         if self.rows.is_empty() {
             return;
         }
+        if let Some(held) = self.held.as_mut().filter(|_| !cx.is_again(0)) {
+            held.released = None;
+        }
         let Some(tracker) = &self.tracker else { return };
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
@@ -217,7 +263,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 (false, false) => Known::Nothing,
             };
             let records = self.decoded.iter_mut().zip(&mut self.segments);
-            for (row, (decoded, segment)) in piece.iter().zip(records) {
+            let mut fragment = None;
+            for (at, (row, (decoded, segment))) in piece.iter().zip(records).enumerate() {
                 let row = usize::from(*row);
                 let packet = &packets[row];
                 match &mut known {
@@ -252,7 +299,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
                     begin..self.linear.len()
                 }));
+                if self.held.is_some() && is_held(decoded, packet) {
+                    fragment = Some(at);
+                    break;
+                }
             }
+            // What is before a fragment comes first.
+            let fragment = fragment.map(|at| (at, piece[at]));
+            let piece = &piece[..fragment.map_or(piece.len(), |(at, _)| at)];
             let frame = |at: usize| match &self.places[at] {
                 Some(place) => &self.linear[place.clone()],
                 None => packets[usize::from(piece[at])].data(),
@@ -298,27 +352,123 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 break;
             }
             first += taken;
-            self.ahead = (2 * self.ahead).min(chunk::CHUNK_PACKETS_MAX);
+            let Some((at, row)) = fragment else {
+                self.ahead = (2 * self.ahead).min(chunk::CHUNK_PACKETS_MAX);
+                continue;
+            };
+            first += 1;
+            self.ahead = (2 * taken).clamp(AHEAD_MIN, chunk::CHUNK_PACKETS_MAX);
+            let Some(held) = self.held.as_deref_mut() else { continue };
+            let row = usize::from(row);
+            let now_ns = cx.arrival_ns(&packets[row]);
+            latest_ns = latest_ns.max(now_ns);
+            let (decoded, inner) = (&self.decoded[at], self.inner.get(at).and_then(Option::as_ref));
+            let path = inner.map(|(_, path)| path);
+            let packet = &packets[row];
+            let bytes = match &self.places[at] {
+                Some(place) => &self.linear[place.clone()],
+                None => packet.data(),
+            };
+            let bytes = bytes.get(inner.map_or(0, |(at, _)| *at)..).unwrap_or_default();
+            let of_released = held::fragment(decoded, bytes, path)
+                .is_some_and(|own| cx.is_again(row) && held.is_released(&own));
+            let input = Input {
+                decoded,
+                frame: bytes,
+                frame_len: packet.frame_len() as u32,
+                time_ns: now_ns,
+                port: packet.port,
+                checksums: crate::received::checksums(packet)
+                    == packet::checksum::Checksums::Verify,
+                tunnels: path,
+                segment: None,
+            };
+            if of_released {
+                let view = FlowColumns::view(rows);
+                let (followers, mut decided) = (owned.module(), None);
+                followers.rows.clear();
+                followers.rows.push(row as u16);
+                followers.frames.clear();
+                followers.frames.push(0..0);
+                let whole = held.decoded(decoded);
+                let Held { whole: frame, released, .. } = held;
+                if let Some(released) = released {
+                    released.left -= 1;
+                    let tracked = match released.tracked {
+                        None => {
+                            let frame_len = frame.len() as u32;
+                            let datagram = Input { decoded: &whole, frame, frame_len, ..input };
+                            owned.datagram(0, &datagram, released.frames)
+                        }
+                        Some(tracked) => {
+                            owned.rest_of_datagram(0, tracked, &input);
+                            tracked
+                        }
+                    };
+                    released.tracked = Some(stream::tracker::Tracked { opens: None, ..tracked });
+                    states[tracked.state as usize & 7] += 1;
+                    (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
+                        columns::encode(tracked);
+                    view.flow_whole[row] = Whole::of(frame, &whole).bits();
+                    decided = released.dropped;
+                }
+                if let Some(reason) = decided {
+                    view.verdict[row] = Verdict::drop(reason).0;
+                }
+                continue;
+            }
+            let (time_ns, decoded, inner) = (packet.time_ns, *decoded, inner.cloned());
+            let own = std::mem::replace(&mut packets[row], Packet::empty());
+            rows.verdicts()[row] = Verdict::TAKEN.0;
+            let taken = held.take(own, (&decoded, inner.as_ref()), now_ns, cx);
+            tell(held, &mut owned);
+            if let Taken::Whole = taken {
+                // They leave now, not before others that have left.
+                let done = held.done.drain(..).map(|mut own| {
+                    own.time_ns = time_ns;
+                    own
+                });
+                if cx.put_before(row, done) {
+                    break;
+                }
+            }
         }
         owned.count_states(&states);
         drop(owned);
         self.now_ns = self.now_ns.max(latest_ns);
         self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
         let late_ns = if cx.is_live() { 0 } else { LATE_NS };
-        self.sweep(self.now_ns.saturating_sub(late_ns));
+        let swept_ns = self.now_ns.saturating_sub(late_ns);
+        self.end_held(Some(swept_ns), cx);
+        self.sweep(swept_ns);
     }
 
     fn divides(&self) -> bool {
-        self.confirms
+        self.confirms || self.held.is_some()
     }
 
     fn sees_retired(&self) -> bool {
-        self.confirms
+        self.confirms || self.held.is_some()
     }
 
-    /// Flows count whose first packet got through.
-    fn retired(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
+    /// Flows count whose first packet got through. Of a datagram all fragments are dropped if one is.
+    fn retired(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let view = FlowColumns::view(&mut chunk.rows);
+        if let Some(held) = self.held.as_mut().filter(|_| cx.is_again(0))
+            && let Some(released) = &mut held.released
+        {
+            let own = || view.flow_whole.iter().enumerate().filter(|(_, whole)| **whole != 0);
+            let dropped = own().map(|(row, _)| Verdict(view.verdict[row]));
+            let mut dropped = dropped.filter(|own| own.kind() == VerdictKind::Drop);
+            released.dropped = released.dropped.or(dropped.next().map(Verdict::reason));
+            if let Some(reason) = released.dropped {
+                for (row, _) in own() {
+                    if Verdict(view.verdict[row]).kind() != VerdictKind::Taken {
+                        view.verdict[row] = Verdict::drop(reason).0;
+                    }
+                }
+            }
+        }
         if view.flow_opens.iter().all(|opens| *opens == 0) {
             return;
         }
@@ -335,16 +485,23 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn tick(&mut self, cx: &mut Context<'_, T>) {
         if cx.is_live() {
             self.now_ns = cx.now_ns;
+            self.end_held(Some(cx.now_ns), cx);
             self.sweep(cx.now_ns);
         }
     }
 
     fn next_tick_ns(&self) -> Option<u64> {
-        (self.now_ns > 0)
-            .then(|| if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS })
+        let sweep_ns = if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS };
+        let held_ns = self.held.as_ref().and_then(|held| held.next_timeout_ns());
+        (self.now_ns > 0).then(|| held_ns.map_or(sweep_ns, |own| own.min(sweep_ns)))
+    }
+
+    fn held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.len())
     }
 
     fn drain(&mut self, cx: &mut Context<'_, T>) {
+        self.end_held(None, cx);
         let latest_ns = self.latest_ns.load(Ordering::Relaxed);
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
         let Some(tracker) = &self.tracker else { return };
@@ -358,6 +515,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             // The part of the control plane gave both the same one.
             self.tracker = before.tracker.take().or_else(|| self.tracker.take());
             self.latest_ns = before.latest_ns.clone();
+            if let (Some(held), Some(before)) = (&mut self.held, &mut before.held) {
+                std::mem::swap(held, before);
+            }
         }
     }
 

@@ -187,6 +187,8 @@ pub struct Inspector {
     alerts: Vec<Alert>,
     recent: Vec<Transaction>,
     decisions: Vec<(usize, Decided)>,
+    /// What was decided of the last packet.
+    last: Option<Decided>,
     lines: Lines,
     /// Lines of packets that belong to no flow.
     strays: u32,
@@ -209,6 +211,7 @@ impl Inspector {
             alerts: Vec::new(),
             recent: Vec::new(),
             decisions: Vec::new(),
+            last: None,
             lines,
             strays: 0,
             counted: detect::Counts::default(),
@@ -249,9 +252,12 @@ impl Inspector {
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
         let drops = verdict.drops || open.was_dropped;
         flow.drops_pieces |= is_inline && drops && open.is_joined;
-        if let Some(row) = open.row.filter(|_| is_inline && drops) {
-            self.decisions.push((row, decided(verdict, open.was_dropped)));
-            add(&self.parts.counters.drops, 1);
+        if let Some(row) = open.row {
+            self.last = (is_inline && drops).then(|| decided(verdict, open.was_dropped));
+            if let Some(decided) = self.last {
+                self.decisions.push((row, decided));
+                add(&self.parts.counters.drops, 1);
+            }
         }
         let mut drop_said = false;
         for alert in std::mem::take(&mut self.alerts) {
@@ -337,6 +343,15 @@ impl Inspector {
             flow.state.reverse();
         }
         flow.session = Some(session);
+    }
+
+    /// A fragment of the datagram that was the last packet: what was decided of that holds for it.
+    fn rest(&mut self, at: &Place) {
+        self.end_step();
+        if let Some(decided) = self.last {
+            self.decisions.push((at.row, decided));
+            add(&self.parts.counters.drops, 1);
+        }
     }
 
     /// A fragment that is passed on by itself is inspected with its datagram. Those of a flow that was dropped are dropped.
@@ -443,16 +458,20 @@ impl Inspector {
         });
     }
 
-    /// A packet of no flow.
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
-        if why != Reject::Untracked {
-            return;
-        }
+    /// A packet of no flow. Its row is known if it is about one, and then it may be dropped.
+    fn lone(&mut self, input: &Input<'_>, about: Option<(usize, u64)>) {
         self.end_step();
         let (d, time_ns) = (input.decoded, input.time_ns);
         let packet = Packet { decoded: d, frame: input.frame, time_ns };
-        // Rows of packets without a flow are not known here: rules drop packets of flows.
-        let _ = self.detector.lone(&packet, &mut self.alerts);
+        let verdict = self.detector.lone(&packet, &mut self.alerts);
+        let drops = self.is_inline() && verdict.drops;
+        if let Some((row, _)) = about {
+            self.last = drops.then(|| decided(verdict, false));
+            if let Some(decided) = self.last {
+                self.decisions.push((row, decided));
+                add(&self.parts.counters.drops, 1);
+            }
+        }
         let (Some(src), Some(dst)) = (d.src_ip(), d.dst_ip()) else { return self.alerts.clear() };
         let ports = d.ports().unwrap_or_default();
         let outputs = self.parts.outputs.clone();
@@ -460,8 +479,9 @@ impl Inspector {
             let rule = self.detector.rules().rule(alert.rule);
             let id = (rule.gid, rule.sid);
             self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
+            let is_blocked = drops && about.is_some() && drops_with(alert.action);
             let report = eve::Alert {
-                decision: Decision::Allowed,
+                decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },
                 gid: rule.gid,
                 sid: rule.sid,
                 rev: rule.rev,
@@ -475,7 +495,7 @@ impl Inspector {
                 transaction: None,
             };
             let origin = Origin {
-                flow_id: None,
+                flow_id: about.map(|(_, flow)| flow),
                 src: (src, ports.0),
                 dst: (dst, ports.1),
                 protocol: d.protocol.0,
@@ -764,10 +784,17 @@ impl Follower for Following {
     }
 
     fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
+        let mut own = lock(&self.0);
         match packet.is_piece() {
-            true => lock(&self.0).piece(flow, at),
-            false => lock(&self.0).packet(flow, at, packet, false),
+            _ if packet.is_rest => own.rest(at),
+            true => own.piece(flow, at),
+            false => own.packet(flow, at, packet, false),
         }
+    }
+
+    /// It is inspected by itself: rules that drop it do not drop the flow that it is about.
+    fn error(&mut self, flow: &Identity, _: &mut Kept, at: &Place, error: &OfFlow<'_>) {
+        lock(&self.0).lone(error.input, Some((at.row, flow.id)));
     }
 
     fn datagram(&mut self, flow: &Identity, _: &mut Kept, at: &Place, whole: &OfFlow<'_>) {
@@ -803,7 +830,10 @@ impl Follower for Following {
     }
 
     fn rejected(&mut self, input: &Input<'_>, why: Reject) {
-        lock(&self.0).rejected(input, why);
+        // Rows of packets without a flow are not known: rules drop packets of flows.
+        if why == Reject::Untracked {
+            lock(&self.0).lone(input, None);
+        }
     }
 
     fn ended(&mut self, record: &FlowRecord, _: Side, _: &mut Kept, time_ns: u64) {

@@ -200,6 +200,9 @@ impl Hears for Gathering {
         let before = all.slots[slot];
         all.packets.push(Of { row: at.row, slot, before, with: before });
         all.is_closing = false;
+        if packet.is_rest {
+            return; // counted with its datagram
+        }
         let bytes = u64::from(packet.input.frame_len);
         counted.packets += 1;
         counted.bytes += bytes;

@@ -4,6 +4,7 @@
 #[path = "../../../kernels/tests/pocl/frames.rs"]
 #[allow(dead_code)] // not all of it is used here
 mod frames;
+mod held;
 #[path = "../../../kernels/tests/pocl/random.rs"]
 mod random;
 mod segments;
