@@ -122,6 +122,52 @@ impl Automaton {
         self.state([exact, folded])
     }
 
+    /// Walks on as [`Automaton::scan`] does, until no pattern that began before `bytes` can end in them any more; gives the
+    /// state there, and how many bytes that took, at most all. From there on, matches are those of the bytes alone.
+    ///
+    /// ```
+    /// use automata::{Automaton, Pattern, Patterns};
+    ///
+    /// let mut patterns = Patterns::default();
+    /// patterns.insert(Pattern::new(b"passwd")).unwrap();
+    /// let automaton = Automaton::new(&patterns).unwrap();
+    ///
+    /// let state = automaton.scan(automaton.start(), b"pass", 0, |_| {});
+    /// assert_eq!(automaton.scan_begun(state, b"age of time", 4, |_| {}).1, 1);
+    /// assert_eq!(automaton.scan_begun(automaton.start(), b"passwd", 0, |_| {}).1, 0);
+    /// ```
+    pub fn scan_begun(
+        &self,
+        state: State,
+        bytes: &[u8],
+        offset: u64,
+        mut sink: impl FnMut(Match),
+    ) -> (State, usize) {
+        let machines = self.machines();
+        let mut states = self.states(state);
+        let mut rows = [0, 1].map(|m| machines[m].map_or(0, |machine| machine.row_of(states[m])));
+        for (at, byte) in bytes.iter().enumerate() {
+            let reach = |m: usize| machines[m].map_or(0, |machine| machine.reach(states[m]));
+            if reach(0).max(reach(1)) <= at {
+                return (self.state(states), at);
+            }
+            let mut few = [[0; 4]; 2];
+            let mut ends: [&[u32]; 2] = [&[], &[]];
+            for (m, few) in few.iter_mut().enumerate() {
+                let Some(machine) = machines[m] else { continue };
+                let class = machine.classes[usize::from(*byte)];
+                states[m] = machine.step(states[m], rows[m], class);
+                rows[m] = machine.row(class);
+                if states[m] & ENDS != 0 {
+                    ends[m] = machine.ends(states[m], few);
+                }
+            }
+            let end = offset + at as u64 + 1;
+            merge(ends[0], ends[1], |pattern| sink(Match { pattern, end }));
+        }
+        (self.state(states), bytes.len())
+    }
+
     /// The tables as words, for a device; `layout` in the crate's sources shows how they lie.
     pub fn words(&self) -> &[u32] {
         self.image.as_flattened()

@@ -18,12 +18,27 @@ fn automaton(patterns: &[Pattern]) -> (Automaton, Vec<Pattern>) {
 /// How a batch is scanned.
 type Way = fn(&Automaton, &mut [Segment<'_>], &mut Vec<Found>, &mut Scratch);
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 5] = [
     ("plain", |automaton, segments, found, _| {
         for (number, segment) in segments.iter_mut().enumerate() {
             segment.state = automaton.scan(segment.state, segment.bytes, segment.offset, |m| {
                 found.push(Found { segment: number as u32, end: m.end, pattern: m.pattern });
             });
+        }
+    }),
+    // From where what began before has ended, matches and state are those of the bytes alone.
+    ("begun", |automaton, segments, found, _| {
+        for (number, segment) in segments.iter_mut().enumerate() {
+            let Segment { state, offset, bytes } = *segment;
+            let of = |m: Match| Found { segment: number as u32, end: m.end, pattern: m.pattern };
+            let (behind, taken) = automaton.scan_begun(state, bytes, offset, |m| found.push(of(m)));
+            segment.state = behind;
+            if taken < bytes.len() {
+                let from = offset + taken as u64;
+                segment.state = automaton.scan(automaton.anywhere(), bytes, offset, |m| {
+                    found.extend((m.end > from).then(|| of(m)));
+                });
+            }
         }
     }),
     ("interleaved", |automaton, segments, found, _| automaton.walk_many(segments, found)),

@@ -184,6 +184,11 @@ impl Builder {
 
     pub(crate) fn build(self, search: Search) -> Ruleset {
         let mut ruleset = self.ruleset;
+        if search == Search::Shared {
+            let sets = self.packets.iter().flatten().chain(&self.in_stream).chain(&self.streams);
+            let literals = sets.flat_map(|set| set.patterns().iter().cloned());
+            ruleset.literals = Some(literals.collect());
+        }
         let both = |sets: [SetBuilder; 2]| sets.map(|set| set.build(search));
         ruleset.packets = self.packets.map(both);
         ruleset.in_stream = both(self.in_stream);

@@ -116,6 +116,18 @@ impl Detector {
 
     /// Begins a step with a packet of a flow.
     pub fn begin(&mut self, packet: &Packet<'_>, flow: &mut FlowState, sender: Sender) {
+        self.begin_searched(packet, flow, sender, false);
+    }
+
+    /// The same of a packet that was searched before. `is_clean`: none of [`Ruleset::literals`] of these rules is in its
+    /// payload. What is found is the same.
+    pub fn begin_searched(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut FlowState,
+        sender: Sender,
+        is_clean: bool,
+    ) {
         self.open(flow, sender, packet.time_ns);
         let Some(header) = Header::new(packet) else { return };
         self.step.is_in_stream = flow.see(&header, sender, self.rules.midstream);
@@ -132,7 +144,7 @@ impl Detector {
             let matches = all.map(|rule| Match { rule: *rule, found, sender, waits: false });
             self.step.matches.extend(matches);
         }
-        self.packet(packet, &header, flow);
+        self.packet(packet, &header, flow, is_clean);
     }
 
     /// Begins and ends a step with a packet of no flow.
@@ -170,7 +182,13 @@ impl Detector {
     }
 
     /// Rules of packets.
-    fn packet(&mut self, packet: &Packet<'_>, header: &Header, flow: &mut FlowState) {
+    fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        header: &Header,
+        flow: &mut FlowState,
+        is_clean: bool,
+    ) {
         let rules = self.rules.clone();
         let sender = self.step.sender;
         let side = sender.index();
@@ -204,7 +222,9 @@ impl Detector {
         let mut parts = std::mem::take(&mut self.scratch.parts);
         parts.clear();
         parts.extend(set.always);
-        set.scan(&mut self.scratch.room, None, bytes, 0, |part, _| parts.push(part));
+        if !is_clean {
+            set.scan(&mut self.scratch.room, None, bytes, 0, |part, _| parts.push(part));
+        }
         parts.sort_unstable();
         parts.dedup();
         for number in &parts {
@@ -256,6 +276,19 @@ impl Detector {
 
     /// Bytes of a stream in order; `offset` is that of the first one.
     pub fn data(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: &[u8]) {
+        self.data_searched(flow, sender, offset, bytes, false);
+    }
+
+    /// The same of bytes that were searched before. `is_clean`: none of [`Ruleset::literals`] of these rules is in them as a
+    /// whole; one may begin before them or end behind them. What is found is the same.
+    pub fn data_searched(
+        &mut self,
+        flow: &mut FlowState,
+        sender: Sender,
+        offset: u64,
+        bytes: &[u8],
+        is_clean: bool,
+    ) {
         flow.stream_bytes[sender.index()] = offset + bytes.len() as u64;
         if self.step.is_over || bytes.is_empty() {
             return;
@@ -264,7 +297,7 @@ impl Detector {
             self.end_message(flow, sender.other());
         }
         flow.last = Some(sender);
-        self.message(flow, sender, bytes, false);
+        self.message(flow, sender, bytes, is_clean, false);
     }
 
     /// Bytes of a stream that are not searched: they are encrypted.
@@ -272,7 +305,14 @@ impl Detector {
         flow.stream_bytes[sender.index()] = offset + bytes as u64;
     }
 
-    fn message(&mut self, flow: &mut FlowState, sender: Sender, bytes: &[u8], is_last: bool) {
+    fn message(
+        &mut self,
+        flow: &mut FlowState,
+        sender: Sender,
+        bytes: &[u8],
+        is_clean: bool,
+        is_last: bool,
+    ) {
         let rules = self.rules.clone();
         let mut window = std::mem::take(&mut flow.messages[sender.index()]);
         let mut given_up = false;
@@ -286,6 +326,7 @@ impl Detector {
             &rules.parts,
             MESSAGE_HALF,
             bytes,
+            is_clean,
             is_last,
             &mut room,
             &mut given_up,
@@ -313,7 +354,7 @@ impl Detector {
         }
         // Matches of it whose conditions do not hold had their time.
         flow.waiting.retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
-        self.message(flow, sender, &[], true);
+        self.message(flow, sender, &[], false, true);
         flow.messages[sender.index()].reset();
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Group {
     /// By pattern: where its parts begin in `refs`; one more at the end.
     starts: Vec<u32>,
     refs: Vec<u32>,
+    /// Bytes of the longest literal.
+    longest: usize,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +97,15 @@ impl Set {
     }
 }
 
+impl Group {
+    /// The parts of a literal that is there.
+    fn each(&self, found: Match, hit: &mut impl FnMut(u32, u64)) {
+        let at = found.pattern as usize;
+        let parts = self.starts[at] as usize..self.starts[at + 1] as usize;
+        self.refs[parts].iter().for_each(|part| hit(*part, found.end));
+    }
+}
+
 impl OfPort<'_> {
     pub(crate) fn is_empty(&self) -> bool {
         self.group.is_none() && self.always.is_empty()
@@ -110,11 +121,7 @@ impl OfPort<'_> {
         mut hit: impl FnMut(u32, u64),
     ) -> Option<State> {
         let group = self.group?;
-        let mut pattern = |pattern: u32, end: u64| {
-            let at = pattern as usize;
-            let parts = group.starts[at] as usize..group.starts[at + 1] as usize;
-            group.refs[parts].iter().for_each(|part| hit(*part, end));
-        };
+        let mut pattern = |pattern: u32, end: u64| group.each(Match { pattern, end }, &mut hit);
         match &group.engine {
             Engine::None => None,
             Engine::Plain(table) => {
@@ -135,6 +142,34 @@ impl OfPort<'_> {
                 Some(segments[0].state)
             }
         }
+    }
+
+    /// The same over bytes of which it is known that no literal is in them as a whole: only those that began before can end
+    /// there. So it walks on as long as one of them may, and then over what one that ends later may have of them.
+    pub(crate) fn scan_clean(
+        &self,
+        room: &mut Room,
+        state: Option<State>,
+        bytes: &[u8],
+        offset: u64,
+        mut hit: impl FnMut(u32, u64),
+    ) -> Option<State> {
+        let group = self.group?;
+        let Engine::Shared(automaton) = &group.engine else {
+            return self.scan(room, state, bytes, offset, hit);
+        };
+        let state = state.unwrap_or_else(|| automaton.start());
+        let (state, taken) =
+            automaton.scan_begun(state, bytes, offset, |found| group.each(found, &mut hit));
+        let rest = &bytes[taken..];
+        let keep = group.longest.saturating_sub(1);
+        // A state that comes of these bytes alone is that of the last of them.
+        let (state, rest) = match rest.len() > keep {
+            true => (automaton.start(), &rest[rest.len() - keep..]),
+            false => (state, rest),
+        };
+        let at = offset + (bytes.len() - rest.len()) as u64;
+        self.scan(room, Some(state), rest, at, hit)
     }
 }
 
@@ -174,6 +209,11 @@ impl SetBuilder {
         }
         self.entries.push(Entry { part, literals: literals.to_vec(), ports });
         Ok(())
+    }
+
+    /// The literals.
+    pub(crate) fn patterns(&self) -> &[Pattern] {
+        self.patterns.as_slice()
     }
 
     pub(crate) fn build(self, search: Search) -> Set {
@@ -243,7 +283,9 @@ fn group(engine: Engine, entries: &[&Entry], mut number: impl FnMut(&Bytes) -> u
         starts[at] += starts[at - 1];
     }
     let refs = pairs.iter().map(|(_, part)| *part).collect();
-    Group { engine, starts, refs }
+    let literals = entries.iter().flat_map(|entry| &entry.literals);
+    let longest = literals.map(|(bytes, _)| bytes.len()).max().unwrap_or(0);
+    Group { engine, starts, refs, longest }
 }
 
 /// Parts by port: ranges of ports with the same parts are together, those with most parts each for itself, and all others in one,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use automata::{Automaton, Pattern, PatternError, Patterns};
 use signatures::config::{Class, Limit};
 use signatures::{Action, RuleSet, Transform, Variables};
 
@@ -134,6 +135,8 @@ pub struct Ruleset {
     pub(crate) midstream: bool,
     /// No other ruleset of the process has this number.
     pub(crate) generation: u64,
+    /// What is searched for in payloads of packets and in streams; none unless the search is [`Search::Shared`].
+    pub(crate) literals: Option<Vec<Pattern>>,
 }
 
 /// What is looked for in a buffer behind transforms, by sender.
@@ -190,6 +193,26 @@ impl Ruleset {
     /// What an alert shows of a rule, by the number in the alert.
     pub fn rule(&self, number: u32) -> &RuleInfo {
         &self.info[number as usize]
+    }
+
+    /// The literals that are searched for in payloads of packets and in streams, of all rules, both senders and all protocols,
+    /// as one automaton: for a search before it is known whose bytes they are. Bytes without any of them are *clean*
+    /// ([`Detector::begin_searched`](crate::Detector::begin_searched)). `None`: rules are found in another way, so no bytes are.
+    ///
+    /// # Errors
+    /// The tables are too large.
+    pub fn literals(&self) -> Result<Option<Automaton>, PatternError> {
+        let Some(literals) = &self.literals else { return Ok(None) };
+        let mut patterns = Patterns::default();
+        for pattern in literals {
+            patterns.insert(pattern.clone())?;
+        }
+        Automaton::new(&patterns).map(Some)
+    }
+
+    /// Its number: no other ruleset of the process has it.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// How many rules there are.

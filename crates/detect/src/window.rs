@@ -43,7 +43,8 @@ impl Window {
         self.start == 0 && self.bytes.is_empty()
     }
 
-    /// More bytes; `found` gets numbers of parts that hold, of those that `wants` is for.
+    /// More bytes; `found` gets numbers of parts that hold, of those that `wants` is for. `is_clean`: no literal is in them as a
+    /// whole.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
         &mut self,
@@ -51,6 +52,7 @@ impl Window {
         parts: &[Part],
         half: usize,
         mut bytes: &[u8],
+        is_clean: bool,
         is_last: bool,
         room: &mut Room,
         given_up: &mut bool,
@@ -65,7 +67,9 @@ impl Window {
         // All of it at once: nothing has to be kept.
         if is_last && self.is_empty() && bytes.len() <= 2 * half {
             let hits = &mut self.hits;
-            set.scan(room, None, bytes, 0, |part, end| hit(hits, part, end));
+            if !is_clean {
+                set.scan(room, None, bytes, 0, |part, end| hit(hits, part, end));
+            }
             self.evaluate(set, parts, bytes, When::Whole, true, given_up, wants, &mut found);
             return;
         }
@@ -82,10 +86,14 @@ impl Window {
             let (now, rest) = bytes.split_at(take);
             let (offset, hits) = (self.start + self.bytes.len() as u64, &mut self.hits);
             let mut is_new = false;
-            self.state = set.scan(room, self.state, now, offset, |part, end| {
+            let new = |part, end| {
                 is_new = true;
                 hit(hits, part, end);
-            });
+            };
+            self.state = match is_clean {
+                true => set.scan_clean(room, self.state, now, offset, new),
+                false => set.scan(room, self.state, now, offset, new),
+            };
             self.bytes.extend_from_slice(now);
             bytes = rest;
             let is_end = is_last && rest.is_empty();

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use applayer::{Limits, Session, Start};
+use automata::Automaton;
 use detect::{Alert, Detector, Feed, FlowState, Packet, Ruleset, Sender};
 use l7proto::{Ports, Transport};
 use packet::{Anomaly, Decoded, tunnel};
@@ -45,12 +47,14 @@ pub(crate) struct Setup {
     pub(crate) checksums: bool,
     pub(crate) tunnels: tunnel::Kinds,
     pub(crate) by_vlan: bool,
+    /// Packets are searched for literals before the tracker sees them.
+    pub(crate) ahead: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let tunnels = tunnel::Kinds::all();
-        Self { midstream: false, checksums: true, tunnels, by_vlan: true }
+        Self { midstream: false, checksums: true, tunnels, by_vlan: true, ahead: false }
     }
 }
 
@@ -70,6 +74,11 @@ struct Bench {
     is_end: bool,
     now_ns: u64,
     setup: Setup,
+    /// The search ahead, and the addresses of the last frame if nothing is in it.
+    literals: Option<Automaton>,
+    clean: Range<usize>,
+    /// Pieces that were clean.
+    spared: usize,
     alerts: Vec<Alert>,
     seen: Seen,
 }
@@ -133,6 +142,7 @@ impl Bench {
     }
 
     fn finish(&mut self) {
+        self.clean = 0..0;
         let Some(id) = self.open.take() else { return };
         let Some(flow) = self.flows.get_mut(&id) else { return };
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
@@ -151,6 +161,11 @@ impl Bench {
             flow.state.reverse();
         }
     }
+}
+
+fn addresses(bytes: &[u8]) -> Range<usize> {
+    let own = bytes.as_ptr_range();
+    own.start.addr()..own.end.addr()
 }
 
 fn direction(flow: &Identity, side: Side) -> applayer::Direction {
@@ -187,7 +202,15 @@ impl Module for Bench {
         let is_reversed = flow.session.as_ref().is_some_and(Session::is_reversed);
         let sender = sender(identity, of.side, is_reversed);
         let flow = self.flows.get_mut(&identity.id).expect("it is there");
-        self.detector.begin(&Packet { decoded, frame, time_ns }, &mut flow.state, sender);
+        let mut is_clean = false;
+        if let Some(literals) = &self.literals {
+            is_clean = true;
+            literals.scan(literals.start(), frame, 0, |_| is_clean = false);
+        }
+        self.clean = if is_clean { addresses(frame) } else { 0..0 };
+        self.spared += usize::from(is_clean);
+        let packet = Packet { decoded, frame, time_ns };
+        self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         self.open = Some(identity.id);
         if let Some(bytes) = of.datagram() {
             let direction = direction(identity, of.side);
@@ -226,7 +249,9 @@ impl Module for Bench {
         let from = session.and_then(|session| session.encrypted_from(direction));
         let clear = from.map_or(bytes.len() as u64, |from| from.saturating_sub(offset));
         let clear = &bytes[..bytes.len().min(clear as usize)];
-        self.detector.data(&mut flow.state, sender, offset, clear);
+        let (own, frame) = (addresses(clear), &self.clean);
+        let is_clean = frame.start <= own.start && own.end <= frame.end;
+        self.detector.data_searched(&mut flow.state, sender, offset, clear, is_clean);
         if from.is_some() {
             self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
             flow.state.set_encrypted();
@@ -337,6 +362,16 @@ pub(crate) fn has_wrong_checksums(frames: &[(u64, Vec<u8>)]) -> bool {
 
 /// Frames of Ethernet and their times, through all of it.
 pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup) -> Seen {
+    run_counting(rules, frames, setup).0
+}
+
+/// The same, and how many packets were clean.
+pub(crate) fn run_counting(
+    rules: Arc<Ruleset>,
+    frames: &[(u64, Vec<u8>)],
+    setup: &Setup,
+) -> (Seen, usize) {
+    let literals = setup.ahead.then(|| rules.literals().expect("small tables")).flatten();
     let bench = Bench {
         detector: Detector::new(rules),
         limits: Limits::default(),
@@ -345,6 +380,9 @@ pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup)
         is_end: false,
         now_ns: 0,
         setup: setup.clone(),
+        literals,
+        clean: 0..0,
+        spared: 0,
         alerts: Vec::new(),
         seen: Seen::default(),
     };
@@ -400,5 +438,5 @@ pub(crate) fn run(rules: Arc<Ruleset>, frames: &[(u64, Vec<u8>)], setup: &Setup)
     }
     tracker.finish(last_ns);
     tracker.module().finish();
-    std::mem::take(&mut tracker.module().seen)
+    (std::mem::take(&mut tracker.module().seen), tracker.module().spared)
 }

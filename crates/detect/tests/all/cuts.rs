@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use detect::{Found, Search, Sender};
 
-use crate::bed::run;
+use crate::bed::{Setup, run, run_counting};
 use crate::verify::{Case, cases, load};
 
 /// Cuts each segment of TCP over IPv4 that has more than `at` bytes; SYN is left as it is.
@@ -81,4 +81,31 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
         }
     }
     assert!(compared > 50, "{compared} alerts");
+}
+
+/// A search of packets before it is known whose they are spares others, and changes nothing, wherever streams are cut.
+#[test]
+fn a_search_ahead_changes_no_alert() {
+    let Some(root) = testdata::path("ids/suricata-verify") else { return };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    cases(&root, &mut folders);
+    let (mut compared, mut packets, mut clean) = (0, 0, 0);
+    for folder in &folders {
+        let Case { rules, frames, setup, .. } = load(folder, Search::Shared);
+        let rules = Arc::new(rules);
+        for at in [usize::MAX, 700, 33, 7] {
+            let setup = Setup { checksums: setup.checksums && at == usize::MAX, ..setup.clone() };
+            let cut = frames.iter().flat_map(|(time_ns, frame)| {
+                cut(frame, at).into_iter().map(|frame| (*time_ns, frame))
+            });
+            let cut: Vec<(u64, Vec<u8>)> = cut.collect();
+            let expected = run(rules.clone(), &cut, &setup);
+            let ahead = Setup { ahead: true, ..setup };
+            let (own, spared) = run_counting(rules.clone(), &cut, &ahead);
+            assert_eq!(own, expected, "{} at {at}", folder.display());
+            (compared, packets, clean) =
+                (compared + own.reported.len(), packets + cut.len(), clean + spared);
+        }
+    }
+    assert!(compared > 200 && clean > packets / 2, "{compared} alerts, {clean} of {packets} clean");
 }

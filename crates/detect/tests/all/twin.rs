@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use detect::{Detector, FlowState, Options, Packet, Ruleset, Search, Sender};
+use detect::{Alert, Detector, FlowState, Options, Packet, Ruleset, Search, Sender};
 use signatures::{Check, Content, Loader, Rule, Value, Variables};
 
 pub(crate) struct Random(pub(crate) u64);
@@ -138,45 +138,68 @@ pub(crate) fn segment(sender: Sender, flags: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Alerts by sid of messages that are cut into pieces of `cut(length)` bytes.
+/// A detector and what it found.
+struct Worker {
+    detector: Detector,
+    flow: FlowState,
+    found: Vec<Alert>,
+}
+
+impl Worker {
+    fn new(rules: &Arc<Ruleset>) -> Self {
+        Self { detector: Detector::new(rules.clone()), flow: FlowState::new(1), found: Vec::new() }
+    }
+
+    fn packet(&mut self, sender: Sender, flags: u8, payload: &[u8], offset: u64, is_clean: bool) {
+        let frame = segment(sender, flags, payload);
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        self.detector.begin_searched(&packet, &mut self.flow, sender, is_clean);
+        if !payload.is_empty() {
+            self.detector.data_searched(&mut self.flow, sender, offset, payload, is_clean);
+        }
+        self.detector.finish(&mut self.flow, &mut self.found);
+    }
+}
+
+/// Alerts by sid of messages that are cut into pieces of `cut(length)` bytes. With a search ahead they are the same.
 fn alerts(
     rules: &Arc<Ruleset>,
     messages: &[Vec<u8>],
     mut cut: impl FnMut(usize) -> usize,
 ) -> BTreeMap<u32, usize> {
-    let mut detector = Detector::new(rules.clone());
-    let mut flow = FlowState::new(1);
-    let mut found = Vec::new();
-    let mut packets = |sender,
-                       flags,
-                       payload: &[u8],
-                       offset: u64,
-                       detector: &mut Detector,
-                       flow: &mut FlowState| {
-        let frame = segment(sender, flags, payload);
-        let decoded = packet::decode(&frame, frame.len());
-        detector.begin(&Packet { decoded: &decoded, frame: &frame, time_ns: 1 }, flow, sender);
-        if !payload.is_empty() {
-            detector.data(flow, sender, offset, payload);
+    let literals = rules.literals().expect("small tables");
+    let mut workers = [Worker::new(rules), Worker::new(rules)];
+    let mut packets = |sender, flags, payload: &[u8], offset| {
+        let mut is_clean = literals.is_some();
+        if let Some(literals) = &literals {
+            literals.scan(literals.start(), payload, 0, |_| is_clean = false);
         }
-        detector.finish(flow, &mut found);
+        let [plain, searched] = &mut workers;
+        plain.packet(sender, flags, payload, offset, false);
+        searched.packet(sender, flags, payload, offset, is_clean);
+        assert_eq!(plain.found, searched.found, "{is_clean}: {payload:02x?} at {offset}");
     };
-    packets(Sender::Client, 2, &[], 0, &mut detector, &mut flow);
-    packets(Sender::Server, 18, &[], 0, &mut detector, &mut flow);
-    packets(Sender::Client, 16, &[], 0, &mut detector, &mut flow);
+    packets(Sender::Client, 2, &[], 0);
+    packets(Sender::Server, 18, &[], 0);
+    packets(Sender::Client, 16, &[], 0);
     let mut offsets = [0; 2];
     for (number, message) in messages.iter().enumerate() {
         let sender = if number % 2 == 0 { Sender::Client } else { Sender::Server };
         let mut rest = &message[..];
         while !rest.is_empty() {
             let (piece, behind) = rest.split_at(cut(rest.len()).clamp(1, rest.len()));
-            packets(sender, 24, piece, offsets[number % 2], &mut detector, &mut flow);
+            packets(sender, 24, piece, offsets[number % 2]);
             offsets[number % 2] += piece.len() as u64;
             rest = behind;
         }
     }
-    detector.begin_end(&mut flow, 2);
-    detector.finish(&mut flow, &mut found);
+    let [found, searched] = workers.map(|mut own| {
+        own.detector.begin_end(&mut own.flow, 2);
+        own.detector.finish(&mut own.flow, &mut own.found);
+        own.found
+    });
+    assert_eq!(found, searched, "at the end");
     let mut counts = BTreeMap::new();
     found.iter().for_each(|alert| *counts.entry(rules.rule(alert.rule).sid).or_default() += 1);
     counts
