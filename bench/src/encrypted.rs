@@ -223,6 +223,7 @@ impl World {
                 )?),
                 counters: Arc::new(Counters::default()),
                 is_inline: Arc::new(AtomicBool::new(true)),
+                literals: None,
             };
             let places = Places::new(parts);
             let followers = match case {

@@ -184,6 +184,7 @@ impl Case {
             outputs: Arc::new(Outputs::open(&Ids::default(), 0, Arc::default(), false)?),
             counters: counters.clone(),
             is_inline: Arc::new(AtomicBool::new(false)),
+            literals: None,
         };
         let follower = Places::new(parts).follower(0, 1);
         let mut worker = Worker::with(own, false, Following(follower))?;
@@ -264,7 +265,7 @@ impl Module for Following {
         }
         let frame = packet.input.frame.as_ptr_range();
         let frame = frame.start.addr()..frame.end.addr();
-        let place = Place { row: packet.number, slot: packet.slot, frame };
+        let place = Place { row: packet.number, slot: packet.slot, frame, clean: 0 };
         self.0.packet(flow, kept, &place, packet);
     }
 

@@ -117,6 +117,8 @@ fn config(args: &IdsArgs) -> Result<Config, Failure> {
         // Suricata looks into tunnels, too.
         None => config.flow.tunnels = Kinds::all(),
     }
+    // The pipeline of this command has no stage for a device.
+    (config.flow.device, config.ids.device) = (false, false);
     config.flow.midstream |= args.midstream;
     let ids = &mut config.ids;
     ids.rules.extend(args.rules.iter().cloned());

@@ -177,14 +177,17 @@ mod tests {
     /// What a file asks for, which `all` has never seen.
     #[test]
     fn programs_of_a_variant_of_the_configuration_are_listed() {
-        let path = testkit::repository().join("tests/golden/flow_device/config.toml");
-        let (config, _) = control::config::load(&path, &pipelines::known()).unwrap();
         let recorded = Recorded::default();
-        record(&config, &recorded).unwrap();
+        for case in ["flow_device", "ids_device"] {
+            let path = testkit::repository().join(format!("tests/golden/{case}/config.toml"));
+            let (config, _) = control::config::load(&path, &pipelines::known()).unwrap();
+            record(&config, &recorded).unwrap();
+        }
         let (listed, asked) = (all().unwrap(), recorded.programs());
         for name in ["flow", "firewall"] {
             assert!(asked.iter().any(|program| program.name == name), "{name}");
         }
+        assert!(asked.iter().any(|program| program.source.contains("\nKERNEL(flow_search)")));
         for program in asked {
             assert!(listed.iter().any(|p| p.source == program.source), "{}", program.name);
         }

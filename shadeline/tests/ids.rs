@@ -1,9 +1,9 @@
 //! `shadeline ids`: rules over captures, with any number of workers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use testkit::Scratch;
+use testkit::{Scratch, require_opencl};
 
 /// A case of Suricata's own tests; skipped where the data are absent.
 const CASE: &str = "../shared/data/ids/suricata-verify/smtp-file-data-01";
@@ -80,4 +80,100 @@ fn rules_that_count_per_host_write_with_one_worker() {
         let lines = std::fs::read_to_string(path).expect("it is written").lines().count();
         assert_eq!(lines, 1, "{workers} workers");
     }
+}
+
+/// Folders with a capture and rules.
+fn cases(folder: &Path, into: &mut Vec<(PathBuf, PathBuf)>) {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|own| own.path());
+    let mut entries: Vec<PathBuf> = entries.collect();
+    entries.sort();
+    let file = |ending: &[&str]| {
+        let is_it = |path: &&PathBuf| {
+            path.extension().is_some_and(|own| ending.iter().any(|ending| own == *ending))
+        };
+        entries.iter().find(is_it).cloned()
+    };
+    if let (Some(capture), Some(rules)) = (file(&["pcap", "pcapng"]), file(&["rules"])) {
+        into.push((capture, rules));
+    }
+    entries.iter().filter(|path| path.is_dir()).for_each(|path| cases(path, into));
+}
+
+/// What a monitor with rules wrote: events and alerts, with its status; what it said of packets that were searched before; and
+/// whether a device had jobs.
+fn monitored(
+    folder: &Scratch,
+    (captures, rules): (&[PathBuf], &[PathBuf]),
+    (backend, workers): (&str, usize),
+    device: bool,
+) -> ((Option<i32>, String, String), String, bool) {
+    let rules: Vec<String> =
+        rules.iter().map(|path| format!("{:?}", path.display().to_string())).collect();
+    let config = format!(
+        "mode = \"monitor\"\n[system]\nworkers = {workers}\n[port.tap]\ninterface = \"tap\"\nchecksums = \"ignore\"\n\
+         [flow]\ntunnels = [\"all\"]\nmidstream = true\n\
+         [ids]\nrules = [{}]\noutput = \"out\"\ndevice = {device}\n",
+        rules.join(", ")
+    );
+    let config = folder.write("monitor.toml", &config);
+    let _ = std::fs::remove_dir_all(folder.join("out"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.current_dir(folder.path()).arg("run").arg(config).args(["--backend", backend]);
+    for capture in captures {
+        command.arg("-r").arg(capture);
+    }
+    // One cache for all: cold, the self-test of a device takes its time.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    command.env("POCL_CACHE_DIR", cache.join("pocl")).env("SHADELINE_CACHE", cache.join("kernels"));
+    let output = command.output().expect("the program runs");
+    let said = text(&[&output.stdout[..], &output.stderr].concat());
+    // A capture may be damaged.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{captures:?}: {said}");
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join("out").join(name)).expect("it is written");
+    let line = said.lines().find(|line| line.starts_with("packets searched before: "));
+    let has_jobs = said.contains("\ndevice ") && !said.contains(": 0 jobs, ");
+    let written = (output.status.code(), read("eve.json"), read("fast.log"));
+    (written, line.unwrap_or_default().to_owned(), has_jobs)
+}
+
+/// Events and alerts do not depend on who searches packets for the literals of rules, on the back end, or on workers.
+#[test]
+fn a_search_on_a_device_changes_no_event() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/ids");
+    if !root.is_dir() {
+        return;
+    }
+    let folder = Scratch::new();
+    let mut all = Vec::new();
+    cases(&root.join("suricata-verify"), &mut all);
+    let has_opencl = require_opencl();
+    let mut sets: Vec<(Vec<PathBuf>, Vec<PathBuf>)> =
+        all.iter().map(|(capture, rules)| (vec![capture.clone()], vec![rules.clone()])).collect();
+    // Many rules over all captures.
+    let many = ["exploit", "scan", "user_agents", "web_server"];
+    let many = many.map(|name| root.join(format!("etopen-2017/emerging-{name}.rules.xz")));
+    sets.push((all.iter().map(|(capture, _)| capture.clone()).collect(), many.into()));
+    let (mut alerts, mut clean, mut packets) = (0, 0, 0);
+    for (number, (captures, rules)) in sets.iter().enumerate() {
+        let is_last = number + 1 == sets.len();
+        let run = |way, device| monitored(&folder, (captures, rules), way, device);
+        let (written, ..) = run(("cpu", 1), false);
+        let mut ways = vec![("cpu", 1), ("sim", 3)];
+        // PoCL takes a second for each.
+        ways.extend((has_opencl && (is_last || number % 8 == 0)).then_some(("opencl", 2)));
+        let mut searched = None;
+        for way in ways {
+            let (own, line, has_jobs) = run(way, true);
+            assert!(own == written, "{captures:?} by {way:?}: {own:?}, not {written:?}");
+            assert_eq!(has_jobs, way.0 != "cpu", "{captures:?} by {way:?}");
+            assert_eq!(&line, searched.get_or_insert(line.clone()), "{captures:?} by {way:?}");
+        }
+        let searched = searched.expect("it was run");
+        alerts += written.2.lines().count();
+        let numbers: Vec<usize> =
+            searched.split(' ').filter_map(|word| word.replace(',', "").parse().ok()).collect();
+        (clean, packets) = (clean + numbers[0], packets + numbers[1]);
+    }
+    assert!(alerts > 100 && clean > 1_000 && packets > clean, "{alerts}, {clean} of {packets}");
 }

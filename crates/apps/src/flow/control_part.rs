@@ -24,6 +24,7 @@ use super::decode::FlowDecode;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
 use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, protocol};
+use super::search::FlowSearch;
 use super::stage::{Flow, Shared};
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
@@ -41,8 +42,6 @@ struct FlowControl {
     /// How many there will be.
     count: usize,
     latest_ns: Arc<AtomicU64>,
-    /// A stage of its own decodes.
-    decodes: bool,
     /// When lost records are logged next.
     log_ns: u64,
 }
@@ -76,7 +75,6 @@ pub(super) fn start(
         trackers: Vec::new(),
         count,
         latest_ns: Arc::default(),
-        decodes: config.flow.device,
         log_ns: 0,
     }))
 }
@@ -381,8 +379,18 @@ impl ControlPart for FlowControl {
         }
         let before = &worker.pipeline.kinds[..worker.at];
         let is_decoded = before.iter().any(|kind| kind == super::STAGE);
-        if self.decodes && !is_decoded {
-            return Some(Box::new(FlowDecode));
+        // Literals are those of rules, which the stage behind evaluates.
+        let has_rules = worker.pipeline.kinds.iter().any(|kind| kind == crate::ids::STAGE);
+        let literals = self.listeners.iter().rev().find_map(|own| own.literals());
+        let literals = literals.filter(|_| has_rules);
+        // Of two stages, the first one decodes.
+        let decodes =
+            worker.pipeline.kinds[worker.at + 1..].iter().any(|kind| kind == super::STAGE);
+        if decodes {
+            return Some(match literals {
+                Some(part) => Box::new(FlowSearch::new(part)),
+                None => Box::new(FlowDecode),
+            });
         }
         let own = |(pipeline, number, _): &&(String, usize, Shared)| {
             *pipeline == worker.pipeline.name && *number == worker.worker
@@ -411,6 +419,7 @@ impl ControlPart for FlowControl {
         let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
         let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
+        let stage = stage.searched(literals.is_some());
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let holds = super::holds_fragments(worker.config, &worker.pipeline.kinds);
         let stage = stage.holding(holds.then_some(self.options.defrag), self.count);

@@ -11,10 +11,13 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use controlplane::PartId;
 use stream::table::Slot;
 use stream::tcp::{End, Event, Want};
 use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Reject};
 use stream::{FlowRecord, Side};
+
+use super::search::LiteralPart;
 
 /// What a follower keeps for one flow; nothing until it puts something there.
 pub type Kept = Option<Box<dyn Any + Send>>;
@@ -29,6 +32,8 @@ pub struct Place {
     /// The addresses of the frame's bytes, by which bytes of a stream are found in it; those of other packets and of
     /// datagrams in fragments are elsewhere.
     pub frame: Range<usize>,
+    /// The number of the literals of which none is in its bytes behind the headers; 0: not known (see [`search`](super::search)).
+    pub clean: u32,
 }
 
 /// Hears of the flows of one worker.
@@ -133,6 +138,12 @@ pub trait Listener: Send + Sync {
     ) -> Box<dyn Follower> {
         self.follower(number.0, number.1)
     }
+
+    /// Literals for which its followers search bytes: a stage before the tracker may search packets for all of them
+    /// ([`search`](super::search)).
+    fn literals(&self) -> Option<PartId<LiteralPart>> {
+        None
+    }
 }
 
 /// A listener that the program attaches.
@@ -146,6 +157,8 @@ pub struct Followers {
     pub(super) rows: Vec<u16>,
     /// By packet, too: the addresses of its frame.
     pub(super) frames: Vec<Range<usize>>,
+    /// By packet, where packets were searched: see [`Place::clean`].
+    pub(super) clean: Vec<u32>,
 }
 
 /// What followers keep for a flow.
@@ -164,7 +177,7 @@ impl KeptByAll {
 impl Followers {
     /// These.
     pub fn new(all: Vec<Box<dyn Follower>>) -> Self {
-        Self { all, rows: Vec::new(), frames: Vec::new() }
+        Self { all, rows: Vec::new(), frames: Vec::new(), clean: Vec::new() }
     }
 
     /// The record, with the application that a follower knows.
@@ -189,7 +202,8 @@ impl Module for Followers {
     fn packet(&mut self, flow: &Identity, state: &mut KeptByAll, packet: &OfFlow<'_>) {
         let number = packet.number;
         let (row, frame) = (self.rows[number].into(), self.frames[number].clone());
-        let place = Place { row, slot: packet.slot, frame };
+        let clean = self.clean.get(number).copied().unwrap_or_default();
+        let place = Place { row, slot: packet.slot, frame, clean };
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.packet(flow, state.of(at), &place, packet);
         }
@@ -197,7 +211,8 @@ impl Module for Followers {
 
     fn datagram(&mut self, flow: &Identity, state: &mut KeptByAll, whole: &OfFlow<'_>) {
         // Its bytes are in no frame.
-        let place = Place { row: self.rows[whole.number].into(), slot: whole.slot, frame: 0..0 };
+        let (row, slot) = (self.rows[whole.number].into(), whole.slot);
+        let place = Place { row, slot, frame: 0..0, clean: 0 };
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.datagram(flow, state.of(at), &place, whole);
         }

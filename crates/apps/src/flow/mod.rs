@@ -9,6 +9,7 @@
 //!
 //! - [`stage`] is the stage; [`decode`] is one before it that finds out headers and TCP segments, on a device if there is one,
 //!   where the configuration asks for it. [`monitor`] ends the packets of a monitor.
+//! - [`search`] lets that stage search packets for literals, of which followers say which.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
 //! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
 //!   table.
@@ -49,6 +50,7 @@ pub mod order;
 pub mod outputs;
 pub mod reasons;
 pub mod rows;
+pub mod search;
 pub mod stage;
 
 use control::config::{
@@ -62,6 +64,7 @@ use stream::{defrag, helper, tcp};
 pub use columns::{FlowColumns, FlowView};
 pub use decode::FlowDecode;
 pub use follow::{Attached, Follower, Listener};
+pub use search::FlowSearch;
 pub use stage::Flow;
 
 /// The stage's name.
@@ -83,6 +86,11 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     check,
     ..Descriptor::NONE
 };
+
+/// Whether a stage in front of the tracker decodes packets, and perhaps searches them.
+fn is_decoded(config: &Config) -> bool {
+    config.flow.device || config.ids.is_on && config.ids.device
+}
 
 /// Whether the stage looks into tunnels in a pipeline of these stages.
 fn looks_into_tunnels(kinds: &[String]) -> bool {
@@ -143,7 +151,7 @@ pub static APPLICATION: Application = Application {
             || config.ids.is_on
             || control::config::modules_use_flows(&config.modules, known)
     }),
-    parts: Some(|config| if config.flow.device { 2 } else { 1 }),
+    parts: Some(|config| if is_decoded(config) { 2 } else { 1 }),
     ..Application::NONE
 };
 

@@ -18,6 +18,7 @@ use super::follow::Followers;
 use super::held::{self, Held, Taken};
 use super::reasons;
 use crate::firewall::header::Whole;
+use super::search::SearchColumns;
 use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.
@@ -51,6 +52,8 @@ pub struct Flow {
     /// What the stage before it found of the segments of packets, where there is one: see [`decode`].
     segments: Box<[[u64; 2]]>,
     is_decoded: bool,
+    /// It has searched packets, too.
+    is_searched: bool,
     /// Other stages need the headers, too.
     shares: bool,
     /// Frames of more than one cell, one after the other, and where each row's is.
@@ -84,6 +87,7 @@ impl Flow {
             decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             segments: vec![[0; 2]; chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             is_decoded: false,
+            is_searched: false,
             shares: false,
             linear: Vec::new(),
             places: Vec::new(),
@@ -124,6 +128,13 @@ impl Flow {
     #[must_use]
     pub fn decoded(mut self, is_decoded: bool) -> Self {
         self.is_decoded = is_decoded;
+        self
+    }
+
+    /// A [`FlowSearch`](super::FlowSearch) is right before it.
+    #[must_use]
+    pub fn searched(mut self, is_searched: bool) -> Self {
+        self.is_searched = is_searched && self.is_decoded;
         self
     }
 
@@ -199,6 +210,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn columns(&self) -> &'static [Declaration] {
         match (self.is_decoded, self.shares) {
+            (true, _) if self.is_searched => {
+                &[FlowColumns::COLUMNS, HeadColumns::COLUMNS, SearchColumns::COLUMNS]
+            }
             (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS],
             (false, true) => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
             (false, false) => &[FlowColumns::COLUMNS],
@@ -257,6 +271,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             self.places.clear();
             self.linear.clear();
             self.inner.clear();
+            owned.module().clean.clear();
+            if self.is_searched {
+                let clean = SearchColumns::view(rows).flow_clean;
+                let own = piece.iter().map(|row| clean[usize::from(*row)]);
+                owned.module().clean.extend(own);
+            }
             let mut known = match (self.is_decoded, self.shares) {
                 (true, _) => Known::Heads(HeadColumns::view(rows)),
                 (false, true) => Known::Records(Records::of_rows(rows)),

@@ -1,6 +1,7 @@
 //! The part of the control plane: reads rules, makes stages, writes `stats`, shows counters.
 
 use std::any::Any;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,8 +12,8 @@ use control::api::table::{Row, thousands};
 use control::config::{Config, IdsAction};
 use control::metrics::Metrics;
 use controlplane::{
-    Built, Call, ControlPart, Environment, Prepare, Refusal, Rows, Section, Setup, Tables,
-    WorkerSetup,
+    Built, Call, ControlPart, Environment, PartId, Prepare, Refusal, Rows, Section, Setup, Tables,
+    TablesPatch, WorkerSetup,
 };
 use detect::HostTables;
 use engine::Stage;
@@ -25,6 +26,7 @@ use super::outputs::Outputs;
 use super::rules::{self, Loaded};
 use super::stage::Ids;
 use crate::flow::Attached;
+use crate::flow::search::{LiteralPart, LiteralTables};
 
 struct IdsControl {
     places: Arc<Places>,
@@ -32,6 +34,10 @@ struct IdsControl {
     loaded: Loaded,
     /// What the rules were before a reload that may be taken back.
     before: Option<Loaded>,
+    /// What packets are searched for before the tracker, where the configuration asks for it, and the number of the rules whose
+    /// literals were published last.
+    part: Option<PartId<LiteralPart>>,
+    published: u64,
     /// How often rules were read.
     generation: u64,
     stats: Duration,
@@ -42,7 +48,10 @@ struct IdsControl {
 }
 
 /// Starts it.
-pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
     let loaded = match setup.attached::<Arc<Loaded>>() {
         // A command has read them.
@@ -59,10 +68,17 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
         hosts: HostTables::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
+        literals: config
+            .ids
+            .device
+            .then(|| tables.add::<LiteralPart>(LiteralTables(loaded.literals.clone()))),
     };
+    let part = parts.literals;
     Ok(Box::new(IdsControl {
         places: Arc::new(Places::new(parts.clone())),
         parts,
+        part,
+        published: loaded.rules.generation(),
         loaded,
         before: None,
         generation: 1,
@@ -141,6 +157,9 @@ impl IdsControl {
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        if self.part.is_some() {
+            fields.insert("clean".to_owned(), get(&c.clean).into());
+        }
         let transactions =
             c.transactions().into_iter().map(|(name, n)| (name.to_owned(), n.into()));
         let sets = self.loaded.datasets.all().into_iter();
@@ -161,6 +180,11 @@ impl IdsControl {
                 counted(get(&c.drops), "packet")
             ),
         ]];
+        if self.part.is_some() {
+            let (clean, packets) = (thousands(get(&c.clean)), thousands(get(&c.packets)));
+            let text = format!("{clean} of {packets} without any literal");
+            lines.push(["packets searched before".to_owned(), text]);
+        }
         for set in self.loaded.datasets.all() {
             let refused = match set.refused() {
                 0 => String::new(),
@@ -284,6 +308,18 @@ impl ControlPart for IdsControl {
         self.loaded.summary()
     }
 
+    fn regions(&self) -> Range<usize> {
+        self.part.map_or(0..0, PartId::regions)
+    }
+
+    /// Literals of other rules: workers may have these already, or not yet, and see by the number what a search was for.
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        let part = self.part?;
+        let generation = self.loaded.rules.generation();
+        let is_new = std::mem::replace(&mut self.published, generation) != generation;
+        is_new.then(|| part.patch(vec![LiteralTables(self.loaded.literals.clone())]))
+    }
+
     fn next_deadline_ns(&self) -> Option<u64> {
         self.parts.outputs.has_files().then_some(self.stats_ns)
     }
@@ -315,6 +351,11 @@ impl ControlPart for IdsControl {
         let families = [
             ("ids_alerts_total", "Alerts of rules.", get(&c.alerts)),
             ("ids_drops_total", "Packets that rules dropped.", get(&c.drops)),
+            (
+                "ids_clean_total",
+                "Packets of flows in which a search before the tracker found no literal of any rule.",
+                get(&c.clean),
+            ),
             ("ids_files_total", "Files in transactions.", get(&c.files)),
             ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),
             (

@@ -29,6 +29,8 @@ pub struct Counters {
     pub packets: AtomicU64,
     /// Bytes of their frames.
     pub bytes: AtomicU64,
+    /// Packets of flows in which a search before the tracker found no literal of the rules.
+    pub clean: AtomicU64,
     /// Alerts.
     pub alerts: AtomicU64,
     /// Packets that were dropped.

@@ -14,12 +14,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use applayer::{
     Anomaly, Direction, File, Limits, Piece, Progress, Session, Sink, Start, Transaction,
 };
 use control::config::IdsEvent;
+use controlplane::PartId;
 use detect::{
     Alert, Detector, Feed, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict,
 };
@@ -35,6 +37,7 @@ use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
 use crate::flow::order::Key;
+use crate::flow::search::LiteralPart;
 
 /// Transactions whose last state is known within a step, for alerts; later ones are shown by their number only.
 const RECENT_MAX: usize = 64;
@@ -79,6 +82,8 @@ pub struct Parts {
     pub hosts: HostTables,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
+    /// What a stage before the tracker searches packets for.
+    pub literals: Option<PartId<LiteralPart>>,
 }
 
 /// By pipeline and worker: the inspector there.
@@ -114,6 +119,10 @@ impl Listener for Places {
         all.push((pipeline.to_owned(), at, shared.clone()));
         Box::new(Following(shared))
     }
+
+    fn literals(&self) -> Option<PartId<LiteralPart>> {
+        self.parts.literals
+    }
 }
 
 /// What is kept of a flow.
@@ -146,6 +155,8 @@ struct Open {
     was_dropped: bool,
     /// The packet is a datagram whose fragments are passed on by themselves.
     is_joined: bool,
+    /// The addresses of its frame, if no literal of the rules is in it.
+    clean: Range<usize>,
 }
 
 /// Hashes numbers of flows, which are hashes themselves, by a few instructions and a seed that nobody knows.
@@ -386,10 +397,17 @@ impl Inspector {
         let sender = flow.sender(of.side);
         let was_dropped = flow.state.is_dropped();
         let (decoded, frame) = (input.decoded, input.frame);
-        self.detector.begin(&Packet { decoded, frame, time_ns }, &mut flow.state, sender);
+        // What was searched is the frame; a datagram that was put together is elsewhere.
+        let is_clean = at.clean != 0
+            && at.clean == self.detector.rules().generation() as u32
+            && is_within(frame, &at.frame);
+        add(&self.parts.counters.clean, is_clean.into());
+        let clean = if is_clean { at.frame.clone() } else { 0..0 };
+        let packet = Packet { decoded, frame, time_ns };
+        self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
         let (flow, row) = (identity.id, Some(at.row));
-        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined });
+        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined, clean });
         if let Some(bytes) = of.datagram().filter(|_| !was_dropped) {
             let direction = direction(identity, of.side);
             self.session(identity.id, |session, limits, now, sink| {
@@ -405,8 +423,8 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        let (len, is_joined) = (0, false);
-        self.open = Some(Open { flow: id, row, sender, time_ns, len, was_dropped, is_joined });
+        let (flow, len, is_joined, clean) = (id, 0, false, 0..0);
+        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined, clean });
     }
 
     fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
@@ -430,7 +448,10 @@ impl Inspector {
         let from = flow.encrypted_from(direction);
         let clear = from.map_or(bytes.len() as u64, |from| from.saturating_sub(offset));
         let clear = &bytes[..bytes.len().min(clear as usize)];
-        self.detector.data(&mut flow.state, sender, offset, clear);
+        // Bytes that waited for others are in no frame.
+        let open = self.open.as_ref().filter(|open| open.flow == identity.id);
+        let is_clean = open.is_some_and(|open| is_within(clear, &open.clean));
+        self.detector.data_searched(&mut flow.state, sender, offset, clear, is_clean);
         if from.is_some() {
             self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
             flow.state.set_encrypted();
@@ -558,6 +579,12 @@ fn decided(verdict: Verdict, was_dropped: bool) -> Decided {
 /// Whether an action drops.
 const fn drops_with(action: Action) -> bool {
     !matches!(action, Action::Alert | Action::Log | Action::Pass)
+}
+
+/// Whether bytes are among those at these addresses.
+fn is_within(bytes: &[u8], all: &Range<usize>) -> bool {
+    let own = bytes.as_ptr_range();
+    all.start <= own.start.addr() && own.end.addr() <= all.end
 }
 
 fn direction(flow: &Identity, side: Side) -> Direction {

@@ -25,7 +25,7 @@ pub mod reasons;
 pub mod rules;
 pub mod stage;
 
-use control::config::{Application, Config, Settings, StageKind};
+use control::config::{Application, Config, EngineBackend, Settings, StageKind};
 use controlplane::request::TableKind;
 use controlplane::{Descriptor, Findings, Interfaces};
 
@@ -40,6 +40,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     stages: STAGES,
     reasons: &[reasons::BLOCK],
     tables: &[TableKind::new("ids", "Rules of intrusion detection with alerts")],
+    variants: &[|config| (config.ids.is_on, config.ids.device) = (true, true)],
     absent: "this instance has no intrusion detection: add [ids] to the configuration and reload",
     start: control_part::start,
     check,
@@ -71,6 +72,13 @@ pub const STAGES: &[StageKind] = &[StageKind {
 
 /// `check`: files that cannot be read, rules that are not evaluated.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
+    if config.ids.device && !has_device {
+        findings.warn_of_all(
+            "`device` of [ids] only costs time with this back end: choose auto, opencl or cuda"
+                .to_owned(),
+        );
+    }
     match rules::load(config, None) {
         Ok(loaded) => {
             for warning in &loaded.warnings {

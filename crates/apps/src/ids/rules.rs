@@ -20,11 +20,15 @@ use signatures::{
     Check, Condition, FileProblem, LoadError, Loader, Rule, RuleSet, SetOperation, Variables,
 };
 
+use crate::flow::search::Literals;
+
 /// What became of rule files.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// What detectors evaluate.
     pub rules: Arc<Ruleset>,
+    /// What of the rules is searched for before it is known whose bytes it is, where the configuration asks for that.
+    pub literals: Option<Arc<Literals>>,
     /// The sets that rules ask for and write.
     pub datasets: Datasets,
     /// The rules as they were read, for who explains them.
@@ -200,6 +204,7 @@ pub fn load_with(
         Some((before, _)) => Ruleset::compile_after(before, &set, &variables, &options),
         None => Ruleset::compile(&set, &variables, &options),
     };
+    let literals = if own.device { literals(&rules, &mut warnings) } else { None };
     let mut problems: Vec<Refusal> = set.problems.iter().map(Refusal::from).collect();
     for own in &refused {
         let rule = &set.rules[own.index];
@@ -220,6 +225,7 @@ pub fn load_with(
         counts_hosts,
         datasets,
         rules: Arc::new(rules),
+        literals,
         problems,
         problems_dropped: set.problems_dropped,
         warnings,
@@ -228,6 +234,19 @@ pub fn load_with(
         disabled: summary.disabled,
         set: Arc::new(set),
     })
+}
+
+/// The literals of rules as a device searches for them.
+fn literals(rules: &Ruleset, warnings: &mut Vec<String>) -> Option<Arc<Literals>> {
+    match rules.literals() {
+        Ok(automaton) => {
+            automaton.map(|automaton| Arc::new(Literals::new(rules.generation(), automaton)))
+        }
+        Err(error) => {
+            warnings.push(format!("packets are not searched on a device: {error}"));
+            None
+        }
+    }
 }
 
 /// Whether a rule looks at what a host does in other flows.

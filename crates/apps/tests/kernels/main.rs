@@ -23,6 +23,7 @@ mod oclgrind;
 mod random;
 mod rewrite;
 mod route;
+mod search;
 #[path = "../flow/segments.rs"]
 mod segments;
 #[path = "../../../kernels/tests/pocl/under_oclgrind.rs"]

@@ -1,12 +1,14 @@
-//! The known answer of the kernels of flow tracking.
+//! The known answers of the kernels of flow tracking.
 
 use chunk::{Columns, Verdict};
+use kernels::image::ImageLayout;
 use kernels::job::JobBytes;
-use kernels::known::Known;
-use kernels::known::samples::{UDP, frames};
+use kernels::known::samples::{UDP, frames, literal_words};
+use kernels::known::{Known, Sparse, bytes_of};
 
-use super::FLOW;
-use crate::flow::decode::{HeadColumns as H, head};
+use super::{FLOW, FLOW_SEARCH};
+use crate::flow::decode::{HeadColumns as H, head, segment};
+use crate::flow::search::{HEAD_WORDS, SearchColumns as S};
 
 /// IPv4 192.0.2.1 to 198.51.100.9, class 0x10, TTL 63, do not fragment; TCP 40,000 to 80, PSH and ACK, four bytes of options,
 /// five of data.
@@ -70,4 +72,60 @@ fn flow() -> Known {
     }
     let known = Known::new("flow", &[&FLOW], &["flow_headers", "flow_segments"], H::COLUMNS);
     Known { payload, ..known.job(&before, &after) }
+}
+
+pub(super) fn searches(_: u32) -> Vec<Known> {
+    vec![search()]
+}
+
+/// The number of the literals.
+const GENERATION: u32 = 9;
+
+/// Literals at the beginning, in the middle and at the end, exact and folded, and as a part; in headers, where nobody looks; in rows that
+/// are settled or of which nothing is known; a packet that ends before its data.
+fn search() -> Known {
+    const UDP_KIND: u64 = 17 << 8;
+    const TCP_KIND: u64 = 6 << 8;
+    const OTHER_KIND: u64 = 0xff;
+    let none = [0, u64::from(segment::NONE) << 56];
+    let right = [0, u64::from(segment::RIGHT) << 56 | 20 << 48];
+    let l4 = |at: u64| at << 16;
+    let (next, dump) = (Verdict::NEXT.0, Verdict::DUMP.0);
+    type Row = (&'static [u8], u32, [u64; 2], [u64; 2], u32);
+    let rows: [Row; 12] = [
+        (b"xyzab.bc.ca.caa.", next, [0, OTHER_KIND], none, GENERATION),
+        (b"aba.............................", next, [0, OTHER_KIND], none, 0),
+        (b"...............................bcA", next, [0, OTHER_KIND], none, 0),
+        (b"................caaa............", next, [0, OTHER_KIND], none, 0),
+        (b"aba........xyz", next, [l4(3), UDP_KIND], none, GENERATION),
+        (b"aba.......Dxyz", next, [l4(3), UDP_KIND], none, GENERATION),
+        (b"aba........Dyz", next, [l4(3), UDP_KIND], none, 0),
+        (b"ddd....................xyz", next, [l4(3), TCP_KIND], right, GENERATION),
+        (b"ddd.................d..xyz", next, [l4(3), TCP_KIND], none, 0),
+        (b"ddd", next, [l4(3), TCP_KIND], right, GENERATION),
+        (b"xyz", next, [0, OTHER_KIND], [0, 0], 0),
+        (b"xyz", dump, [0, OTHER_KIND], none, 0),
+    ];
+    let (payload, places) = frames(&rows.map(|(frame, ..)| frame));
+    let mut before = JobBytes::new(S::COLUMNS, rows.len());
+    for (row, ((_, verdict, header, segment, _), (at, len))) in rows.iter().zip(places).enumerate()
+    {
+        before.put(S::VERDICT, row, *verdict);
+        before.put(S::FLOW_AT, row, at);
+        before.put(S::FLOW_LEN, row, len);
+        before.put(S::FLOW_HEADER1, row, *header);
+        before.put(S::FLOW_SEGMENT, row, *segment);
+        before.put(S::FLOW_CLEAN, row, 7u32);
+    }
+    let mut after = before.clone();
+    for (row, (.., clean)) in rows.iter().enumerate() {
+        after.put(S::FLOW_CLEAN, row, *clean);
+    }
+    let mut words = vec![0; HEAD_WORDS];
+    words[0] = GENERATION;
+    words.extend(literal_words());
+    let image = bytes_of(&ImageLayout::new(&[(words.len(), 0)]).write(1, &[&words]));
+    let tables = Sparse { bytes: image.len(), parts: vec![(0, image)] };
+    let known = Known::new("flow_search", &[&FLOW_SEARCH], &["flow_search"], S::COLUMNS);
+    Known { payload, tables, ..known.job(&before, &after) }
 }

@@ -1,4 +1,5 @@
-//! The kernels of flow tracking: `flow_headers` and `flow_segments`, whose CPU form is in [`decode`](super::decode).
+//! The kernels of flow tracking: `flow_headers` and `flow_segments`, whose CPU form is in [`decode`](super::decode), and
+//! `flow_search`, whose CPU form is in [`search`](super::search).
 
 mod known;
 
@@ -6,11 +7,14 @@ use chunk::Columns;
 use kernels::files::headers;
 use kernels::{KernelFile, KernelInfo};
 
+use packet::decode::Kind;
+
 use super::decode::{HeadColumns, head, segment};
+use super::search::{HEAD_WORDS, SearchColumns};
 use crate::router::kernels::DECODE_HEADER;
 
 /// All of them.
-pub const FILES: &[&KernelFile] = &[&FLOW];
+pub const FILES: &[&KernelFile] = &[&FLOW, &FLOW_SEARCH];
 
 /// Headers and TCP segments, for the stage `flow`.
 pub const FLOW: KernelFile = KernelFile {
@@ -58,5 +62,27 @@ pub const FLOW: KernelFile = KernelFile {
         ("SEGMENT_CHECKSUM", segment::CHECKSUM as u32),
     ],
     known: known::flows,
+    ..KernelFile::NONE
+};
+
+/// The search for literals, behind [`FLOW`].
+pub const FLOW_SEARCH: KernelFile = KernelFile {
+    name: "flow_search",
+    columns: SearchColumns::COLUMNS,
+    text: include_str!("search.k"),
+    headers: &[headers::WALK, headers::LITERALS],
+    kernels: &[KernelInfo::new(
+        "flow_search",
+        &["verdict", "flow_at", "flow_len", "flow_header1", "flow_segment", "flow_clean"],
+        128,
+    )],
+    constants: &[
+        ("MATCH_WORDS_MAX", kernels::files::MATCH_WORDS_MAX),
+        ("SEARCH_HEAD_WORDS", HEAD_WORDS as u32),
+        ("SEARCH_IPV4", Kind::Ipv4 as u32),
+        ("SEARCH_IPV6", Kind::Ipv6 as u32),
+        ("SEARCH_RIGHT", segment::RIGHT as u32),
+    ],
+    known: known::searches,
     ..KernelFile::NONE
 };

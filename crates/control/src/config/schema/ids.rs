@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::kinds::{Custom, custom, duration, file, integer, list, words};
+use crate::config::kinds::{Custom, boolean, custom, duration, file, integer, list, words};
 use crate::config::section::Kind as _;
 use crate::config::values::{self, Value, Walk, string, wrong_kind};
 
@@ -35,6 +35,10 @@ crate::section! {
         /// How often counters are written into `stats.log`, and into `eve.json` with the event type `stats`.
         restart stats: Duration = Duration::from_secs(8),
             duration(Duration::from_secs(1)..=Duration::from_hours(24));
+        /// Search packets on the device for the literals of all rules, before the workers follow flows; workers then search only packets
+        /// that have one. With it the device decodes packets, too, as with `device` of `[flow]`. It needs a `backend` with a device;
+        /// otherwise workers do it. Results do not depend on it.
+        restart device: bool = false, boolean();
         /// Rejections that are answered with ICMP in a second, from each port.
         live icmp_rate: u32 = 100, integer(0..=1_000_000);
     }
