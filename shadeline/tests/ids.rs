@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use testkit::frames::Frame;
+use testkit::pcap::{Record, write_pcap};
 use testkit::{Scratch, require_opencl};
 
 /// A case of Suricata's own tests; skipped where the data are absent.
@@ -176,4 +178,51 @@ fn a_search_on_a_device_changes_no_event() {
         (clean, packets) = (clean + numbers[0], packets + numbers[1]);
     }
     assert!(alerts > 100 && clean > 1_000 && packets > clean, "{alerts}, {clean} of {packets}");
+}
+
+/// Frames of one cell and of several, with a literal at their beginning, in the middle, at the end, or none; datagrams whose literal
+/// is in two fragments.
+#[test]
+fn a_device_searches_long_frames_too() {
+    let folder = Scratch::new();
+    let rule =
+        "alert udp any any -> any any (msg:\"needle\"; content:\"needle\"; nocase; sid:1;)\n";
+    let rules = folder.write("local.rules", rule);
+    let ends = || Frame::new().ipv4("192.0.2.1", "192.0.2.2");
+    let mut frames = Vec::new();
+    for len in [6, 100, 1_400, 2_500, 5_000, 9_000] {
+        for at in [None, Some(0), Some(len / 2), Some(len - 6)] {
+            let mut payload: Vec<u8> = (0..len).map(|n| b"needl. "[n * 5 % 7]).collect();
+            if let Some(place) = at.and_then(|at: usize| payload.get_mut(at..at + 6)) {
+                place.copy_from_slice(b"NeEdle");
+            }
+            frames.push(ends().udp(1_000 + len as u16, 9, &payload).bytes());
+        }
+    }
+    // Of a header of eight bytes and twelve of payload, the first sixteen.
+    let whole = ends().udp(9, 9, b"...needle...").bytes();
+    let datagram = &whole[34..];
+    let piece = |from: usize, to: usize| {
+        let frame = ends().identification(7).raw(17, &datagram[from..to]);
+        frame.fragment(from as u16 / 8, to < datagram.len()).bytes()
+    };
+    frames.extend([piece(0, 16), piece(16, datagram.len())]);
+    let records: Vec<Record> = (0..)
+        .zip(frames)
+        .map(|(number, data)| Record::new(1_700_000_000_000_000_000 + number, data))
+        .collect();
+    let capture = folder.join("long.pcap");
+    write_pcap(&capture, &records);
+    let set = ([capture], [rules]);
+    let run = |way, device| monitored(&folder, (&set.0, &set.1), way, device);
+    let (written, ..) = run(("cpu", 1), false);
+    assert_eq!(written.2.lines().count(), 18, "{}", written.2);
+    let mut ways = vec![("cpu", 1), ("sim", 3)];
+    ways.extend(require_opencl().then_some(("opencl", 2)));
+    for way in ways {
+        let (own, line, has_jobs) = run(way, true);
+        assert!(own == written && has_jobs == (way.0 != "cpu"), "{way:?}: {own:?}");
+        // A datagram that was put together is no row.
+        assert!(line.starts_with("packets searched before: 7 of 25 "), "{way:?}: {line}");
+    }
 }
