@@ -219,7 +219,8 @@ impl Module for Followers {
     }
 
     fn error(&mut self, flow: &Identity, state: &mut KeptByAll, error: &OfFlow<'_>) {
-        let place = Place { row: self.rows[error.number].into(), slot: error.slot, frame: 0..0 };
+        let (row, slot) = (self.rows[error.number].into(), error.slot);
+        let place = Place { row, slot, frame: 0..0, clean: 0 };
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.error(flow, state.of(at), &place, error);
         }
