@@ -40,7 +40,12 @@ pub(crate) fn with_stages(config: &mut Config, stages: &[&str]) -> Result<(), St
 pub(crate) fn usual() -> Vec<Vec<&'static str>> {
     let known = known();
     let rank = |stage: &str| known.kinds.iter().position(|kind| kind.name == stage);
-    let is_usual = |list: &Vec<&'static str>| list.is_sorted_by_key(|stage| rank(stage));
+    let leads = |stage: &&str| known.kind(stage).is_some_and(|kind| !kind.leads_to.is_empty());
+    let is_usual = |list: &Vec<&'static str>| {
+        // What a last stage leads to has its order from there.
+        let end = list.iter().position(leads).map_or(list.len(), |at| at + 1);
+        list[..end].is_sorted_by_key(|stage| rank(stage))
+    };
     known.pipelines().into_iter().filter(is_usual).collect()
 }
 
@@ -77,7 +82,7 @@ mod tests {
             "bridge_in flow l7 modules ids firewall bridge bridge_out",
             "ndn_decode name_lookup pit",
             "flow l7 modules ids firewall wire",
-            "flow l7 modules ids firewall openflow",
+            "flow l7 modules ids firewall openflow bridge_in bridge bridge_out",
             "flow l7 modules ids firewall monitor",
         ];
         assert_eq!(longest, expected);
@@ -92,7 +97,13 @@ mod tests {
         for lists in [&all, &every] {
             assert_eq!(ends(lists, "openflow"), ends(lists, "wire"));
         }
-        let others = |lists: &[Vec<&str>]| lists.len() - ends(lists, "openflow");
+        // Behind it there is nothing, or the switch that NORMAL is.
+        let has = |list: &&Vec<&str>| list.contains(&"openflow");
+        let with = |lists: &[Vec<&str>]| lists.iter().filter(has).count();
+        for lists in [&all, &every] {
+            assert_eq!(with(lists), 2 * ends(lists, "openflow"));
+        }
+        let others = |lists: &[Vec<&str>]| lists.len() - with(lists);
         assert_eq!((others(&all), others(&every)), (221, 6682));
     }
 

@@ -46,6 +46,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: true,
     places: &[],
+    leads_to: &[],
     settings: Settings::None,
 }];
 

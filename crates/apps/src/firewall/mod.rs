@@ -129,6 +129,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: false,
     places: &[],
+    leads_to: &[],
     settings: Settings::Rules,
 }];
 

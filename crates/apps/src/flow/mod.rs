@@ -165,6 +165,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: false,
     places: &[],
+    leads_to: &[],
     settings: Settings::None,
 }];
 
@@ -197,6 +198,7 @@ pub const MONITOR_STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: true,
     places: &[],
+    leads_to: &[],
     settings: Settings::None,
 }];
 

@@ -83,6 +83,7 @@ pub const STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: false,
     places: &[],
+    leads_to: &[],
     settings: Settings::None,
 }];
 

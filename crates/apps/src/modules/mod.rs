@@ -80,5 +80,6 @@ pub const STAGES: &[StageKind] = &[StageKind {
     is_first: false,
     is_last: false,
     places: &[],
+    leads_to: &[],
     settings: Settings::None,
 }];

@@ -93,6 +93,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[destination::PLACE],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -104,6 +105,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
 ];

@@ -99,6 +99,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: true,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -110,6 +111,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -121,6 +123,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: true,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
 ];

@@ -135,6 +135,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: true,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -146,6 +147,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -157,6 +159,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -168,6 +171,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: true,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
 ];

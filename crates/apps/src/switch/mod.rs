@@ -100,6 +100,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: true,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -111,6 +112,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: false,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
     StageKind {
@@ -122,6 +124,7 @@ pub const STAGES: &[StageKind] = &[
         is_first: false,
         is_last: true,
         places: &[],
+        leads_to: &[],
         settings: Settings::None,
     },
 ];

@@ -68,6 +68,8 @@ pub struct StageKind {
     pub is_last: bool,
     /// Names of the places to which it sends packets that go through the pipeline again.
     pub places: &'static [&'static str],
+    /// Of a last stage: the stages that may come behind it, all of them and in this order. It leaves packets to them.
+    pub leads_to: &'static [&'static str],
     /// What `[stage.NAME]` has for it. A kind with settings of its own may be several times, under names of its own.
     pub settings: Settings,
 }
@@ -84,6 +86,7 @@ impl StageKind {
             is_first: false,
             is_last: false,
             places: &[],
+            leads_to: &[],
             settings: Settings::None,
         }
     }
@@ -245,7 +248,8 @@ impl KnownStages {
         distinct(self.kinds.iter())
     }
 
-    /// The applications of these stages: that of the last one, which says what becomes of packets, and then the others.
+    /// The applications of these stages: that of the last one, which says what becomes of packets, and then the others. A last
+    /// stage that leaves packets to those behind it is the last one here.
     ///
     /// # Errors
     /// Why the stages are not a pipeline, and an order that works where there is one.
@@ -263,7 +267,9 @@ impl KnownStages {
             Some(order) => format!("{problem}; an order that works: {}", order.join(", ")),
             None => problem,
         })?;
-        Ok(distinct(kinds.into_iter().rev()))
+        // A stage that leaves packets to others says what becomes of them.
+        let leader = kinds.iter().find(|kind| !kind.leads_to.is_empty()).copied();
+        Ok(distinct(leader.into_iter().chain(kinds.into_iter().rev())))
     }
 
     /// Whether each stage finds what it needs.
@@ -275,7 +281,16 @@ impl KnownStages {
         }
         for (at, kind) in kinds.iter().enumerate() {
             let name = kind.name;
-            if kind.is_first && at > 0 {
+            let leads = kind.leads_to;
+            let behind = &kinds[at + 1..];
+            if !leads.is_empty()
+                && (behind.len() > leads.len()
+                    || behind.iter().zip(leads).any(|(own, lead)| self.kind_of(own.name) != *lead))
+            {
+                return Err(format!("behind `{name}` there is nothing, or {}", leads.join(", ")));
+            }
+            let is_led = kinds[..at].iter().any(|own| !own.leads_to.is_empty());
+            if kind.is_first && at > 0 && !is_led {
                 return Err(format!(
                     "`{name}` must be the first stage: it decodes what was received"
                 ));
@@ -283,7 +298,7 @@ impl KnownStages {
             if let Some(missing) = kind.needs.iter().find(|needed| !found.contains(needed)) {
                 return Err(self.missing(name, missing));
             }
-            if kind.is_last && at + 1 < kinds.len() {
+            if kind.is_last && !behind.is_empty() && leads.is_empty() {
                 return Err(format!("`{name}` must be the last stage: it sends packets out"));
             }
             let is_late =
@@ -421,7 +436,10 @@ impl KnownStages {
             let is_whole = self.check(list).is_ok();
             if is_whole {
                 all.push(list.iter().map(|kind| kind.name).collect());
-            } else if !kind.is_last && self.may_go_on(list) {
+            }
+            if is_whole && !kind.leads_to.is_empty() {
+                self.extend(list, all);
+            } else if !is_whole && !kind.is_last && self.may_go_on(list) {
                 self.extend(list, all);
             }
             list.pop();
@@ -722,6 +740,7 @@ pub(super) mod tests {
             is_first,
             is_last,
             places: &[],
+            leads_to: &[],
             settings: Settings::None,
         }
     }
