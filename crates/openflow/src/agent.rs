@@ -266,6 +266,18 @@ impl Agent {
         self.channels.values().any(is_there)
     }
 
+    /// Messages received and sent by a channel.
+    pub fn messages(&self, id: ChannelId) -> [u64; 2] {
+        self.channels.get(&id).map_or([0; 2], |channel| channel.messages)
+    }
+
+    /// Some channel gets packets.
+    pub fn wants_packets(&self) -> bool {
+        self.channels
+            .values()
+            .any(|c| (0..3).any(|reason| c.wants(c.asynchronous.packet_in, reason)))
+    }
+
     /// What has been counted.
     pub fn counters(&self) -> Counters {
         self.counters

@@ -14,6 +14,7 @@
 pub mod tls;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use std::time::Duration;
 use self::tls::{Reader, Stream};
 pub use self::tls::{Tls, TlsFiles};
 use crate::agent::{Agent, ChannelId, ChannelKind, Closed, Connector, Settings, Switch};
+use crate::error::Version;
+use crate::message::Role;
 
 /// Connections of tools at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 64;
@@ -79,10 +82,57 @@ struct Controller {
     /// `HOST:PORT`.
     address: String,
     tls: Option<Tls>,
-    /// Why the last attempt failed, as it was reported.
-    problem: String,
     link: Connector,
     is_open: bool,
+    /// When `is_open` changed last.
+    since: Duration,
+    /// Why it was lost, or not reached, last.
+    error: Option<String>,
+}
+
+/// A controller as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerState {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The connection has TLS.
+    pub is_tls: bool,
+    /// The version agreed on; `None`: it is not connected.
+    pub version: Option<Version>,
+    /// Its role.
+    pub role: Option<Role>,
+    /// When it was connected or lost; zero: it has not been connected yet.
+    pub since: Duration,
+    /// Why the connection was lost, or not made, last.
+    pub last_error: Option<String>,
+    /// Messages received and sent by this connection.
+    pub messages: [u64; 2],
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is connected, and has said HELLO.
+    Connected(String, Version),
+    /// It is lost, and why.
+    Lost(String, String),
+    /// It is not reached, and why; said again only when the reason changes.
+    Unreachable(String, String),
+    /// A tool's connection came to nothing, and why; of many in a second one is reported.
+    Refused(SocketAddr, String),
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected(who, version) => {
+                write!(f, "controller {who}: connected, {version}")
+            }
+            Self::Lost(who, why) => write!(f, "controller {who}: disconnected: {why}"),
+            Self::Unreachable(who, why) => write!(f, "controller {who}: cannot be reached: {why}"),
+            Self::Refused(who, why) => write!(f, "connection from {who} refused: {why}"),
+        }
+    }
 }
 
 struct Listener {
@@ -98,7 +148,7 @@ pub struct Channels {
     next: u64,
     controllers: Vec<Controller>,
     listeners: Vec<Listener>,
-    problems: Vec<String>,
+    news: Vec<News>,
     /// Refused connections since the last one that was reported, and when that was.
     refused: (u64, Option<Duration>),
 }
@@ -121,7 +171,7 @@ impl Channels {
             next: 0,
             controllers: Vec::new(),
             listeners: Vec::new(),
-            problems: Vec::new(),
+            news: Vec::new(),
             refused: (0, None),
         }
     }
@@ -180,9 +230,10 @@ impl Channels {
         self.controllers.push(Controller {
             address: address.to_owned(),
             tls,
-            problem: String::new(),
             link: Connector::new(PAUSES[0], PAUSES[1]),
             is_open: false,
+            since: Duration::ZERO,
+            error: None,
         });
     }
 
@@ -196,6 +247,48 @@ impl Channels {
         self.agent.has_controller()
     }
 
+    /// The controllers, in the order in which they were added.
+    pub fn controllers(&self) -> impl Iterator<Item = ControllerState> {
+        self.controllers.iter().enumerate().map(|(number, own)| {
+            let mut all = self.connections.values();
+            let channel = all.find(|c| c.controller == Some(number)).map(|c| c.channel);
+            let channel = channel.filter(|_| own.is_open);
+            ControllerState {
+                address: own.address.clone(),
+                is_tls: own.tls.is_some(),
+                version: channel.and_then(|channel| self.agent.version(channel)),
+                role: channel.and_then(|channel| self.agent.role(channel)),
+                since: own.since,
+                last_error: own.error.clone(),
+                messages: channel.map_or([0; 2], |channel| self.agent.messages(channel)),
+            }
+        })
+    }
+
+    /// What happened to controllers since the last call.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// A controller was lost, or not reached.
+    fn lost(&mut self, controller: usize, why: String, now: Duration) {
+        let Some(own) = self.controllers.get_mut(controller) else { return };
+        own.link.failed(now);
+        let address = own.address.clone();
+        if std::mem::take(&mut own.is_open) {
+            own.since = now;
+            self.news.push(News::Lost(address, why.clone()));
+        } else if own.error.as_ref() != Some(&why) {
+            self.news.push(News::Unreachable(address, why.clone()));
+        }
+        own.error = Some(why);
+    }
+
+    /// Some controller or tool gets packets.
+    pub fn wants_packets(&self) -> bool {
+        self.agent.wants_packets()
+    }
+
     /// Something came from a thread.
     pub fn event(&mut self, event: SocketEvent, switch: &mut dyn Switch, now: Duration) {
         match event.0 {
@@ -207,19 +300,14 @@ impl Channels {
             Happened::Connected(controller, Ok(stream)) => self.open(stream, Some(controller), now),
             Happened::Refused(peer, error) => self.report_refused(peer, &error, now),
             Happened::Connected(controller, Err(error)) => {
-                if let Some(own) = self.controllers.get_mut(controller) {
-                    own.link.failed(now);
-                }
-                self.report_controller(controller, &error);
+                self.lost(controller, error.to_string(), now);
             }
             Happened::Broken(id, error) => {
                 let Some(own) = self.connections.get(&id) else { return };
-                match (own.controller, own.stream.socket().peer_addr()) {
-                    (Some(controller), _) => self.report_controller(controller, &error),
-                    (None, Ok(peer)) => self.report_refused(peer, &error, now),
-                    (None, Err(_)) => {}
+                if let (None, Ok(peer)) = (own.controller, own.stream.socket().peer_addr()) {
+                    self.report_refused(peer, &error, now);
                 }
-                self.close(id, now);
+                self.close_because(id, Some(error.to_string()), now);
             }
             Happened::Read(id, bytes) => {
                 let Some(own) = self.connections.get_mut(&id) else { return };
@@ -245,16 +333,6 @@ impl Channels {
         }
     }
 
-    /// Reports why a controller cannot be reached; the same reason once in a row.
-    fn report_controller(&mut self, controller: usize, error: &io::Error) {
-        let Some(own) = self.controllers.get_mut(controller) else { return };
-        let problem = error.to_string();
-        if own.problem != problem {
-            self.problems.push(format!("controller {}: {problem}", own.address));
-            own.problem = problem;
-        }
-    }
-
     /// Reports a connection that came to nothing; of many in a second one.
     fn report_refused(&mut self, peer: SocketAddr, error: &io::Error, now: Duration) {
         let (missed, last) = self.refused;
@@ -267,13 +345,8 @@ impl Channels {
             1 => " (and 1 other connection)".to_owned(),
             n => format!(" (and {n} other connections)"),
         };
-        self.problems.push(format!("connection from {peer} refused: {error}{more}"));
+        self.news.push(News::Refused(peer, format!("{error}{more}")));
         self.refused = (0, Some(now));
-    }
-
-    /// Why connections failed, since the last call: once for each reason of a controller in a row.
-    pub fn take_problems(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.problems)
     }
 
     /// Time has passed: attempts, probes, channels that ended.
@@ -365,8 +438,11 @@ impl Channels {
             && self.agent.version(own.channel).is_some()
         {
             link.is_open = true;
-            link.problem.clear();
+            link.since = now;
             link.link.connected(now);
+            if let Some(version) = self.agent.version(own.channel) {
+                self.news.push(News::Connected(link.address.clone(), version));
+            }
         }
         if own.waits_to_read && self.agent.wants_input(own.channel) {
             own.waits_to_read = false;
@@ -375,12 +451,18 @@ impl Channels {
     }
 
     fn close(&mut self, id: u64, now: Duration) {
+        self.close_because(id, None, now);
+    }
+
+    /// `why`: where the channel does not say it.
+    fn close_because(&mut self, id: u64, why: Option<String>, now: Duration) {
         let Some(own) = self.connections.remove(&id) else { return };
         own.stream.shutdown();
+        let why = why.or_else(|| self.agent.closed(own.channel).map(ToString::to_string));
         self.agent.remove(own.channel);
-        if let Some(link) = own.controller.and_then(|number| self.controllers.get_mut(number)) {
-            link.is_open = false;
-            link.link.failed(now);
+        if let Some(number) = own.controller {
+            let why = why.unwrap_or_else(|| "the connection was closed".to_owned());
+            self.lost(number, why, now);
         }
     }
 }

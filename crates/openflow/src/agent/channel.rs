@@ -1,5 +1,6 @@
 //! One connection to a controller: bytes become messages, messages become bytes.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::bundles::{Budget, Bundles};
@@ -25,6 +26,19 @@ pub enum Closed {
     Silent,
     /// The peer does not read what it gets.
     SlowReader,
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCommonVersion => f.write_str("no common version"),
+            Self::NoHello => f.write_str("the first message was not HELLO"),
+            Self::Refused(code) => write!(f, "refused in HELLO: {code}"),
+            Self::Garbage(code) => write!(f, "not a message of OpenFlow: {code}"),
+            Self::Silent => f.write_str("no answer to probes"),
+            Self::SlowReader => f.write_str("messages were not read"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +79,8 @@ pub(super) struct Channel {
     probed: Option<Duration>,
     /// The peer has taken some of much output, which is a sign of life: its answers may wait behind it.
     took: bool,
+    /// Messages received and sent.
+    pub(super) messages: [u64; 2],
 }
 
 /// Bytes that are much output.
@@ -94,6 +110,7 @@ impl Channel {
             heard: now,
             probed: None,
             took: false,
+            messages: [0; 2],
         };
         let bitmap = settings.versions.iter().fold(0, |bits, v| bits | 1 << v.wire());
         let highest = settings.versions.iter().max().map_or(Version::V13.wire(), |v| v.wire());
@@ -186,6 +203,7 @@ impl Channel {
         }
         let message = rest.get(..len)?.to_vec();
         self.read += len;
+        self.messages[0] += 1;
         Some((header, message))
     }
 
@@ -239,6 +257,7 @@ impl Channel {
     }
 
     pub(super) fn send(&mut self, xid: u32, body: Body) -> Result<(), Unencodable> {
+        self.messages[1] += 1;
         match self.version() {
             Some(version) => wire::encode_into(&mut self.outbox, &Message::new(version, xid, body)),
             None => Ok(()),
@@ -246,6 +265,7 @@ impl Channel {
     }
 
     fn write(&mut self, message: &Message) {
+        self.messages[1] += 1;
         // HELLO and ERROR are short, and there in every version.
         let _ = wire::encode_into(&mut self.outbox, message);
     }

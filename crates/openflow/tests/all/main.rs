@@ -5,5 +5,6 @@ mod channels;
 mod ofctl;
 mod plain;
 mod random;
+mod serve;
 mod text;
 mod tls;

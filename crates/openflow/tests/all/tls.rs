@@ -105,7 +105,7 @@ fn serve(tls: &Tls, controllers: &[String]) -> Served {
                 channels.event(event, &mut *switch, start.elapsed());
             }
             channels.flush(start.elapsed());
-            reported.lock().unwrap().extend(channels.take_problems());
+            reported.lock().unwrap().extend(channels.take_news().iter().map(ToString::to_string));
         }
     });
     Served { address: address.to_string(), switch, problems }
