@@ -70,6 +70,11 @@ impl Live {
         wait_until(within, || ping(&self.hosts[0], "10.0.0.2", 1) == 1)
     }
 
+    /// What ovs-ofctl prints for a command of the switch.
+    fn ofctl(&self, command: &str, args: &str) -> String {
+        self.switch.run(&format!("{OFCTL} {command} {SWITCH} {args}"))
+    }
+
     fn stop(mut self) {
         let (status, output) = self.program.stop(Stop::Terminate, SOON);
         assert!(status.success(), "the switch ended with {status}\n{output}");
@@ -199,7 +204,7 @@ fn a_controller_with_tls_makes_hosts_meet() {
         file("switch.pem"),
         file("ca.pem")
     );
-    let Some(mut live) = Live::start("os", "ovs-testcontroller", &more) else { return };
+    let Some(mut live) = Live::start("ot", "ovs-testcontroller", &more) else { return };
     live.program.wait_for("controller 127.0.0.1:6654: ", SOON); // nobody is there yet
     let controller = format!(
         "ovs-testcontroller --unixctl=none -p {} -c {} -C {} pssl:6654:127.0.0.1",
@@ -233,6 +238,109 @@ fn queues_are_in_front_of_ports() {
             live.switch.try_run(&format!("{tool} add-flow {SWITCH} in_port=1,actions={actions}"));
         let output = String::from_utf8_lossy(&run.stderr);
         assert!(output.contains("OFPBAC_BAD_QUEUE"), "{output}");
+    }
+    live.stop();
+}
+
+#[test]
+fn ports_that_come_and_leave_are_told() {
+    let Some(live) = Live::start("or", "ovs-ofctl", "") else { return };
+    let folder = live.scratch.join("");
+    let ofctl = OFCTL.replace("--timeout=10", "--timeout=60");
+    let mut monitor = live
+        .switch
+        .spawn(&format!("env OVS_RUNDIR={} {ofctl} monitor {SWITCH} 65534", folder.display()));
+    // It hears of nothing before its SET_CONFIG has come: a change that is repeated says when that was.
+    let hears = wait_until(SOON, || {
+        live.ofctl("mod-port", "1 no-forward");
+        live.ofctl("mod-port", "1 forward");
+        monitor.output().contains("MOD: 1(p1)")
+    });
+    assert!(hears, "{}", monitor.output());
+    let id = |shown: &str| {
+        shown.split_whitespace().find(|word| word.starts_with("dpid:")).map(String::from)
+    };
+    let before = live.ofctl("show", "");
+    live.switch.ip("link add p0 address 02:00:00:00:00:01 type veth peer name q0");
+    live.switch.ip("link set p0 up");
+    let path = live.scratch.join("switch.toml");
+    let config = std::fs::read_to_string(&path).expect("the configuration");
+    std::fs::write(&path, format!("{config}[port.p0]\nbackend = \"af_packet\"\n")).expect("it");
+    live.ctl("reload");
+    let with_it = live.ofctl("show", "");
+    assert!(with_it.contains("3(p0)"), "{with_it}");
+    monitor.wait_for("ADD: 3(p0)", SOON);
+    std::fs::write(&path, config).expect("it");
+    live.ctl("reload");
+    let without = live.ofctl("show", "");
+    assert!(!without.contains("3("), "{without}");
+    monitor.wait_for("DEL: 3(p0)", SOON);
+    assert_eq!([id(&with_it), id(&without)], [id(&before), id(&before)]);
+    monitor.stop(Stop::Terminate, SOON);
+    live.stop();
+}
+
+#[test]
+fn normal_learns_and_local_is_an_interface_of_linux() {
+    let more = "local = \"twin\"\n[port.twin]\nbackend = \"tap\"\ninterface = \"of-local\"\n";
+    let Some(live) = Live::start("on", "ovs-ofctl", more) else { return };
+    let shown = live.ofctl("show", "");
+    assert!(shown.contains("LOCAL(twin)"), "{shown}");
+    live.ofctl("add-flow", "priority=1,actions=NORMAL");
+    assert!(live.pings(SOON));
+    assert!(live.ctl("show macs").contains("02:00:00:00:0a:00"), "{}", live.ctl("show macs"));
+    // A packet of the tool's own is received by port 1, and flooded.
+    let frame = "0200000000aa0200000000bb88b5".to_owned() + &"00".repeat(46);
+    for actions in ["NORMAL", "TABLE"] {
+        let before = live.hosts[1].received("eth0").0;
+        live.ofctl("packet-out", &format!("in_port=1,packet={frame},actions={actions}"));
+        assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before), "{actions}");
+    }
+    // The switch's own address, by NORMAL and by flows.
+    live.switch.ip("address add 10.0.0.9/24 dev of-local");
+    let reaches = || wait_until(SOON, || ping(&live.hosts[0], "10.0.0.9", 1) == 1);
+    assert!(reaches());
+    live.ofctl("del-flows", "");
+    live.ofctl("add-flow", "in_port=1,actions=LOCAL");
+    live.ofctl("add-flow", "in_port=LOCAL,actions=output:1");
+    assert!(reaches());
+    let ports = live.ofctl("dump-ports", "LOCAL");
+    assert!(ports.contains("LOCAL") && !ports.contains("rx pkts=0,"), "{ports}");
+    assert!(!ports.contains("tx pkts=0,") && ports.contains("drop=0"), "{ports}");
+    let flows = live.ofctl("dump-flows", "");
+    let second = flows.split("duration=").nth(1).and_then(|text| text.split('s').next());
+    let digits = second.and_then(|text| text.split_once('.')).map_or(3, |(_, digits)| digits.len());
+    assert!(digits <= 3, "milliseconds: {flows}");
+    live.stop();
+}
+
+#[test]
+fn without_a_controller_the_switch_learns() {
+    let more = "controllers = [\"tcp:127.0.0.1:6654\"]\nfail_mode = \"standalone\"\n\
+                inactivity_probe = \"500ms\"\n";
+    let Some(live) = Live::start("os", "ovs-testcontroller", more) else { return };
+    assert!(live.pings(SOON), "nobody is there: NORMAL");
+    let controllers = live.ctl("show openflow-controllers");
+    assert!(controllers.contains("disconnected"), "{controllers}");
+    assert!(controllers.contains("refused"), "{controllers}");
+    live.ofctl("add-flow", "priority=60000,icmp,actions=drop");
+    assert!(live.pings(SOON), "flows wait for a controller");
+    let run = "ovs-testcontroller --unixctl=none ptcp:6654:127.0.0.1";
+    let mut controller = live.switch.spawn(run);
+    let is_connected = || {
+        let shown = live.ctl("show openflow-controllers");
+        shown.contains(" connected") && shown.contains("equal") && shown.contains("1.3")
+    };
+    assert!(wait_until(SOON, is_connected), "{}", live.ctl("show openflow-controllers"));
+    assert!(!live.pings(Duration::from_millis(500)), "a flow drops it");
+    live.ofctl("--strict del-flows", "priority=60000,icmp");
+    assert!(live.pings(SOON), "the controller forwards it");
+    controller.stop(Stop::Terminate, SOON);
+    live.ofctl("del-flows", "");
+    assert!(live.pings(SOON), "NORMAL again");
+    let log = live.program.output();
+    for line in ["cannot be reached", ": connected, OpenFlow 1.3", "disconnected", "go to NORMAL"] {
+        assert!(log.contains(line), "{line} in\n{log}");
     }
     live.stop();
 }

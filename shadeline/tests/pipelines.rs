@@ -38,6 +38,9 @@ fn config(case: &Path, stages: &[&str]) -> String {
     if stages.contains(&"rpf") {
         text = text.replace("[port.lan]", "[port.lan]\nrpf = \"strict\"");
     }
+    if stages.contains(&"openflow") && stages.contains(&"bridge") {
+        text += "\n[stage.openflow]\nflows = [\"flows.txt\"]\n";
+    }
     let stages = stages.iter().map(|stage| format!("\"{stage}\"")).collect::<Vec<_>>().join(", ");
     format!("mode = \"generated\"\n[pipeline.generated]\nstages = [{stages}]\n{text}\n")
 }
@@ -99,6 +102,7 @@ fn every_pipeline_writes_the_same_bytes_on_every_backend() {
         let case = repository().join("tests/golden").join(case_of(application));
         let folder = Scratch::new();
         let path = folder.write("config.toml", &config(&case, &stages));
+        folder.write("flows.txt", "actions=NORMAL\n");
         if case.join("names.txt").is_file() {
             std::fs::copy(case.join("names.txt"), folder.join("names.txt")).expect("names");
         }

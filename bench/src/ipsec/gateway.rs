@@ -342,7 +342,7 @@ impl Gateway {
 
     /// Millions of packets a second of all workers together, each by its own time.
     pub(super) fn measure(&self, load: &Load<'_>, workers: usize) -> Result<f64, String> {
-        let current = Arc::new(Current::new(Self::view(load)?, None));
+        let current = Arc::new(Current::new(Self::view(load)?, None, None));
         let step = (workers == 2).then(Arc::<Step>::default);
         let (mut ends, mut times) = (Vec::new(), Vec::new());
         for worker in 0..workers {
@@ -385,7 +385,7 @@ impl Gateway {
 
     /// What leaves of a load, frame by frame, and what should have been inside.
     pub(super) fn frames(&self, load: &Load<'_>) -> Result<Checked, String> {
-        let current = Arc::new(Current::new(Self::view(load)?, None));
+        let current = Arc::new(Current::new(Self::view(load)?, None, None));
         let given = load.frames(0, 1)?;
         let collect = Collect::new();
         let left = collect.frames();

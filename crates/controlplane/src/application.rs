@@ -39,6 +39,7 @@ use crate::inject::Injector;
 use crate::interfaces::{Interfaces, PortFacts};
 use crate::module::{Module, ModuleKind};
 use crate::request::{GroupKind, NameKind, RequestKind, TableKind};
+use crate::statistics::PortCounters;
 use crate::tables::{Tables, TablesPatch};
 
 /// An application, as it declares itself.
@@ -230,6 +231,8 @@ pub struct Environment<'a> {
     pub now_ns: u64,
     /// Frames that leave by ports.
     pub injector: Option<&'a mut Injector>,
+    /// What the queues of ports have counted.
+    pub ports: &'a [PortCounters],
 }
 
 /// The Linux side of an interface.
@@ -260,6 +263,13 @@ impl Environment<'_> {
         let port = self.records.get(usize::from(interface)).map_or(interface, |r| r.port);
         if let Some(injector) = &mut self.injector {
             injector.send(port, frame);
+        }
+    }
+
+    /// Lets the pipeline of a port take a frame as if the port had received it, with a mark of the pipeline's stages.
+    pub fn receive(&mut self, port: u16, frame: &[u8], mark: u32) {
+        if let Some(injector) = &mut self.injector {
+            injector.put(port, frame, mark);
         }
     }
 

@@ -184,6 +184,7 @@ macro_rules! environment {
             twins: &$own.twins,
             now_ns: now_ns(),
             injector: Some(&mut $own.injector),
+            ports: $own.statistics.ports(),
         }
     };
 }

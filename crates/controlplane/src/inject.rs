@@ -35,8 +35,13 @@ pub fn injector(depot: Arc<Depot>) -> std::io::Result<(Injector, Injected)> {
 impl Injector {
     /// Sends `frame`, tags and all, out of physical port `port`.
     pub fn send(&mut self, port: u16, frame: &[u8]) {
+        self.put(port, frame, engine::MARK_FROM_HOST);
+    }
+
+    /// Lets the pipeline of `port` take `frame` with a mark.
+    pub fn put(&mut self, port: u16, frame: &[u8], mark: u32) {
         let Some(mut packet) = Packet::copy_from(&mut self.pool, frame) else { return };
-        packet.port = port;
+        (packet.port, packet.mark) = (port, mark);
         match self.tx.push(packet) {
             Ok(()) => {
                 let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
@@ -48,12 +53,7 @@ impl Injector {
 
 impl RxQueue for Injected {
     fn recv(&mut self, pool: &mut Pool, out: &mut Vec<Packet>, max: usize) -> usize {
-        let from = out.len();
-        let n = self.rx.recv(pool, out, max);
-        for packet in &mut out[from..] {
-            packet.mark |= engine::MARK_FROM_HOST;
-        }
-        n
+        self.rx.recv(pool, out, max)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -85,6 +85,17 @@ pub fn totals(
     all
 }
 
+/// What the queues of a port received and sent.
+pub fn totals_of(ports: &[PortCounters], number: u16) -> (QueueStats, QueueStats) {
+    let mut sums = (QueueStats::default(), QueueStats::default());
+    for own in ports.iter().filter(|own| own.number == number && !own.twin) {
+        let (rx, tx) = own.totals();
+        sums.0 += rx;
+        sums.1 += tx;
+    }
+    sums
+}
+
 /// Packets that queues lost for `reason`: no stage gave them a verdict.
 pub fn lost(ports: &[PortCounters], reason: DropReason) -> u64 {
     ports.iter().map(|port| io::lost(&port.losses, reason)).sum()
@@ -170,6 +181,11 @@ impl Statistics {
     /// What may be seen of the engine.
     pub fn view(&self) -> &Arc<EngineView> {
         &self.view
+    }
+
+    /// Counters of the queues of ports and twins, of closed ones too.
+    pub fn ports(&self) -> &[PortCounters] {
+        &self.ports
     }
 
     /// The data path has changed: another engine goes on with the counters, and interfaces came and went.

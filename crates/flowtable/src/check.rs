@@ -19,6 +19,8 @@ pub(crate) struct Known<'a> {
     pub(crate) meter: &'a dyn Fn(u32) -> bool,
     /// Which queues there are: of a port, or of any.
     pub(crate) queue: &'a dyn Fn(Option<PortNo>, u32) -> bool,
+    /// Whether the switch has a port LOCAL.
+    pub(crate) local: bool,
     /// The rules of this version.
     pub(crate) version: Version,
 }
@@ -85,12 +87,13 @@ impl Known<'_> {
         let is_13 = self.version == Version::V13;
         for action in actions {
             match action {
-                Action::Output { port, .. } => output_port(*port)?,
+                Action::Output { port, .. } => self.output_port(*port)?,
                 Action::Enqueue { port, queue } => {
-                    if !(port.is_ordinary() || *port == PortNo::IN_PORT) {
+                    let is_local = *port == PortNo::LOCAL && self.local;
+                    if !(port.is_ordinary() || *port == PortNo::IN_PORT || is_local) {
                         return Err(ErrorCode::BadActionOutPort);
                     }
-                    if !(self.queue)(Some(*port).filter(|port| port.is_ordinary()), *queue) {
+                    if !(self.queue)(Some(*port).filter(|port| *port != PortNo::IN_PORT), *queue) {
                         return Err(ErrorCode::BadActionQueue);
                     }
                 }
@@ -163,13 +166,16 @@ impl Known<'_> {
         }
         Ok(())
     }
-}
 
-/// A port that packets can be sent to by a flow. NORMAL and LOCAL there are not, and a controller is to be told so (1.3.5 §4.5).
-fn output_port(port: PortNo) -> Result<(), ErrorCode> {
-    let reserved = [PortNo::IN_PORT, PortNo::FLOOD, PortNo::ALL, PortNo::CONTROLLER];
-    match port.is_ordinary() || reserved.contains(&port) {
-        true => Ok(()),
-        false => Err(ErrorCode::BadActionOutPort),
+    /// A port that packets can be sent to by a flow. A controller must hear of a LOCAL that there is not (1.3.5 §4.5).
+    fn output_port(&self, port: PortNo) -> Result<(), ErrorCode> {
+        let is_known = match port {
+            PortNo::IN_PORT | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL | PortNo::CONTROLLER => {
+                true
+            }
+            PortNo::LOCAL => self.local,
+            _ => port.is_ordinary(),
+        };
+        if is_known { Ok(()) } else { Err(ErrorCode::BadActionOutPort) }
     }
 }

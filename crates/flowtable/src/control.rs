@@ -328,6 +328,7 @@ impl FlowControl {
             group: &|group| self.groups.contains_key(&group),
             meter: &|meter| self.meters.contains_key(&meter),
             queue: &|port, queue| self.has_queue(port, queue),
+            local: self.port(PortNo::LOCAL).is_some(),
             version: target.version,
         };
         known.instructions(request.table, &target.matches, &request.instructions)
@@ -355,6 +356,7 @@ impl FlowControl {
             group: &|group| self.groups.contains_key(&group),
             meter: &|_| false,
             queue: &|port, queue| self.has_queue(port, queue),
+            local: self.port(PortNo::LOCAL).is_some(),
             version: Version::V10,
         };
         known.actions(actions, &mut Match::new())

@@ -31,7 +31,7 @@ pub const COPIES_MAX: u32 = 1024;
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The port: an ordinary one that there is, LOCAL, NORMAL or CONTROLLER.
+    /// The port: an ordinary one or LOCAL that there is, NORMAL or CONTROLLER.
     pub port: PortNo,
     /// The port of entry.
     pub in_port: PortNo,
@@ -97,6 +97,9 @@ pub trait Egress {
 
 /// Who looks on: a trace.
 pub trait Observer {
+    /// Whether flows and groups count the packets, and meters measure them.
+    const COUNTS: bool = true;
+
     /// A packet was looked up in a table.
     fn looked_up(&mut self, _row: usize, _table: u8, _key: &Key, _flow: Option<&Flow>) {}
 
@@ -106,6 +109,14 @@ pub trait Observer {
 
 /// Nobody.
 impl Observer for () {}
+
+/// Nobody, and nothing is counted or measured: what would become of a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Dry;
+
+impl Observer for Dry {
+    const COUNTS: bool = false;
+}
 
 /// Counters of lookups, by table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -334,7 +334,7 @@ impl Switch {
                     let to: Vec<PortNo> = match *port {
                         PortNo::FLOOD | PortNo::ALL => others.copied().collect(),
                         PortNo::IN_PORT => vec![packet.in_port],
-                        PortNo::CONTROLLER => vec![PortNo::CONTROLLER],
+                        PortNo::CONTROLLER | PortNo::NORMAL => vec![*port],
                         port => others.copied().filter(|own| *own == port).collect(),
                     };
                     out.extend(to.into_iter().map(|port| (port, packet.frame.clone())));

@@ -96,11 +96,14 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
     pub(crate) fn instructions(&mut self, row: &mut Row<F>, set: &mut ActionSet, flow: &Flow) {
         let Some(work) = &mut row.work else { return };
         let len = work.frame.frame_len();
-        flow.counters.add(len, row.now_ns);
+        if O::COUNTS {
+            flow.counters.add(len, row.now_ns);
+        }
         (row.table, row.cookie) = (flow.table, flow.cookie);
         row.is_miss = flow.priority == 0 && flow.matches.is_empty();
         let steps = &flow.steps;
-        if let Some(meter) = steps.meter.and_then(|meter| self.tables.meter(meter)) {
+        let meter = steps.meter.filter(|_| O::COUNTS);
+        if let Some(meter) = meter.and_then(|meter| self.tables.meter(meter)) {
             match meter.measure(len, row.now_ns) {
                 Metered::Passes => {}
                 Metered::Drops => return self.end(row, set, Dropped::Meter),
@@ -343,7 +346,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
                 let floods = |config: PortConfig| {
                     port == PortNo::ALL || !config.contains(PortConfig::NO_FLOOD)
                 };
-                for port in tables.ports().iter().filter(|own| own.number.is_ordinary()) {
+                for port in tables.ports() {
                     if port.number != in_port && floods(port.config) {
                         self.send_to_port(row, port.number);
                     }
@@ -357,7 +360,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
                 let reason = if row.is_miss { InReason::NoMatch } else { InReason::Action };
                 self.send_to_controller(row, max_len, reason);
             }
-            PortNo::LOCAL | PortNo::NORMAL => self.send_to(row, port, None),
+            PortNo::NORMAL => self.send_to(row, port, None),
             // A packet goes back by IN_PORT alone.
             _ if port == in_port => row.dropped = Some(Dropped::Port),
             _ => self.send_to_port(row, port),
@@ -401,7 +404,9 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         self.flush(row);
         row.refresh();
         let Some(work) = &row.work else { return };
-        group.counters.add(work.frame.frame_len(), row.now_ns);
+        if O::COUNTS {
+            group.counters.add(work.frame.frame_len(), row.now_ns);
+        }
         let one = match group.kind {
             GroupType::All => {
                 let count = group.buckets.len();
@@ -462,7 +467,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
     fn bucket(&mut self, row: &mut Row<F>, group: &Group, bucket: usize, is_last: bool) {
         let Some(actions) = group.ordered.get(bucket) else { return };
         let Some(work) = &row.work else { return };
-        if let Some(counters) = group.bucket_counters.get(bucket) {
+        if let Some(counters) = group.bucket_counters.get(bucket).filter(|_| O::COUNTS) {
             counters.add(work.frame.frame_len(), row.now_ns);
         }
         if is_last {

@@ -45,6 +45,8 @@ pub enum FlowPatch {
     Port(PortNo, Option<Port>),
     /// Other settings.
     Settings(Settings),
+    /// Whether all packets go to NORMAL, whatever flows say.
+    Standalone(bool),
 }
 
 /// What does not change with flows.
@@ -89,6 +91,7 @@ pub struct FlowTables {
     groups: Vec<(u32, Arc<Group>)>,
     meters: Vec<(u32, Arc<Meter>)>,
     ports: Vec<Port>,
+    is_standalone: bool,
 }
 
 impl FlowTables {
@@ -97,7 +100,13 @@ impl FlowTables {
         let table = Table { exact: ExactTable::new(seed), words: Vec::new(), classes: None };
         let tables = vec![table; settings.tables.into()];
         let (flows, groups, meters, ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { settings, tables, flows, groups, meters, ports }
+        Self { settings, tables, flows, groups, meters, ports, is_standalone: false }
+    }
+
+    /// All packets go to NORMAL, whatever flows say: no controller can be reached.
+    #[inline]
+    pub fn is_standalone(&self) -> bool {
+        self.is_standalone
     }
 
     /// The settings.
@@ -224,8 +233,8 @@ impl Patchable for FlowTables {
     fn apply(&mut self, patch: &FlowPatch) {
         match patch {
             FlowPatch::Begin(settings, seed) => {
-                let ports = std::mem::take(&mut self.ports);
-                *self = Self { ports, ..Self::new(*settings, *seed) };
+                let (ports, is_standalone) = (std::mem::take(&mut self.ports), self.is_standalone);
+                *self = Self { ports, is_standalone, ..Self::new(*settings, *seed) };
             }
             FlowPatch::Flow(id, flow) => {
                 let id = *id as usize;
@@ -272,6 +281,7 @@ impl Patchable for FlowTables {
                 }
             }
             FlowPatch::Settings(settings) => self.settings = *settings,
+            FlowPatch::Standalone(is_standalone) => self.is_standalone = *is_standalone,
         }
     }
 }

@@ -17,8 +17,8 @@ use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
 use super::held::{self, Held, Taken};
 use super::reasons;
-use crate::firewall::header::Whole;
 use super::search::SearchColumns;
+use crate::firewall::header::Whole;
 use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.

@@ -12,19 +12,20 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use controlplane::{Environment, Source, events};
 use flowtable::{Dropped, Egress, FlowPatch, FlowTables, Pipeline, Sent};
 use lookup::versions::Patchable;
-use openflow::agent::Settings as AgentSettings;
+use openflow::agent::{FailSafe, Forwarding, Settings as AgentSettings};
 use openflow::flow::{InReason, PacketIn, PacketOut};
-use openflow::serve::{Channels, SocketEvent, Tls, TlsFiles};
+use openflow::serve::{Channels, ControllerState, News, SocketEvent, Tls, TlsFiles};
 use openflow::{Field, Match, PortNo, Version};
 
-use super::settings::Settings;
-use super::stage::port_of;
+use super::settings::{FailMode, Settings};
+use super::stage::{MARK_NORMAL, PortNumbers};
 use super::switch::Facade;
 
 /// What the thread of control is told.
@@ -63,14 +64,71 @@ impl ForController {
     }
 }
 
+/// What became of a packet for the controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offered {
+    /// It waits for the thread of control.
+    Taken,
+    /// It exceeds the rate.
+    TooFast,
+    /// No controller wants it, or the queue is full.
+    Nobody,
+}
+
+/// Which packets for the controllers are handed over. All workers share it.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Some controller wants packets.
+    is_wanted: AtomicBool,
+    /// Nanoseconds from packet to packet; 0: no limit.
+    interval_ns: u64,
+    /// How far ahead of time packets may come: the burst.
+    ahead_ns: u64,
+    /// When the next packet is due at this rate (the generic cell rate algorithm, ITU-T I.371).
+    due_ns: AtomicU64,
+}
+
+impl Gate {
+    fn new(rate: u32, burst: u32) -> Self {
+        let interval_ns = 1_000_000_000_u64.checked_div(rate.into()).unwrap_or(0);
+        let ahead_ns = interval_ns * u64::from(burst.max(1) - 1);
+        Self { interval_ns, ahead_ns, ..Self::default() }
+    }
+
+    fn takes(&self, now_ns: u64) -> bool {
+        let next = |due: u64| {
+            let is_early = due > now_ns.saturating_add(self.ahead_ns);
+            (!is_early).then(|| due.max(now_ns).saturating_add(self.interval_ns))
+        };
+        let order = Ordering::Relaxed;
+        self.interval_ns == 0 || self.due_ns.fetch_update(order, order, next).is_ok()
+    }
+}
+
 /// Where a worker puts packets for the controllers.
 #[derive(Clone, Debug)]
-pub struct ToControl(SyncSender<Event>);
+pub struct ToControl {
+    sender: SyncSender<Event>,
+    gate: Arc<Gate>,
+}
 
 impl ToControl {
-    /// Hands a packet over; `false`: the queue is full.
-    pub(super) fn send(&self, packet: ForController) -> bool {
-        self.0.try_send(Event::Packet(packet)).is_ok()
+    /// Hands a packet over that is made only if it is wanted and within the rate.
+    pub(super) fn offer(
+        &self,
+        now_ns: u64,
+        packet: impl FnOnce() -> Option<ForController>,
+    ) -> Offered {
+        if !self.gate.is_wanted.load(Ordering::Relaxed) {
+            return Offered::Nobody;
+        }
+        if !self.gate.takes(now_ns) {
+            return Offered::TooFast;
+        }
+        match packet().map(|packet| self.sender.try_send(Event::Packet(packet))) {
+            Some(Ok(())) => Offered::Taken,
+            _ => Offered::Nobody,
+        }
     }
 }
 
@@ -87,6 +145,10 @@ pub(super) struct Link {
     pub(super) since_ns: u64,
     /// Of FEATURES; 0: not known yet.
     pub(super) datapath_id: u64,
+    ports: PortNumbers,
+    /// What happens without a controller; `None`: the settings name none.
+    fail: Option<FailSafe>,
+    pub(super) is_standalone: bool,
 }
 
 /// How connections of an address are protected.
@@ -147,16 +209,28 @@ fn controller(text: &str) -> Result<(Protection, &str), String> {
         Some(("tls" | "ssl", address)) => (Protection::Tls, address),
         _ => return Err(format!("`{text}` is not tcp:HOST:PORT or tls:HOST:PORT")),
     };
-    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    match port {
-        Some(_) => Ok((protection, address)),
-        None => Err(format!("`{text}` has no port, such as 6653")),
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    // Brackets are for addresses of IPv6.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match bare {
+        Some(host) => host.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains([':', '[', ']', '/', ' ']),
+    };
+    match (is_host, port.parse::<u16>()) {
+        (_, Err(_) | Ok(0)) => Err(format!("`{text}` has no port, such as 6653")),
+        (false, _) => Err(format!("`{text}` has no host: expected tcp:HOST:PORT or tls:HOST:PORT")),
+        (true, Ok(_)) => Ok((protection, address)),
     }
 }
 
 impl Link {
     /// Listens, and keeps connections; `None`: the settings name none.
-    pub(super) fn start(settings: &Settings, tables: &FlowTables) -> Result<Option<Self>, String> {
+    pub(super) fn start(
+        settings: &Settings,
+        tables: &FlowTables,
+        ports: PortNumbers,
+        now: Duration,
+    ) -> Result<Option<Self>, String> {
         if settings.listen.is_empty() && settings.controllers.is_empty() {
             return Ok(None);
         }
@@ -169,8 +243,9 @@ impl Link {
         let sink = move |event| sockets.send(Event::Socket(event)).is_ok();
         let agent = AgentSettings {
             versions,
-            packet_in_rate: settings.packet_in_rate,
-            packet_in_burst: settings.packet_in_rate / 4,
+            probe_interval: settings.inactivity_probe,
+            // The workers limit it.
+            packet_in_rate: 0,
             ..AgentSettings::default()
         };
         let mut channels = Channels::new(agent, Arc::new(sink));
@@ -192,15 +267,25 @@ impl Link {
             let (protection, address) = controller(text)?;
             channels.add_controller_with(address, tls_of(protection)?);
         }
+        let mode = match settings.fail_mode {
+            FailMode::Secure => openflow::agent::FailMode::Secure,
+            FailMode::Standalone => openflow::agent::FailMode::Standalone,
+        };
+        let has_controllers = !settings.controllers.is_empty();
+        let fail = has_controllers.then(|| FailSafe::new(mode, settings.inactivity_probe * 3, now));
+        let gate = Arc::new(Gate::new(settings.packet_in_rate, settings.packet_in_rate / 4));
         Ok(Some(Self {
             channels,
-            workers: ToControl(sender),
+            workers: ToControl { sender, gate },
             source: Some(source),
             tables: tables.clone(),
             pipeline: Pipeline::new(),
             out: Vec::new(),
             since_ns: 0,
             datapath_id: 0,
+            ports,
+            fail,
+            is_standalone: false,
         }))
     }
 
@@ -217,20 +302,46 @@ impl Link {
     }
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        let at = self.channels.deadline()?;
+        let fail = self.fail.as_ref().and_then(FailSafe::deadline);
+        let at = self.channels.deadline().into_iter().chain(fail).min()?;
         u64::try_from(at.as_nanos()).ok()
     }
 
     pub(super) fn event(&mut self, event: Event, switch: &mut Facade<'_>, now: Duration) {
         match event {
-            Event::Socket(event) => {
-                self.channels.event(event, switch, now);
-                for problem in self.channels.take_problems() {
-                    tracing::warn!("OpenFlow: {problem}");
-                }
-            }
+            Event::Socket(event) => self.channels.event(event, switch, now),
             Event::Packet(packet) => self.packet_in(&packet, now),
         }
+    }
+
+    /// What has happened to connections: says so, and whether all packets go to NORMAL now. `true`: that has changed.
+    pub(super) fn settle(&mut self, now: Duration) -> bool {
+        for news in self.channels.take_news() {
+            match news {
+                News::Connected(..) => tracing::info!("OpenFlow: {news}"),
+                _ => tracing::warn!("OpenFlow: {news}"),
+            }
+        }
+        self.workers.gate.is_wanted.store(self.channels.wants_packets(), Ordering::Relaxed);
+        let has_controller = self.channels.has_controller();
+        let Some(fail) = &mut self.fail else { return false };
+        let is_standalone = fail.update(has_controller, now) == Forwarding::Standalone;
+        if is_standalone == self.is_standalone {
+            return false;
+        }
+        self.is_standalone = is_standalone;
+        match is_standalone {
+            true => {
+                tracing::warn!("OpenFlow: no controller can be reached: all packets go to NORMAL")
+            }
+            false => tracing::info!("OpenFlow: a controller is back: packets go by the flows"),
+        }
+        true
+    }
+
+    /// The controllers of the settings.
+    pub(super) fn controllers(&self) -> Vec<ControllerState> {
+        self.channels.controllers().collect()
     }
 
     fn packet_in(&mut self, packet: &ForController, now: Duration) {
@@ -247,13 +358,21 @@ impl Link {
     pub(super) fn send_out(&mut self, env: &mut Environment<'_>) {
         let now = Duration::from_nanos(env.now_ns);
         for packet in std::mem::take(&mut self.out) {
-            let mut sent = Frames::default();
+            let mut sent = Frames { numbers: self.ports, ..Frames::default() };
+            let in_port = self.ports.port(packet.in_port);
             let frame = (packet.data, packet.in_port, env.now_ns);
             self.pipeline.act(&self.tables, &packet.actions, frame, &mut sent);
             for (port, frame) in sent.ports {
                 env.send(port, &frame);
             }
-            sent.controllers.iter().for_each(|packet| self.packet_in(packet, now));
+            for (frame, port) in sent.normal.into_iter().zip(in_port.into_iter().cycle()) {
+                env.receive(port, &frame, MARK_NORMAL);
+            }
+            for packet in &sent.controllers {
+                if self.workers.gate.takes(env.now_ns) {
+                    self.packet_in(packet, now);
+                }
+            }
         }
     }
 }
@@ -261,7 +380,9 @@ impl Link {
 /// What a packet of PACKET_OUT becomes.
 #[derive(Default)]
 struct Frames {
+    numbers: PortNumbers,
     ports: Vec<(u16, Vec<u8>)>,
+    normal: Vec<Vec<u8>>,
     controllers: Vec<ForController>,
 }
 
@@ -273,10 +394,10 @@ impl Egress for Frames {
     }
 
     fn send(&mut self, _: usize, frame: Vec<u8>, to: &Sent) {
-        match (to.port, port_of(to.port)) {
+        match (to.port, self.numbers.port(to.port)) {
             (PortNo::CONTROLLER, _) => self.controllers.extend(ForController::of(&frame, to)),
             (_, Some(port)) => self.ports.push((port, frame)),
-            // NORMAL and LOCAL, which this switch does not have.
+            (PortNo::NORMAL, _) => self.normal.push(frame),
             (_, None) => {}
         }
     }
@@ -323,5 +444,65 @@ mod tests {
         assert_eq!(check(&settings), Err(error.to_owned()));
         settings.listen = vec!["tcp:127.0.0.1:6653".into()];
         assert_eq!(check(&settings), Ok(()));
+    }
+
+    #[test]
+    fn controllers_are_hosts_with_ports() {
+        for good in ["tcp:192.0.2.1:6653", "tls:of.example:6653", "tcp:[2001:db8::1]:6653"] {
+            assert_eq!(controller(good).map(|(_, address)| address), Ok(&good[4..]));
+        }
+        let bad = [
+            "tcp::6653",
+            "tls::6653",
+            "tcp:a:",
+            "tcp:a:0",
+            "tcp:a:70000",
+            "tcp:2001:db8::1:1",
+            "tcp:[a]:1",
+        ];
+        for bad in bad {
+            assert!(controller(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_gate_keeps_rate_and_burst() {
+        let (second, start) = (1_000_000_000, 1_700_000_000_000_000_000);
+        let gate = Gate::new(100, 25);
+        let taken = |now| (0..1000).filter(|_| gate.takes(now)).count();
+        assert_eq!(taken(start), 25);
+        assert_eq!(taken(start + second / 10), 10);
+        assert_eq!(taken(start + second / 10), 0);
+        assert_eq!(
+            taken(start + 5 * second),
+            25,
+            "what was not used is no credit beyond the burst"
+        );
+        let gate = Gate::new(0, 0);
+        assert_eq!((0..1000).filter(|_| gate.takes(start)).count(), 1000);
+    }
+
+    #[test]
+    fn packets_wait_only_for_those_who_want_them() {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let to = ToControl { sender, gate: Arc::new(Gate::new(2, 2)) };
+        let packet = || {
+            let packet = PacketIn {
+                buffer_id: None,
+                total_len: 0,
+                reason: InReason::Action,
+                table: 0,
+                cookie: 0,
+                matches: Match::new(),
+                data: Vec::new(),
+            };
+            Some(ForController { packet, max_len: 0 })
+        };
+        assert_eq!(to.offer(1, packet), Offered::Nobody, "none is connected");
+        to.gate.is_wanted.store(true, Ordering::Relaxed);
+        assert_eq!(to.offer(1, packet), Offered::Taken);
+        assert_eq!(to.offer(1, packet), Offered::Nobody, "the queue is full");
+        assert_eq!(to.offer(1, packet), Offered::TooFast);
+        assert_eq!(receiver.try_iter().count(), 1);
     }
 }

@@ -37,6 +37,10 @@ pub const REQUESTS: &[RequestKind] = &[
 pub const TABLES: &[TableKind] = &[
     TableKind::new("openflow-flows", "Flows of an OpenFlow switch with their counters"),
     TableKind::new("openflow-tables", "Tables of an OpenFlow switch with how they are searched"),
+    TableKind::new(
+        "openflow-controllers",
+        "Controllers of an OpenFlow switch with their connections",
+    ),
     TableKind::new("openflow-groups", "Groups of an OpenFlow switch"),
     TableKind::new("openflow-meters", "Meters of an OpenFlow switch"),
     TableKind::new("openflow-queues", "Queues of an OpenFlow switch with their rates"),

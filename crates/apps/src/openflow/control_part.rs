@@ -1,5 +1,6 @@
 //! The switch's part of the control plane: files of flows, `ctl`, time-outs, ports.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +15,24 @@ use controlplane::{
     Refusal, Rows, Section, Setup, Source, Tables, TablesPatch, WorkerSetup,
 };
 use engine::Stage;
+use flowtable::pipeline::Dry;
 use flowtable::trace::trace;
-use flowtable::{FlowControl, FlowPatch, FlowTables, Port};
+use flowtable::{Dropped, Egress, FlowControl, FlowPatch, FlowTables, Pipeline, Port, Sent};
 use lookup::versions::Patchable;
 use openflow::flow::FlowFilter;
 use openflow::group::{ALL_GROUPS, ALL_METERS};
 use openflow::port::{PortConfig, PortReason};
 use openflow::syntax::{FlowText, GroupText, InstructionsText, MatchText, MeterText, Syntax};
-use openflow::{ErrorCode, FlowCommand, PortNo, Version};
+use openflow::{Action, ErrorCode, FlowCommand, PortNo, Version};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::channel::{Event, Link, check as check_channels};
 use super::files::{Changed, difference, load, port_names, refused_in_words, replace};
 use super::queues::{self, Shapes};
-use super::settings::Settings;
-use super::stage::{Counters, OpenFlow, port_no};
-use super::switch::{Facade, datapath_id};
+use super::settings::{FailMode, Settings};
+use super::stage::{Counters, OpenFlow, PortNumbers};
+use super::switch::{Facade, datapath_id, precise};
 use super::tables::OpenFlowPart;
 use super::{FlowFiles, commands};
 
@@ -56,12 +58,63 @@ struct OpenFlowControl {
     patches: Vec<FlowPatch>,
     /// Ports whose state has changed since the controllers were told.
     changed_ports: Vec<PortNo>,
+    ports: PortNumbers,
+    /// The stages of a switch are behind this one.
+    has_switch: bool,
+    /// Over captures: what finds packets that go to NORMAL; `None`: no flow sends any there.
+    normal: Option<RefCell<Pipeline<Vec<u8>>>>,
 }
 
 /// The settings of the stages of a name; defaults where the file has no such section.
 fn settings(config: &Config, name: &str) -> Settings {
     let own = config.stage(name).and_then(|stage| stage.settings.as_deref()?.get::<Settings>());
     own.cloned().unwrap_or_default()
+}
+
+/// How ports are numbered.
+fn numbers(settings: &Settings, interfaces: &Interfaces) -> Result<PortNumbers, String> {
+    let local = settings.local.as_deref().map(|name| {
+        let port = interfaces.number(name).filter(|port| interfaces.is_port(*port));
+        port.ok_or_else(|| format!("`local`: there is no port `{name}`"))
+    });
+    Ok(PortNumbers { local: local.transpose()? })
+}
+
+/// Whether the stages of a switch are behind those of a name, in all pipelines that have them.
+fn has_switch(config: &Config, name: &str) -> bool {
+    let mut own = config.in_use().filter(|own| own.named(super::STAGE).any(|own| own == name));
+    own.all(|pipeline| pipeline.has("bridge_in"))
+}
+
+/// What finds packets that go to NORMAL, unless no flow and no group sends any there.
+fn normal(control: &FlowControl) -> Option<RefCell<Pipeline<Vec<u8>>>> {
+    let is_it = |action: &Action| matches!(action, Action::Output { port: PortNo::NORMAL, .. });
+    let of_flow =
+        |flow: &Arc<flowtable::Flow>| flow.steps.apply.iter().chain(&flow.steps.write).any(is_it);
+    let mut buckets = control.group_descs().into_iter().flat_map(|group| group.buckets);
+    let is_used =
+        control.flows().any(of_flow) || buckets.any(|bucket| bucket.actions.iter().any(is_it));
+    is_used.then(|| RefCell::new(Pipeline::new()))
+}
+
+/// Whether a packet goes to NORMAL.
+#[derive(Default)]
+struct ToNormal(bool);
+
+impl Egress for ToNormal {
+    type Frame = Vec<u8>;
+
+    fn copy(&mut self, frame: &Vec<u8>) -> Option<Vec<u8>> {
+        Some(frame.clone())
+    }
+
+    fn send(&mut self, _: usize, _: Vec<u8>, to: &Sent) {
+        self.0 |= to.port == PortNo::NORMAL;
+    }
+
+    fn done(&mut self, _: usize, _: Option<Vec<u8>>, _: Option<Dropped>) {}
+
+    fn free(&mut self, _: Vec<u8>) {}
 }
 
 /// Control's side with the flows of the files.
@@ -73,19 +126,20 @@ fn begin(
 ) -> Result<(FlowControl, FlowTables, Shapes), String> {
     let most = settings.flows_max as usize;
     let (mut control, tables) = FlowControl::new(settings.tables(), most, settings.algorithm());
+    let ports = numbers(settings, interfaces)?;
     let shapes = queues::shapes(&settings.queues, interfaces)?;
-    control.set_queues(queues::numbers(&shapes));
+    control.set_queues(queues::numbers(&shapes, ports));
     for port in interfaces.ports() {
-        set_port(&mut control, port, true);
+        set_port(&mut control, ports.number(port), true);
     }
+    let by_name = port_names(interfaces, ports);
     for path in settings.flows.iter().chain(more) {
-        load(&mut control, path, interfaces, settings.protocol(), now_ns)?;
+        load(&mut control, path, &by_name, settings.protocol(), now_ns)?;
     }
     Ok((control, tables, shapes))
 }
 
-fn set_port(control: &mut FlowControl, port: u16, live: bool) {
-    let number = port_no(port);
+fn set_port(control: &mut FlowControl, number: PortNo, live: bool) {
     control.set_port(number, Some(Port { number, config: PortConfig::empty(), live }));
 }
 
@@ -101,13 +155,21 @@ pub(super) fn start(
     let more = setup.attached::<FlowFiles>().map_or(&[][..], |own| &own.0);
     let (mut control, mut own, shapes) = begin(&settings, more, setup.interfaces, now_ns)?;
     control.take_patches().iter().for_each(|patch| own.apply(patch));
-    let link = if setup.is_live { Link::start(&settings, &own)? } else { None };
+    let ports = numbers(&settings, setup.interfaces)?;
+    let link = match setup.is_live {
+        true => Link::start(&settings, &own, ports, Duration::from_nanos(now_ns))?,
+        false => None,
+    };
+    let has_switch = has_switch(setup.config, setup.name);
     Ok(Box::new(OpenFlowControl {
         name: setup.name.to_owned(),
         version: settings.protocol(),
         part: tables.add::<OpenFlowPart>(own),
         interfaces: setup.interfaces.clone(),
         is_live: setup.is_live,
+        normal: if setup.is_live { None } else { normal(&control) },
+        ports,
+        has_switch,
         control,
         workers: Vec::new(),
         now_ns: 0,
@@ -130,6 +192,12 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
         if let Err(error) = check_channels(&own) {
             findings.error_of_all(error);
         }
+        if own.fail_mode == FailMode::Standalone && !has_switch(config, name) {
+            let stages = super::DEFAULT_STAGES[1..].join(", ");
+            findings.error_of_all(format!(
+                "`fail_mode = \"standalone\"` needs the stages of a switch behind `{name}`: {stages}"
+            ));
+        }
         if let Err(error) = begin(&own, &[], interfaces, 0) {
             findings.error_of_all(error);
         }
@@ -144,6 +212,8 @@ struct Totals {
     looked_up: u64,
     matched: u64,
     to_controller: u64,
+    controller_rate: u64,
+    to_normal: u64,
     copies: u64,
     copies_lost: u64,
 }
@@ -154,6 +224,8 @@ impl OpenFlowControl {
             Totals { flows: self.control.len() as u64, expired: self.expired, ..Totals::default() };
         for worker in &self.workers {
             sum.to_controller += worker.to_controller.get();
+            sum.controller_rate += worker.controller_rate.get();
+            sum.to_normal += worker.to_normal.get();
             sum.copies += worker.copies.get();
             sum.copies_lost += worker.copies_lost.get();
             for [looked_up, matched] in &worker.tables {
@@ -173,6 +245,42 @@ impl OpenFlowControl {
         [of(0), of(1)]
     }
 
+    /// Controllers with their connections, as a table.
+    fn controllers(&self, now_ns: u64, as_text: bool) -> Rows {
+        let titles = [
+            "controller",
+            "state",
+            "role",
+            "version",
+            ">since",
+            ">received",
+            ">sent",
+            "last error",
+        ];
+        let titles = titles.map(str::to_owned).to_vec();
+        let mut rows = Rows::with_columns("openflow-controllers", as_text, titles);
+        for own in self.link.iter().flat_map(Link::controllers) {
+            let state = if own.version.is_some() { "connected" } else { "disconnected" };
+            let role = own.role.map(|role| format!("{role:?}").to_lowercase()).unwrap_or_default();
+            let version = own.version.map(|version| version.to_string()).unwrap_or_default();
+            let since_s = (!own.since.is_zero())
+                .then(|| Duration::from_nanos(now_ns).saturating_sub(own.since).as_secs());
+            let protocol = if own.is_tls { "tls" } else { "tcp" };
+            let target = format!("{protocol}:{}", own.address);
+            let [received, sent] = own.messages;
+            let value = json!({
+                "controller": target, "state": state, "role": role, "version": version, "since_s": since_s,
+                "received": received, "sent": sent, "last_error": own.last_error,
+            });
+            let since = since_s.map(|s| format!("{s} s")).unwrap_or_default();
+            let error = own.last_error.unwrap_or_default();
+            let (received, sent) = (thousands(received), thousands(sent));
+            let cells = vec![target, state.to_owned(), role, version, since, received, sent, error];
+            rows.push_cells(cells, value);
+        }
+        rows
+    }
+
     /// Lets the connections work, and carries out what they have asked for.
     fn with_link(
         &mut self,
@@ -190,10 +298,15 @@ impl OpenFlowControl {
         }
         let mut out = std::mem::take(&mut link.out);
         let lookups = (0..self.control.settings().tables).map(|table| self.lookups(table));
+        let (records, ports) = (env.records, env.ports);
+        let totals = |port| controlplane::statistics::totals_of(ports, port);
         let mut switch = Facade {
+            ports: self.ports,
+            totals: &totals,
+            has_switch: self.has_switch,
             lookups: lookups.collect(),
             control: &mut self.control,
-            records: env.records,
+            records,
             flows_max: self.flows_max,
             shapes: &self.shapes,
             version: self.version,
@@ -209,6 +322,9 @@ impl OpenFlowControl {
             }
         }
         link.out = out;
+        if link.settle(now) {
+            self.patches.push(FlowPatch::Standalone(link.is_standalone));
+        }
         self.link = Some(link);
         self.renew_link();
         if let Some(link) = &mut self.link {
@@ -242,7 +358,7 @@ impl OpenFlowControl {
         let request = self.parse(|syntax| syntax.flow(text, command))?;
         let before = self.control.len();
         self.control.flow_mod(&request, self.version, now_ns).map_err(|error| {
-            let by_name = port_names(&self.interfaces);
+            let by_name = port_names(&self.interfaces, self.ports);
             let syntax = Syntax::with_ports(&by_name);
             let own = (&self.control, self.version);
             Refusal::new(kind(error), refused_in_words(own, &syntax, text, command, error))
@@ -262,7 +378,7 @@ impl OpenFlowControl {
         &self,
         parse: impl FnOnce(Syntax<'_>) -> Result<T, openflow::syntax::SyntaxError>,
     ) -> Result<T, Refusal> {
-        let by_name = port_names(&self.interfaces);
+        let by_name = port_names(&self.interfaces, self.ports);
         let parsed = parse(Syntax::with_ports(&by_name));
         parsed.map_err(|error| {
             let text = format!("column {}: {}", error.at + 1, error.message);
@@ -276,6 +392,7 @@ impl OpenFlowControl {
         now_ns: u64,
     ) -> Result<Vec<openflow::flow::FlowStats>, Refusal> {
         let mut flows = self.control.flow_stats(filter, self.version, now_ns).map_err(refusal)?;
+        flows.iter_mut().for_each(|flow| flow.duration = precise(flow.duration));
         flows.sort_by_key(|flow| (flow.table, u16::MAX - flow.priority));
         Ok(flows)
     }
@@ -312,10 +429,9 @@ impl ControlPart for OpenFlowControl {
             }
             let counters = self.workers[worker.worker].clone();
             let controllers = self.link.as_ref().map(Link::workers);
-            OverPart::boxed(
-                Box::new(OpenFlow::new(worker.name(), counters, controllers, &self.shapes)),
-                self.part,
-            )
+            let stage = OpenFlow::new(worker.name(), counters, controllers, &self.shapes);
+            let has_switch = worker.pipeline.has("bridge_in");
+            OverPart::boxed(Box::new(stage.with_ports(self.ports, has_switch)), self.part)
         })
     }
 
@@ -352,8 +468,8 @@ impl ControlPart for OpenFlowControl {
     }
 
     fn link(&mut self, port: u16, is_up: bool) {
-        if self.control.port(port_no(port)).is_some_and(|own| own.live != is_up) {
-            let number = port_no(port);
+        let number = self.ports.number(port);
+        if self.control.port(number).is_some_and(|own| own.live != is_up) {
             let config = self.control.port(number).map(|own| own.config).unwrap_or_default();
             self.control.set_port(number, Some(Port { number, config, live: is_up }));
             if self.link.is_some() {
@@ -381,7 +497,7 @@ impl ControlPart for OpenFlowControl {
             }
             "flow_replace" => {
                 let commands::FlowReplace { file, flows } = call.read()?;
-                let by_name = port_names(&self.interfaces);
+                let by_name = port_names(&self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name);
                 let control = &mut self.control;
                 let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
@@ -398,7 +514,7 @@ impl ControlPart for OpenFlowControl {
             }
             "flow_diff" => {
                 let commands::FlowReplace { file, flows } = call.read()?;
-                let by_name = port_names(&self.interfaces);
+                let by_name = port_names(&self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name);
                 let found = difference(&self.control, &file, &flows, &syntax, self.version);
                 let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
@@ -472,6 +588,7 @@ impl ControlPart for OpenFlowControl {
                 }
                 Ok(rows)
             }
+            "openflow-controllers" => Ok(self.controllers(now_ns, as_text)),
             "openflow-groups" => {
                 let columns = titles(&["group", ">packets", ">bytes"]);
                 let mut rows = Rows::with_columns("openflow-groups", as_text, columns);
@@ -513,8 +630,8 @@ impl ControlPart for OpenFlowControl {
                     ">dropped",
                 ]);
                 let mut rows = Rows::with_columns("openflow-queues", as_text, columns);
-                for (port, own, counters) in queues::rows(&self.shapes) {
-                    let record = super::stage::port_of(port).map(usize::from);
+                for (port, own, counters) in queues::rows(&self.shapes, self.ports) {
+                    let record = self.ports.port(port).map(usize::from);
                     let record = record.and_then(|port| env.records.get(port));
                     let name = record.map_or_else(|| port.to_string(), |own| own.name.clone());
                     let [packets, bytes, dropped] = counters;
@@ -534,15 +651,16 @@ impl ControlPart for OpenFlowControl {
 
     fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
         self.interfaces = env.interfaces.clone();
-        let is_new = |port: &u16| self.control.port(port_no(*port)).is_none();
-        let new: Vec<u16> = self.interfaces.ports().filter(is_new).collect();
-        let is_gone =
-            |number: &PortNo| self.interfaces.ports().all(|port| port_no(port) != *number);
+        let numbers: Vec<PortNo> =
+            self.interfaces.ports().map(|port| self.ports.number(port)).collect();
+        let is_new = |number: &PortNo| self.control.port(*number).is_none();
+        let new: Vec<PortNo> = numbers.iter().copied().filter(is_new).collect();
+        let is_gone = |number: &PortNo| !numbers.contains(number);
         let gone: Vec<PortNo> =
             self.control.ports().map(|own| own.number).filter(is_gone).collect();
-        new.iter().for_each(|port| set_port(&mut self.control, *port, true));
+        new.iter().for_each(|number| set_port(&mut self.control, *number, true));
         let mut news: Vec<_> = gone.iter().map(|port| (PortReason::Delete, *port)).collect();
-        news.extend(new.iter().map(|port| (PortReason::Add, port_no(*port))));
+        news.extend(new.iter().map(|port| (PortReason::Add, *port)));
         self.with_link(env, |link, switch, _| {
             for (reason, number) in news {
                 if let Some(port) = switch.port_desc(number) {
@@ -570,6 +688,22 @@ impl ControlPart for OpenFlowControl {
             .sample(&stage, totals.expired);
         out.counter("openflow_to_controller_total", "Packets for a controller.")
             .sample(&stage, totals.to_controller);
+        out.counter("openflow_controller_rate_total", "Packets for a controller above the rate.")
+            .sample(&stage, totals.controller_rate);
+        out.counter("openflow_to_normal_total", "Packets that went to NORMAL.")
+            .sample(&stage, totals.to_normal);
+        if let Some(link) = &self.link {
+            let mut family = out.gauge(
+                "openflow_controller_connected",
+                "Whether the controller is connected: 1 or 0.",
+            );
+            for own in link.controllers() {
+                let labels = [stage[0], ("controller", own.address.as_str())];
+                family.sample(&labels, u64::from(own.version.is_some()));
+            }
+            out.gauge("openflow_standalone", "Whether all packets go to NORMAL: 1 or 0.")
+                .sample(&stage, u64::from(link.is_standalone));
+        }
         let mut family = out.counter("openflow_lookups_total", "Packets looked up in a table.");
         for own in self.control.tables() {
             let table = own.table.to_string();
@@ -596,6 +730,16 @@ impl ControlPart for OpenFlowControl {
 
     fn learns_ahead(&self) -> bool {
         true
+    }
+
+    /// Whether it goes to the switch that NORMAL is, which then learns its source.
+    fn passes(&self, packet: &Packet, tables: &Tables) -> bool {
+        let Some(normal) = &self.normal else { return false };
+        let (mut normal, mut found) = (normal.borrow_mut(), ToNormal::default());
+        let frame = packet.data().to_vec();
+        normal.push(0, frame, self.ports.number(packet.port), packet.time_ns);
+        normal.run(tables.part(self.part), &mut found, &mut Dry);
+        found.0
     }
 
     /// Over captures flows leave before the first packet that comes after their time.

@@ -12,12 +12,18 @@ use openflow::group::TableCommand;
 use openflow::syntax::{FlowText, Syntax, SyntaxError};
 use openflow::{ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, PortNo, Version};
 
-use super::stage::port_no;
+use super::stage::PortNumbers;
+
+/// A port by its name.
+pub(super) type PortNames = dyn Fn(&str) -> Option<PortNo>;
 
 /// The ports of the program by name.
-pub(super) fn port_names(interfaces: &Interfaces) -> impl Fn(&str) -> Option<PortNo> + use<> {
+pub(super) fn port_names(
+    interfaces: &Interfaces,
+    ports: PortNumbers,
+) -> impl Fn(&str) -> Option<PortNo> + use<> {
     let interfaces = interfaces.clone();
-    move |name| interfaces.number(name).map(port_no)
+    move |name| interfaces.number(name).map(|port| ports.number(port))
 }
 
 /// A line of a file.
@@ -116,14 +122,13 @@ pub(super) fn refused_in_words(
 pub(super) fn load(
     control: &mut FlowControl,
     path: &Path,
-    interfaces: &Interfaces,
+    by_name: &PortNames,
     version: Version,
     now_ns: u64,
 ) -> Result<(), String> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    let by_name = port_names(interfaces);
-    let syntax = Syntax::with_ports(&by_name);
+    let syntax = Syntax::with_ports(by_name);
     let file = File { name: &name, syntax: &syntax, version };
     control.all_or_nothing(|control| {
         for line in file.lines(&text) {

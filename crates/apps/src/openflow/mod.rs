@@ -14,11 +14,13 @@
 //! - [`queues`] are in front of ports: packets that a flow sends to one wait in the stage ([`flowtable::queues`]).
 //! - [`commands`] are `ctl flow` and the tables of `ctl show`.
 //!
-//! Ports have the numbers 1, 2, … in the order of the configuration.
+//! Ports have the numbers 1, 2, … in the order of the configuration; one may be LOCAL instead.
+//!
+//! NORMAL is the switch of `mode = "switch"`: a packet that is sent there goes on to its stages, which come behind `openflow`. With
+//! `fail_mode = "standalone"` all packets do, while no controller can be reached.
 //!
 //! # Deliberately absent
 //! - A device form: the lookups of all tables in one shade, as PacketShader has it (§6.2.3).
-//! - NORMAL and LOCAL: packets to them are dropped under reasons of their own.
 //!
 //! Threads: one instance of the stage per worker. Flows, groups and meters are shared by all of them, with atomic counters.
 
@@ -63,21 +65,25 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 pub static APPLICATION: Application = Application {
     name: STAGE,
     title: "an OpenFlow switch",
+    // Those of the switch that NORMAL is.
+    sections: crate::switch::APPLICATION.sections,
+    port_keys: crate::switch::APPLICATION.port_keys,
     is_promiscuous: true,
     ..Application::NONE
 };
 
 /// Its stage.
 pub const STAGES: &[StageKind] = &[StageKind {
-    about: "Carries out the flows, groups and meters of an OpenFlow switch.",
+    about: "Carries out the flows, groups and meters of an OpenFlow switch; packets to NORMAL go on.",
     needs: &[RAW],
     is_last: true,
+    leads_to: crate::switch::DEFAULT_STAGES,
     settings: control::config::Settings::of::<settings::Settings>(),
     ..StageKind::new(STAGE, &APPLICATION)
 }];
 
 /// The stages that `mode = "openflow"` stands for.
-pub const DEFAULT_STAGES: &[&str] = &[STAGE];
+pub const DEFAULT_STAGES: &[&str] = &[STAGE, "bridge_in", "bridge", "bridge_out"];
 
 /// Files of flows that a program reads beside those of the configuration, behind them ([`controlplane::Setup::attached`]).
 #[derive(Debug, Clone, Default)]

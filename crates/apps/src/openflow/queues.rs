@@ -11,7 +11,7 @@ use flowtable::queues::{PortConfig, PortShape, QueueConfig, Rate};
 use openflow::port::{QueueDesc, QueueStats};
 use openflow::{ErrorCode, PortNo};
 
-use super::stage::port_no;
+use super::stage::PortNumbers;
 
 /// Packets that wait in a queue at most, where the setting does not say.
 const PACKETS: usize = 256;
@@ -169,25 +169,27 @@ pub(super) fn shapes(texts: &[QueueText], interfaces: &Interfaces) -> Result<Sha
 }
 
 /// All queues: port, place, and what is in front of the port.
-fn all(shapes: &Shapes) -> impl Iterator<Item = (PortNo, usize, &PortShape)> {
-    let ports = shapes.iter().enumerate();
-    let ports = ports.filter_map(|(port, shape)| Some((port_no(port as u16), shape.as_deref()?)));
-    ports
+fn all(shapes: &Shapes, ports: PortNumbers) -> impl Iterator<Item = (PortNo, usize, &PortShape)> {
+    let number = move |port| ports.number(port as u16);
+    let shaped = shapes.iter().enumerate();
+    let shaped = shaped.filter_map(move |(port, shape)| Some((number(port), shape.as_deref()?)));
+    shaped
         .flat_map(|(port, shape)| (0..shape.config().queues.len()).map(move |at| (port, at, shape)))
 }
 
 /// Port and number of each queue: what flows may name.
-pub(super) fn numbers(shapes: &Shapes) -> Vec<(PortNo, u32)> {
-    all(shapes).map(|(port, at, shape)| (port, shape.config().queues[at].id)).collect()
+pub(super) fn numbers(shapes: &Shapes, ports: PortNumbers) -> Vec<(PortNo, u32)> {
+    all(shapes, ports).map(|(port, at, shape)| (port, shape.config().queues[at].id)).collect()
 }
 
 /// QUEUE statistics.
 pub(super) fn stats(
     shapes: &Shapes,
+    ports: PortNumbers,
     (port, queue): (PortNo, u32),
     duration: Duration,
 ) -> Result<Vec<QueueStats>, ErrorCode> {
-    let wanted = all(shapes).filter(|(own, at, shape)| {
+    let wanted = all(shapes, ports).filter(|(own, at, shape)| {
         (port == PortNo::ANY || port == *own)
             && (queue == u32::MAX || queue == shape.config().queues[*at].id)
     });
@@ -210,8 +212,8 @@ pub(super) fn stats(
 }
 
 /// QUEUE_GET_CONFIG. Rates are in tenths of a percent of the port's; where that is not given they are not.
-pub(super) fn descriptions(shapes: &Shapes, port: PortNo) -> Vec<QueueDesc> {
-    let wanted = all(shapes).filter(|(own, ..)| port == PortNo::ANY || port == *own);
+pub(super) fn descriptions(shapes: &Shapes, ports: PortNumbers, port: PortNo) -> Vec<QueueDesc> {
+    let wanted = all(shapes, ports).filter(|(own, ..)| port == PortNo::ANY || port == *own);
     let desc = |(port, at, shape): (PortNo, usize, &PortShape)| {
         let (config, own) = (shape.config(), &shape.config().queues[at]);
         let part = |rate: Rate| {
@@ -230,13 +232,13 @@ pub(super) fn descriptions(shapes: &Shapes, port: PortNo) -> Vec<QueueDesc> {
 }
 
 /// Rows for `ctl show openflow-queues`.
-pub(super) fn rows(shapes: &Shapes) -> Vec<(PortNo, QueueConfig, [u64; 3])> {
+pub(super) fn rows(shapes: &Shapes, ports: PortNumbers) -> Vec<(PortNo, QueueConfig, [u64; 3])> {
     let row = |(port, at, shape): (PortNo, usize, &PortShape)| {
         let counters = &shape.counters()[at];
         let of = [&counters.packets, &counters.bytes, &counters.dropped];
         (port, shape.config().queues[at], of.map(|own| own.load(Ordering::Relaxed)))
     };
-    all(shapes).map(row).collect()
+    all(shapes, ports).map(row).collect()
 }
 
 /// A rate for people.

@@ -18,12 +18,14 @@ chunk::drop_reasons! {
         "Check the ports and groups that its buckets watch.";
     FLOW_NO_ROOM = 6, "flow_no_room", "there is no room in front of the packet for another tag, or no cell for a copy",
         "Push fewer tags; raise the number of cells.";
-    NO_CONTROLLER = 7, "no_controller", "the packet is sent to a controller, and there is none",
-        "Add flows that forward these packets.";
-    FLOW_NORMAL = 8, "flow_normal", "the packet is sent to NORMAL or LOCAL, which this switch does not have",
-        "Send it to a port, or to `flood`.";
+    NO_CONTROLLER = 7, "no_controller", "the packet is sent to a controller, and none is connected or the queue is full",
+        "Add flows that forward these packets; `ctl show openflow-controllers` has the connections.";
+    FLOW_NORMAL = 8, "flow_normal", "the packet is sent to NORMAL, and no stages of a switch are behind `openflow`",
+        "Put `bridge_in`, `bridge` and `bridge_out` behind `openflow`, as `mode = \"openflow\"` does.";
     TO_CONTROLLER = 9, "to_controller", "the packet was handed over for the controllers",
         "Nothing: a controller sends it on if it is to go on. Add flows to forward such packets at once.";
+    CONTROLLER_RATE = 10, "controller_rate", "the packet is for the controllers and exceeds `packet_in_rate`",
+        "Add flows that forward these packets, or raise `packet_in_rate`.";
     QUEUE_FULL = 14, "queue_full", "the queue that a flow sends the packet to is full",
         "Raise the rate of the queue, or the packets that it holds, if the traffic is intended.";
     QUEUE_END = 15, "queue_end", "the program ended while the packet waited in a queue",

@@ -1,8 +1,9 @@
 //! `[stage.openflow]`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use control::config::kinds::{Kind, file, integer, list, parsed, text, words};
+use control::config::kinds::{Kind, duration, file, integer, list, name_of, parsed, text, words};
 use openflow::Version;
 
 use super::queues::QueueText;
@@ -28,6 +29,16 @@ control::words! {
         Tuple = "tuple",
         /// The same with Bloom filters.
         Bloom = "bloom",
+    }
+}
+
+control::words! {
+    /// What the switch does when no controller can be reached.
+    pub enum FailMode {
+        /// It goes on with the flows that it has.
+        Secure = "secure",
+        /// It becomes a learning switch.
+        Standalone = "standalone",
     }
 }
 
@@ -57,6 +68,13 @@ control::section! {
         /// Certificates of the CAs, in PEM, that sign those of controllers and tools. A controller's certificate has to name the
         /// host of its address.
         restart ca_certificate: Option<PathBuf> = None, file("\"ca.pem\"").optional();
+        /// What the switch does without a controller for three times `inactivity_probe`. `secure`: it goes on with its flows.
+        /// `standalone`: all packets go to NORMAL, until a controller is back. Counts only with `controllers`.
+        restart fail_mode: FailMode = FailMode::Secure, words();
+        /// A controller or tool that is silent for this time is probed, and disconnected after another.
+        restart inactivity_probe: Duration = Duration::from_secs(5), duration(Duration::from_millis(100)..=Duration::from_hours(1));
+        /// The port that is LOCAL for flows. With `backend = "tap"` it is an interface of Linux.
+        restart local: Option<String> = None, name_of("a port").optional();
         /// Packets a second for all controllers together; 0: not limited. More are dropped.
         restart packet_in_rate: u32 = 1000, integer(0..=10_000_000);
         /// Queues in front of ports: `port=wan,queue=1,min_rate=10M,max_rate=50M,packets=500` is a queue with its least and its highest

@@ -2,8 +2,9 @@
 //!
 //! | | |
 //! | --- | --- |
+//! | next | packets to NORMAL, for the stages of a switch |
 //! | forward | out by the port of the packet's first output; frames that Linux sends by the port's twin: out by that port as they are |
-//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `to_controller`, `flow_normal`, `queue_full`, `queue_end` |
+//! | drop | `flow_miss`, `flow_drop`, `flow_meter`, `flow_ttl`, `flow_port`, `flow_group`, `flow_no_room`, `no_controller`, `to_controller`, `controller_rate`, `flow_normal`, `queue_full`, `queue_end` |
 //! | emits | the packet's other outputs, in their order; packets that leave a queue |
 //! | holds | packets in queues of ports ([`flowtable::queues`]) |
 //!
@@ -24,28 +25,51 @@ use flowtable::{Dropped, Egress, FlowTables, Pipeline, Sent};
 use openflow::PortNo;
 use openflow::flow::InReason;
 
-use super::channel::{ForController, ToControl};
+use super::channel::{ForController, Offered, ToControl};
 use super::reasons;
 
-/// The number of a port of the program in OpenFlow.
-pub fn port_no(port: u16) -> PortNo {
-    PortNo(u32::from(port) + 1)
+/// Set in [`Packet::mark`] of packets that a controller sends to NORMAL as if their port had received them.
+pub(super) const MARK_NORMAL: u32 = 1 << 27;
+
+/// How ports of the program are numbered in OpenFlow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortNumbers {
+    /// The port that is LOCAL.
+    pub local: Option<u16>,
 }
 
-/// The port of the program with a number of OpenFlow.
-pub fn port_of(number: PortNo) -> Option<u16> {
-    number.is_ordinary().then(|| u16::try_from(number.0 - 1).ok()).flatten()
+impl PortNumbers {
+    /// The number of a port.
+    pub fn number(self, port: u16) -> PortNo {
+        match self.local == Some(port) {
+            true => PortNo::LOCAL,
+            false => PortNo(u32::from(port) + 1),
+        }
+    }
+
+    /// The port with a number.
+    pub fn port(self, number: PortNo) -> Option<u16> {
+        if number == PortNo::LOCAL {
+            return self.local;
+        }
+        let port = number.is_ordinary().then(|| u16::try_from(number.0 - 1).ok()).flatten();
+        port.filter(|port| self.local != Some(*port))
+    }
 }
 
 /// What one worker counted. Written by that worker alone, read by anybody.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Counters {
-    /// Packets, or copies, that were for a controller.
+    /// Packets, or copies, that were handed over for the controllers.
     pub to_controller: Counter,
+    /// Those that exceeded the rate.
+    pub controller_rate: Counter,
+    /// Packets, or copies, that went on to the switch that NORMAL is.
+    pub to_normal: Counter,
     /// Frames that were sent beside the first one of a packet.
     pub copies: Counter,
-    /// Copies for which no cell was free.
+    /// Copies for which no cell was free, and those to NORMAL of packets that are there.
     pub copies_lost: Counter,
     /// By table: packets looked up, and packets that a flow took.
     pub tables: Vec<[Counter; 2]>,
@@ -56,7 +80,15 @@ impl Counters {
     pub fn new(tables: u8) -> Self {
         let tables = (0..tables).map(|_| <[Counter; 2]>::default()).collect();
         let zero = Counter::default;
-        Self { to_controller: zero(), copies: zero(), copies_lost: zero(), tables }
+        let (to_controller, controller_rate, to_normal) = (zero(), zero(), zero());
+        Self {
+            to_controller,
+            controller_rate,
+            to_normal,
+            copies: zero(),
+            copies_lost: zero(),
+            tables,
+        }
     }
 }
 
@@ -92,6 +124,9 @@ pub struct OpenFlow {
     counters: Arc<Counters>,
     /// Where packets for controllers go.
     controllers: Option<ToControl>,
+    ports: PortNumbers,
+    /// The stages of a switch are behind this one.
+    has_switch: bool,
     /// Lookups that the counters have.
     counted: Vec<Lookups>,
     /// Packets in queues.
@@ -126,12 +161,20 @@ impl OpenFlow {
             pipeline: Pipeline::new(),
             counters,
             controllers,
+            ports: PortNumbers::default(),
+            has_switch: false,
             counted,
             shaper: Shaper::new(shapes),
             queued: Vec::new(),
             times: Vec::new(),
             is_live: false,
         }
+    }
+
+    /// The same with other numbers of ports, and with the stages of a switch behind it.
+    #[must_use]
+    pub fn with_ports(self, ports: PortNumbers, has_switch: bool) -> Self {
+        Self { ports, has_switch, ..self }
     }
 
     /// Packets of the chunk go into their queues, and those leave whose time has come: in front of the first packet that came
@@ -216,6 +259,7 @@ impl Stage<FlowTables> for OpenFlow {
         let shapes = !self.shaper.is_idle();
         self.is_live = cx.is_live();
         self.times.clear();
+        let all_normal = self.has_switch && cx.tables.is_standalone();
         for row in 0..chunk.len() {
             if shapes {
                 // Of a packet that is no longer here the time does not matter.
@@ -232,8 +276,12 @@ impl Stage<FlowTables> for OpenFlow {
                 chunk.rows.verdicts()[row] = Verdict::forward(port).0;
                 continue;
             }
+            if all_normal || packet.mark & MARK_NORMAL != 0 {
+                self.counters.to_normal.add(1);
+                continue;
+            }
             let packet = CellFrame(chunk.take(row));
-            self.pipeline.push(row, packet, port_no(port), arrival_ns);
+            self.pipeline.push(row, packet, self.ports.number(port), arrival_ns);
         }
         let Chunk { packets, rows, emitted, .. } = chunk;
         let mut out = Out {
@@ -243,6 +291,9 @@ impl Stage<FlowTables> for OpenFlow {
             pool: &mut *cx.pool,
             counters: &self.counters,
             controllers: self.controllers.as_ref(),
+            ports: self.ports,
+            has_switch: self.has_switch,
+            now_ns: cx.now_ns,
             refused: None,
             shaper: &mut self.shaper,
             queued: &mut self.queued,
@@ -291,6 +342,26 @@ impl Stage<FlowTables> for OpenFlow {
     }
 }
 
+impl Out<'_> {
+    /// A frame goes on to the stages of a switch: it takes the place of its packet, once.
+    fn normal(&mut self, row: usize, frame: CellFrame) {
+        let (packet, verdict) = (&mut self.packets[row], Verdict(self.verdicts[row]));
+        if !packet.is_empty() {
+            if verdict.is_next() {
+                self.counters.copies_lost.add(1);
+                return frame.0.free(self.pool);
+            }
+            self.counters.copies.add(1);
+            let packet = std::mem::replace(packet, frame.0);
+            self.emitted.push(Emitted { cause: row as u16, verdict, packet });
+        } else {
+            *packet = frame.0;
+        }
+        self.counters.to_normal.add(1);
+        self.verdicts[row] = Verdict::NEXT.0;
+    }
+}
+
 /// Where frames go: the first of a row takes its place in the chunk, others are emitted.
 struct Out<'a> {
     packets: &'a mut [Packet],
@@ -299,6 +370,9 @@ struct Out<'a> {
     pool: &'a mut Pool,
     counters: &'a Counters,
     controllers: Option<&'a ToControl>,
+    ports: PortNumbers,
+    has_switch: bool,
+    now_ns: u64,
     /// A frame of the row at hand that was sent to where nothing is, and why that goes nowhere.
     refused: Option<(CellFrame, DropReason)>,
     shaper: &'a mut Shaper<Packet>,
@@ -320,20 +394,28 @@ impl Egress for Out<'_> {
     fn send(&mut self, row: usize, frame: CellFrame, to: &Sent) {
         let refused = match to.port {
             PortNo::CONTROLLER => {
-                self.counters.to_controller.add(1);
                 // Of a frame in several cells the first one has what a controller looks at.
-                let hand_over = |controllers: &ToControl| {
-                    ForController::of(frame.0.data(), to).is_some_and(|p| controllers.send(p))
+                let packet = || ForController::of(frame.0.data(), to);
+                let offered = self.controllers.map(|own| own.offer(self.now_ns, packet));
+                let reason = match offered {
+                    Some(Offered::Taken) => {
+                        self.counters.to_controller.add(1);
+                        reasons::TO_CONTROLLER
+                    }
+                    Some(Offered::TooFast) => {
+                        self.counters.controller_rate.add(1);
+                        reasons::CONTROLLER_RATE
+                    }
+                    Some(Offered::Nobody) | None => reasons::NO_CONTROLLER,
                 };
-                let is_handed_over = self.controllers.is_some_and(hand_over);
                 match to.controller.map(|told| told.reason) {
                     // The controllers are told where they want to be; no flow has sent it there.
                     Some(InReason::InvalidTtl) => reasons::FLOW_TTL,
-                    _ if is_handed_over => reasons::TO_CONTROLLER,
-                    _ => reasons::NO_CONTROLLER,
+                    _ => reason,
                 }
             }
-            number => match port_of(number) {
+            PortNo::NORMAL if self.has_switch => return self.normal(row, frame),
+            number => match self.ports.port(number) {
                 Some(port) => {
                     if let Some(queue) = self.shaper.queue(port, to.queue) {
                         let packet = frame.0;

@@ -14,10 +14,10 @@ use openflow::port::{
     PortConfig, PortCounters, PortFeatures, PortMod, PortState, PortStats, QueueDesc, QueueStats,
 };
 use openflow::table::{Capabilities, Description, Features, TableFeatures, TableStats};
-use openflow::{ErrorCode, Field, PortDesc, PortNo, Switch, Version};
+use openflow::{Action, ErrorCode, Field, PortDesc, PortNo, Switch, Version};
 
 use super::queues::{self, Shapes};
-use super::stage::port_of;
+use super::stage::PortNumbers;
 
 /// Fields that the packet layer does not read, and that no flow matches.
 const ABSENT: &[Field] = &[Field::TunnelId, Field::InPhyPort];
@@ -39,6 +39,12 @@ pub(super) struct Facade<'a> {
     /// When it began, nanoseconds since 1970.
     pub(super) since_ns: u64,
     pub(super) datapath_id: u64,
+    /// How ports are numbered.
+    pub(super) ports: PortNumbers,
+    /// What ports have counted: received, sent.
+    pub(super) totals: &'a dyn Fn(u16) -> (io::QueueStats, io::QueueStats),
+    /// NORMAL is there.
+    pub(super) has_switch: bool,
     /// Ports whose configuration has changed: the controllers are told.
     pub(super) changed: &'a mut Vec<PortNo>,
 }
@@ -47,24 +53,30 @@ fn nanoseconds(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// A duration with the precision of Open vSwitch's: milliseconds.
+pub(super) fn precise(duration: Duration) -> Duration {
+    duration - Duration::from_nanos(u64::from(duration.subsec_nanos() % 1_000_000))
+}
+
 /// 16 bits of zero, and the lowest address of a port: the same after each start. Ports that are gone have none.
 pub(super) fn datapath_id(records: &[Interface]) -> u64 {
     let macs = records.iter().map(|record| record.mac).filter(|mac| *mac != [0; 6]);
     macs.min().unwrap_or_default().iter().fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
-fn record(records: &[Interface], number: PortNo) -> Option<&Interface> {
-    records.get(usize::from(port_of(number)?))
+fn record(records: &[Interface], ports: PortNumbers, number: PortNo) -> Option<&Interface> {
+    records.get(usize::from(ports.port(number)?))
 }
 
 /// The port of a PORT_MOD.
 fn checked_port(
     control: &FlowControl,
     records: &[Interface],
+    ports: PortNumbers,
     change: &PortMod,
 ) -> Result<Port, ErrorCode> {
     let port = *control.port(change.port).ok_or(ErrorCode::PortModPort)?;
-    match record(records, port.number).is_some_and(|record| record.mac != change.hw_addr) {
+    match record(records, ports, port.number).is_some_and(|record| record.mac != change.hw_addr) {
         true => Err(ErrorCode::PortModHwAddr),
         false => Ok(port),
     }
@@ -81,7 +93,7 @@ impl Facade<'_> {
     }
 
     fn port_mod(&mut self, change: &PortMod) -> Result<(), ErrorCode> {
-        let port = checked_port(self.control, self.records, change)?;
+        let port = checked_port(self.control, self.records, self.ports, change)?;
         let kept = port.config.without(change.mask);
         let config = kept | PortConfig(change.config.0 & change.mask.0);
         if config != port.config {
@@ -92,7 +104,7 @@ impl Facade<'_> {
     }
 
     fn desc(&self, port: &Port) -> PortDesc {
-        let record = record(self.records, port.number);
+        let record = record(self.records, self.ports, port.number);
         PortDesc {
             port: port.number,
             hw_addr: record.map_or([0; 6], |record| record.mac),
@@ -163,14 +175,14 @@ impl Switch for Facade<'_> {
             return self.change(only, version, now_ns).map_err(|code| Refused { index: 0, code });
         }
         // Ports are not undone: they are checked with the others, and changed when nothing can fail any more.
-        let records = self.records;
+        let (records, ports) = (self.records, self.ports);
         self.control.all_or_nothing(|control| {
             for (index, change) in changes.iter().enumerate() {
                 let done = match change {
                     Change::Flow(flow) => control.flow_mod(flow, version, now_ns),
                     Change::Group(group) => control.group_mod(group, now_ns),
                     Change::Meter(meter) => control.meter_mod(meter, now_ns),
-                    Change::Port(port) => checked_port(control, records, port).map(|_| ()),
+                    Change::Port(port) => checked_port(control, records, ports, port).map(|_| ()),
                 };
                 done.map_err(|code| Refused { index, code })?;
             }
@@ -186,6 +198,14 @@ impl Switch for Facade<'_> {
 
     fn packet_out(&mut self, _: Version, packet: &PacketOut) -> Result<(), ErrorCode> {
         self.control.check_packet_out(&packet.actions)?;
+        // The switch that NORMAL is takes packets as received by a port.
+        let is_normal =
+            |action: &Action| matches!(action, Action::Output { port: PortNo::NORMAL, .. });
+        if packet.actions.iter().any(is_normal)
+            && !(self.has_switch && self.control.port(packet.in_port).is_some())
+        {
+            return Err(ErrorCode::BadActionOutPort);
+        }
         if packet.data.len() < 14 {
             return Err(ErrorCode::BadRequestPacket);
         }
@@ -202,8 +222,9 @@ impl Switch for Facade<'_> {
         now: Duration,
     ) -> Result<FlowPage, ErrorCode> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        let (flows, next) =
+        let (mut flows, next) =
             self.control.flow_page(filter, version, nanoseconds(now), from, limit)?;
+        flows.iter_mut().for_each(|flow| flow.duration = precise(flow.duration));
         Ok(FlowPage { flows, next: next.map(|next| next as u64) })
     }
 
@@ -240,30 +261,33 @@ impl Switch for Facade<'_> {
         (0..tables).map(|t| TableFeatures::full(t, tables, self.flows_max, &fields)).collect()
     }
 
-    /// The ports; their counters are those of the engine, which `ctl show interfaces` has, and are not counted here.
+    /// What the queues of ports count. What a network interface alone knows (frame errors, overruns, CRCs, collisions) is not
+    /// counted here.
     fn port_stats(&self, port: PortNo, now: Duration) -> Result<Vec<PortStats>, ErrorCode> {
         if !self.is_port(port) {
             return Err(ErrorCode::BadRequestPort);
         }
         let none = u64::MAX;
-        let counters = PortCounters {
-            rx_packets: none,
-            tx_packets: none,
-            rx_bytes: none,
-            tx_bytes: none,
-            rx_dropped: none,
-            tx_dropped: none,
-            rx_errors: none,
-            tx_errors: none,
-            rx_frame_errors: none,
-            rx_over_errors: none,
-            rx_crc_errors: none,
-            collisions: none,
-        };
-        let duration = Duration::from_nanos(nanoseconds(now).saturating_sub(self.since_ns));
+        let duration = precise(now.saturating_sub(Duration::from_nanos(self.since_ns)));
         let ports = self.control.ports().filter(|own| port == PortNo::ANY || own.number == port);
-        let stats =
-            |own: &Port| PortStats { port: own.number, counters: counters.clone(), duration };
+        let stats = |own: &Port| {
+            let (rx, tx) = self.ports.port(own.number).map(self.totals).unwrap_or_default();
+            let counters = PortCounters {
+                rx_packets: rx.packets,
+                tx_packets: tx.packets,
+                rx_bytes: rx.bytes,
+                tx_bytes: tx.bytes,
+                rx_dropped: rx.dropped,
+                tx_dropped: tx.dropped,
+                rx_errors: rx.errors,
+                tx_errors: tx.errors,
+                rx_frame_errors: none,
+                rx_over_errors: none,
+                rx_crc_errors: none,
+                collisions: none,
+            };
+            PortStats { port: own.number, counters, duration }
+        };
         Ok(ports.map(stats).collect())
     }
 
@@ -277,18 +301,20 @@ impl Switch for Facade<'_> {
             return Err(ErrorCode::QueueOpPort);
         }
         let duration = Duration::from_nanos(nanoseconds(now).saturating_sub(self.since_ns));
-        queues::stats(self.shapes, (port, queue), duration)
+        queues::stats(self.shapes, self.ports, (port, queue), duration)
     }
 
     fn queues(&self, port: PortNo) -> Result<Vec<QueueDesc>, ErrorCode> {
         match self.is_port(port) {
-            true => Ok(queues::descriptions(self.shapes, port)),
+            true => Ok(queues::descriptions(self.shapes, self.ports, port)),
             false => Err(ErrorCode::QueueOpPort),
         }
     }
 
     fn group_stats(&self, group: u32, now: Duration) -> Vec<GroupStats> {
-        self.control.group_stats(group, nanoseconds(now))
+        let mut all = self.control.group_stats(group, nanoseconds(now));
+        all.iter_mut().for_each(|group| group.duration = precise(group.duration));
+        all
     }
 
     fn groups(&self) -> Vec<GroupDesc> {
@@ -311,7 +337,8 @@ impl Switch for Facade<'_> {
     }
 
     fn meter_stats(&self, meter: u32, now: Duration) -> Result<Vec<MeterStats>, ErrorCode> {
-        let all = self.control.meter_stats(meter, nanoseconds(now));
+        let mut all = self.control.meter_stats(meter, nanoseconds(now));
+        all.iter_mut().for_each(|meter| meter.duration = precise(meter.duration));
         known_meter(meter, all)
     }
 

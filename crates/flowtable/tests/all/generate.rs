@@ -330,6 +330,7 @@ fn action(random: &mut Random, matches: &Match, groups: u32) -> Action {
             PortNo::FLOOD,
             PortNo::ALL,
             PortNo::CONTROLLER,
+            PortNo::NORMAL,
         ])),
         4..8 => {
             // What a frame is stays: the reference computes checksums by what it has become.
