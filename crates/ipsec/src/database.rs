@@ -16,6 +16,7 @@ use crypto::esp::AssociationError;
 use crypto::{Key, Marks};
 
 use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past};
+use crate::hash::Keyed;
 use crate::policy::{Policies, Policy, PolicyError, Selector, Template, Tuple};
 use crate::{Words, words};
 
@@ -58,11 +59,11 @@ pub enum DatabaseError {
 /// What the data path reads.
 #[derive(Debug)]
 pub struct View {
-    inbound: HashMap<Place, Arc<Association>>,
+    inbound: HashMap<Place, Arc<Association>, Keyed>,
     /// Senders and receivers with UDP around ESP.
     peers: HashSet<(u8, Words, Words)>,
     /// By the number that policies have, the newest first.
-    outbound: HashMap<u32, Vec<Arc<Association>>>,
+    outbound: HashMap<u32, Vec<Arc<Association>>, Keyed>,
     /// Policies of packets that were received.
     pub incoming: Arc<Policies>,
     /// Policies of packets that are sent.
@@ -369,7 +370,7 @@ impl Database {
                 self.built.insert(built).clone()
             }
         };
-        let mut inbound = HashMap::new();
+        let mut inbound: HashMap<_, _, Keyed> = HashMap::default();
         let mut peers = HashSet::new();
         let mut out: Vec<&Known> = Vec::new();
         for (place, known) in &self.associations {
@@ -387,7 +388,7 @@ impl Database {
             }
         }
         out.sort_unstable_by_key(|own| std::cmp::Reverse(own.number));
-        let mut outbound: HashMap<u32, Vec<Arc<Association>>> = HashMap::new();
+        let mut outbound: HashMap<u32, Vec<Arc<Association>>, Keyed> = HashMap::default();
         for known in out {
             let reqid = known.association.parameters().reqid;
             outbound.entry(reqid).or_default().push(known.association.clone());

@@ -42,6 +42,7 @@
 
 pub mod association;
 pub mod database;
+mod hash;
 pub mod inbound;
 pub mod outbound;
 pub mod policy;
