@@ -466,21 +466,6 @@ impl<M: Module> Tracker<M> {
         self.rest.error(slot, side)
     }
 
-    /// The same of an error that is whole: the module hears of it.
-    fn whole_error(
-        &mut self,
-        number: usize,
-        input: &Input<'_>,
-        (side, found): (Side, Found),
-        sequence: Option<u32>,
-    ) -> Tracked {
-        let tracked = self.error(side, found, sequence, input.time_ns);
-        if let Some(slot) = tracked.slot {
-            self.hear_error(number, slot, side, input);
-        }
-        tracked
-    }
-
     /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
     /// flow idle whose packets come with earlier times.
     fn seen_ms(&mut self, time_ns: u64) -> u32 {

@@ -330,7 +330,7 @@ mod tests {
                 frame.extend([0, 0, 0, 7]);
             }
         } else {
-            let [a, b] = (offset / 8 | u16::from(more) << 13).to_be_bytes();
+            let [a, b] = (offset / 8 + (u16::from(more) << 13)).to_be_bytes();
             let len = 20 + upper.len() as u8;
             let mut ip = [0x45, 0, 0, len, 0, 7, a, b, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
             let sum = packet::checksum::internet_checksum(&ip);

@@ -109,7 +109,7 @@ fn frame(is_v6: bool, host: u8, id: u32, (offset, more): (usize, bool), part: &[
         false => {
             let [a, b] = ((20 + part.len()) as u16).to_be_bytes();
             let [c, d] = (id as u16).to_be_bytes();
-            let [e, f] = ((offset / 8) as u16 | u16::from(more) << 13).to_be_bytes();
+            let [e, f] = ((offset / 8) as u16 + (u16::from(more) << 13)).to_be_bytes();
             let mut ip = [0x45, 0, a, b, c, d, e, f, 64, 17, 0, 0, 10, 0, 0, host, 10, 0, 1, 1];
             let sum = packet::checksum::internet_checksum(&ip);
             ip[10..12].copy_from_slice(&sum.to_be_bytes());

@@ -14,7 +14,7 @@ use super::input::{Input, segment_of};
 use super::{Fragments, Module, OfFlow, PacketState, Row, Tracked, Tracker};
 use crate::defrag::{self, DatagramKey};
 use crate::key::Side;
-use crate::table::{Handle, Slot};
+use crate::table::{Found, Handle, Slot};
 
 /// Datagrams that are remembered at most.
 pub(super) const PIECES: usize = 1 << 12;
@@ -224,8 +224,23 @@ impl<M: Module> Tracker<M> {
         }
     }
 
+    /// An ICMP error that is whole, about a packet that `side` of a flow sent: the module hears of it.
+    pub(super) fn whole_error(
+        &mut self,
+        number: usize,
+        input: &Input<'_>,
+        (side, found): (Side, Found),
+        sequence: Option<u32>,
+    ) -> Tracked {
+        let tracked = self.error(side, found, sequence, input.time_ns);
+        if let Some(slot) = tracked.slot {
+            self.hear_error(number, slot, side, input);
+        }
+        tracked
+    }
+
     /// The module hears of an ICMP error about a flow, a packet of which `side` sent.
-    pub(super) fn hear_error(&mut self, number: usize, slot: Slot, side: Side, input: &Input<'_>) {
+    fn hear_error(&mut self, number: usize, slot: Slot, side: Side, input: &Input<'_>) {
         if let Some(key) = self.table.key(slot).copied() {
             let of_flow = OfFlow { number, slot, side, is_first: false, is_rest: false, input };
             self.rest.about(&key, &of_flow);
