@@ -143,6 +143,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "net"],
     },
     Component {
+        name: "Open vSwitch",
+        found: Program("ovs-vswitchd"),
+        source: Debian("openvswitch-switch"),
+        suites: &["unit", "peers"],
+    },
+    Component {
         name: "ovs-testcontroller",
         found: Program("ovs-testcontroller"),
         source: Debian("openvswitch-testcontroller"),

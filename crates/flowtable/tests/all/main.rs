@@ -4,6 +4,7 @@
 mod control;
 mod differential;
 mod generate;
+mod ovs;
 mod queues;
 mod random;
 mod replace;

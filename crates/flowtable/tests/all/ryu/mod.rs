@@ -16,6 +16,8 @@ use serde_json::Value;
 use crate::random::Random;
 use crate::world::World;
 
+pub use requests::{apply, body};
+
 /// Cases that do not pass: file, number of the case in it, and why.
 const KNOWN: &[(&str, usize, &str)] = &[];
 
@@ -45,21 +47,40 @@ fn cases_of_1_0() {
     run("of10", Version::V10, 141);
 }
 
-fn run(folder: &str, version: Version, expected: usize) {
-    let Some(root) = testdata::path("openflow/ryu-switch-tests") else { return };
-    let mut paths = Vec::new();
+/// The cases of a folder: file, number in it, and what it says. `None`, and the test is skipped, where they are missing.
+pub fn cases(folder: &str) -> Option<Vec<((String, usize), Value)>> {
+    let root = testdata::path("openflow/ryu-switch-tests")?;
+    let (mut paths, mut out) = (Vec::new(), Vec::new());
     files(&root.join(folder), &mut paths);
-    let (mut passed, mut failed, mut all) = (0, Vec::new(), 0);
     for path in paths {
         let name = path.strip_prefix(&root).unwrap().display().to_string();
-        let cases: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let cases = cases.as_array().unwrap().iter().filter(|case| case.is_object());
-        for (number, case) in cases.enumerate() {
-            all += 1;
-            match case_of(case, version) {
-                Ok(()) => passed += 1,
-                Err(why) => failed.push((name.clone(), number, why)),
-            }
+        let cases: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let cases = cases.into_iter().filter(Value::is_object).enumerate();
+        out.extend(cases.map(|(number, case)| ((name.clone(), number), case)));
+    }
+    Some(out)
+}
+
+/// The switch that they are for.
+pub fn settings(version: Version) -> Settings {
+    match version {
+        Version::V10 => Settings::of_10(128),
+        Version::V13 => Settings::of_13(4),
+    }
+}
+
+/// The bytes of a frame.
+pub fn frame(layers: &Value) -> Result<Vec<u8>, String> {
+    packets::frame(layers, &mut Random(0))
+}
+
+fn run(folder: &str, version: Version, expected: usize) {
+    let Some(cases) = cases(folder) else { return };
+    let (mut passed, mut failed, all) = (0, Vec::new(), cases.len());
+    for ((name, number), case) in cases {
+        match case_of(&case, version) {
+            Ok(()) => passed += 1,
+            Err(why) => failed.push((name, number, why)),
         }
     }
     assert_eq!(all, expected);
@@ -79,13 +100,10 @@ fn run(folder: &str, version: Version, expected: usize) {
 
 /// One case: `Err` says what is different.
 fn case_of(case: &Value, version: Version) -> Result<(), String> {
-    let settings = match version {
-        Version::V10 => Settings::of_10(128),
-        Version::V13 => Settings::of_13(4),
-    };
-    let mut world = World::new(settings, "auto");
+    let mut world = World::new(settings(version), "auto");
     for request in case["prerequisite"].as_array().unwrap() {
-        requests::apply(&mut world, request, version).map_err(|e| format!("{request}: {e}"))?;
+        let body = body(request, version);
+        apply(&mut world, &body, version).map_err(|e| format!("{request}: {e}"))?;
     }
     world.publish();
     for test in case["tests"].as_array().unwrap() {
@@ -93,7 +111,7 @@ fn case_of(case: &Value, version: Version) -> Result<(), String> {
             throughput(&mut world, test)?;
             continue;
         }
-        let sent = packets::frame(&test["ingress"], &mut Random(0))?;
+        let sent = frame(&test["ingress"])?;
         let before: Vec<_> = (0..4).map(|table| world.lookups(table)).collect();
         let out = world.send(&[sent], 1, 1_000_000_000);
         if let Some(tables) = test.get("table-miss") {
@@ -110,7 +128,7 @@ fn case_of(case: &Value, version: Version) -> Result<(), String> {
             Some(egress) => (egress, PortNo(2)),
             None => (&test["PACKET_IN"], PortNo::CONTROLLER),
         };
-        let wanted = packets::frame(wanted, &mut Random(0))?;
+        let wanted = self::frame(wanted)?;
         let [(_, frame, to)] = &out.sent[..] else {
             return Err(format!("{} frames sent, {:?}", out.sent.len(), out.dropped));
         };

@@ -4,14 +4,25 @@ use openflow::flow::{ANY_GROUP, FlowCommand, FlowMod};
 use openflow::group::{
     Band, BandKind, Bucket, GroupMod, GroupType, MeterFlags, MeterMod, TableCommand,
 };
+use openflow::message::Body;
 use openflow::{Action, ErrorCode, Field, Instruction, Match, PortNo, Version};
 use serde_json::Value;
 
 use super::packets::{ipv4, ipv6, mac};
 use crate::world::World;
 
-pub fn apply(world: &mut World, request: &Value, version: Version) -> Result<(), ErrorCode> {
-    let control = &mut world.control;
+/// Carries out a request.
+pub fn apply(world: &mut World, body: &Body, version: Version) -> Result<(), ErrorCode> {
+    match body {
+        Body::FlowMod(flow) => world.control.flow_mod(flow, version, 1_000_000_000),
+        Body::GroupMod(group) => world.control.group_mod(group, 1_000_000_000),
+        Body::MeterMod(meter) => world.control.meter_mod(meter, 1_000_000_000),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A request of a case.
+pub fn body(request: &Value, version: Version) -> Body {
     if let Some(flow) = request.get("OFPFlowMod") {
         let mut own = FlowMod::new(FlowCommand::Add);
         own.table = number(&flow["table_id"]) as u8;
@@ -25,7 +36,7 @@ pub fn apply(world: &mut World, request: &Value, version: Version) -> Result<(),
             let list = flow["instructions"].as_array().unwrap();
             own.instructions = list.iter().map(|one| instruction(one, version)).collect();
         }
-        return control.flow_mod(&own, version, 1_000_000_000);
+        return Body::FlowMod(own);
     }
     if let Some(group) = request.get("OFPGroupMod") {
         let bucket = |bucket: &Value| Bucket {
@@ -40,7 +51,7 @@ pub fn apply(world: &mut World, request: &Value, version: Version) -> Result<(),
             group: number(&group["group_id"]) as u32,
             buckets: group["buckets"].as_array().unwrap().iter().map(bucket).collect(),
         };
-        return control.group_mod(&own, 1_000_000_000);
+        return Body::GroupMod(own);
     }
     let meter = &request["OFPMeterMod"];
     let band = |band: &Value| {
@@ -67,7 +78,7 @@ pub fn apply(world: &mut World, request: &Value, version: Version) -> Result<(),
         meter: number(&meter["meter_id"]) as u32,
         bands: meter["bands"].as_array().unwrap().iter().map(band).collect(),
     };
-    control.meter_mod(&own, 1_000_000_000)
+    Body::MeterMod(own)
 }
 
 /// Zero where there is none.

@@ -1,0 +1,329 @@
+//! Flows and packets into Open vSwitch's userspace datapath as well: the same frames leave by the same ports, byte by byte.
+//!
+//! What the two switches do in different ways on purpose is left out, each with its reason: of random flows in [`is_common`], of
+//! Ryu's cases in [`OTHER`] and [`LACKS`]. A flow that Open vSwitch refuses is taken away here, too. Flows that overlap with one priority are
+//! refused, because either may win. No packet misses a table: Open vSwitch then carries
+//! out what the action set has, and by the specification the packet is dropped (1.3, section 5.4).
+
+mod switch;
+
+use openflow::group::{
+    ALL_GROUPS, ALL_METERS, GroupMod, GroupType, MeterFlags, MeterMod, TableCommand,
+};
+use openflow::message::Body;
+use openflow::{Action, ErrorCode, Field, FlowCommand, FlowFlags, FlowMod, Instruction};
+use openflow::{PortNo, Version};
+use serde_json::Value;
+
+use self::switch::{Frames, Ovs, marker};
+use crate::generate;
+use crate::random::Random;
+use crate::ryu;
+use crate::world::World;
+use flowtable::Settings;
+
+/// Rounds, and what there is in each.
+const ROUNDS: u64 = 16;
+const FLOWS: usize = 40;
+const FRAMES: usize = 60;
+
+/// No flows, groups and meters but the one of the marker.
+fn clear(ovs: &mut Ovs, version: Version) {
+    let mut flows = FlowMod::new(FlowCommand::Delete);
+    if version == Version::V13 {
+        flows.table = openflow::flow::ALL_TABLES;
+    }
+    ovs.request(Body::FlowMod(flows)).unwrap();
+    if version == Version::V13 {
+        let groups = GroupMod {
+            command: TableCommand::Delete,
+            kind: GroupType::All,
+            group: ALL_GROUPS,
+            buckets: Vec::new(),
+        };
+        ovs.request(Body::GroupMod(groups)).unwrap();
+        let meters = MeterMod {
+            command: TableCommand::Delete,
+            flags: MeterFlags::empty(),
+            meter: ALL_METERS,
+            bands: Vec::new(),
+        };
+        ovs.request(Body::MeterMod(meters)).unwrap();
+    }
+    ovs.request(marker()).unwrap();
+}
+
+/// Whether both switches do the same with a flow.
+fn is_common(flow: &FlowMod) -> bool {
+    let fields = flow.matches.fields();
+    // Open vSwitch has no physical ports, no PBB and no field of extension headers.
+    let other = [Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr];
+    let has_other = fields.iter().any(|own| other.contains(&own.field));
+    let is_pbb = flow.matches.exact(Field::EthType) == Some(0x88e7);
+    // A mask of the VLAN without the bit that says whether there is one is not matched as it is there.
+    let vlan = flow.matches.get(Field::VlanVid);
+    let odd_vlan = vlan.is_some_and(|own| !own.is_exact() && own.mask & 0x1000 == 0);
+    // Behind a second tag Open vSwitch knows the headers that it has read before, and here they are not read.
+    let pushes = |actions: &[Action]| {
+        actions.iter().filter(|own| matches!(own, Action::PushVlan(_))).count()
+    };
+    let tags_once = flow.instructions.iter().all(|own| match own {
+        Instruction::ApplyActions(actions) => {
+            let is_bare = flow.matches.exact(Field::VlanVid) == Some(0);
+            pushes(actions) <= usize::from(is_bare)
+        }
+        Instruction::WriteActions(actions) => pushes(actions) == 0,
+        _ => true,
+    });
+    let mut actions = flow.instructions.iter().flat_map(|own| match own {
+        Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => &actions[..],
+        _ => &[],
+    });
+    // The label and class of a new MPLS entry are those of IP there, and zero by the specification. What decrements a TTL of MPLS
+    // that is not there drops the packet there, and here does nothing.
+    let is_mpls = matches!(flow.matches.exact(Field::EthType), Some(0x8847 | 0x8848));
+    let has_push = actions.any(|own| match own {
+        Action::PushMpls(_) => true,
+        Action::DecMplsTtl => !is_mpls,
+        Action::SetField(field, _) => other.contains(field),
+        _ => false,
+    });
+    tags_once && !(has_other || is_pbb || odd_vlan || has_push)
+}
+
+/// What leaves by each port.
+fn pass(world: &mut World, frames: &[Vec<u8>]) -> Frames {
+    let mut out = Frames::default();
+    // Rows leave the tables one by one, in no order.
+    let mut sent = world.send(frames, 1, 1).sent;
+    sent.sort_by_key(|(row, ..)| *row);
+    for (_, frame, to) in sent {
+        assert_ne!(to.port, PortNo::NORMAL);
+        if let 1..=4 = to.port.0 {
+            out[to.port.0 as usize - 1].push(frame);
+        }
+    }
+    out
+}
+
+/// Flows of one round, into both.
+fn random_flows(random: &mut Random, world: &mut World, ovs: &mut Ovs) -> (usize, usize) {
+    let (mut added, mut refused) = (0, 0);
+    let groups = random.below(4) as u32;
+    for number in 0..groups {
+        // Which bucket of several takes a packet is up to the switch.
+        let mut group = generate::group(random, number);
+        group.buckets.truncate(if group.kind == GroupType::Select { 1 } else { 4 });
+        for bucket in &mut group.buckets {
+            let mut flow = FlowMod::new(FlowCommand::Add);
+            bucket.actions.retain(|action| {
+                flow.instructions = vec![Instruction::ApplyActions(vec![action.clone()])];
+                is_common(&flow)
+            });
+        }
+        // Setting a field that not every packet has is refused there.
+        let has_vlan = |action: &Action| matches!(action, Action::SetField(Field::VlanVid, _));
+        group.buckets.iter_mut().for_each(|own| own.actions.retain(|action| !has_vlan(action)));
+        if world.control.group_mod(&group, 1).is_ok() {
+            let theirs = ovs.request(Body::GroupMod(group.clone()));
+            assert!(theirs.is_ok(), "{theirs:?}: {group:?}");
+        }
+    }
+    while world.control.len() < FLOWS {
+        let mut flow = generate::flow_mod(random, groups);
+        if world.control.len() < 3 {
+            // What no other flow takes goes on, and out.
+            flow = FlowMod::new(FlowCommand::Add);
+            (flow.table, flow.priority) = (world.control.len() as u8, 0);
+            let port = PortNo(2 + u32::from(flow.table));
+            flow.instructions = vec![Instruction::ApplyActions(vec![Action::output(port)])];
+            if flow.table < 2 {
+                flow.instructions.push(Instruction::GotoTable(flow.table + 1));
+            }
+        }
+        (flow.command, flow.flags) = (FlowCommand::Add, FlowFlags::CHECK_OVERLAP);
+        if !is_common(&flow) || world.control.flow_mod(&flow, Version::V13, 1).is_err() {
+            continue;
+        }
+        flow.flags = FlowFlags::empty();
+        added += 1;
+        if ovs.request(Body::FlowMod(flow.clone())).is_err() {
+            refused += 1;
+            flow.command = FlowCommand::DeleteStrict;
+            flow.instructions.clear();
+            world.control.flow_mod(&flow, Version::V13, 1).unwrap();
+        }
+    }
+    (added, refused)
+}
+
+#[test]
+fn open_vswitch_sends_the_same_frames() {
+    let Some(mut ovs) = Ovs::start(Version::V13) else { return };
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let fresh = time.as_nanos() as u64;
+    let (mut sent, mut refused, mut added) = (0, 0, 0);
+    let fresh = (0..ROUNDS / 2).map(|n| fresh.wrapping_add(n << 32));
+    for seed in (0..ROUNDS / 2).chain(fresh) {
+        let mut random = Random(seed);
+        let mut world = World::new(Settings::of_13(3), "auto");
+        clear(&mut ovs, Version::V13);
+        let (more, less) = random_flows(&mut random, &mut world, &mut ovs);
+        (added, refused) = (added + more, refused + less);
+        world.publish();
+        let mut frames = Vec::new();
+        while frames.len() < FRAMES {
+            let mut frame = generate::frame(&mut random, false);
+            if frame[12..14] == [0x88, 0xe7] || frame.get(16..18) == Some(&[0x88, 0xe7]) {
+                continue;
+            }
+            frame.resize(frame.len().max(60), 0);
+            frames.push(frame);
+        }
+        for frame in &frames {
+            let frames = std::slice::from_ref(frame);
+            let (ours, theirs) = (pass(&mut world, frames), ovs.pass(frames));
+            sent += theirs.iter().map(Vec::len).sum::<usize>();
+            if ours == theirs {
+                continue;
+            }
+            let trace = ovs.trace(frame);
+            let taken = taken(&world, frame);
+            panic!(
+                "seed {seed}:\n in   {frame:02x?}\n ours {ours:02x?}\n ovs  {theirs:02x?}\n{trace}\n{taken}"
+            );
+        }
+    }
+    println!("{added} flows, {refused} of them refused by Open vSwitch; {sent} frames sent");
+    assert!(sent > 100, "{sent} frames");
+}
+
+/// The flows that take a frame, as text.
+fn taken(world: &World, frame: &[u8]) -> String {
+    let flows = world.control.flows().cloned().collect();
+    let groups = (0..8).filter_map(|number| world.control.group(number).cloned());
+    let groups = groups.map(|group| (group.number, group)).collect();
+    let ports = (1..=4).map(PortNo).collect();
+    let switch = flowtable::reference::Switch { flows, groups, ports };
+    let (_, taken) = switch.process(world.control.settings(), frame, PortNo(1));
+    let flow = |id: &u32| switch.flows.iter().find(|flow| flow.id == *id);
+    let text = |id| {
+        flow(id).map(|flow| format!("{} {:?} {:?}", flow.table, flow.matches, flow.instructions))
+    };
+    taken.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn ryu_cases_in_open_vswitch_of_1_3() {
+    ryu_cases("of13", Version::V13, (520, 183));
+}
+
+#[test]
+fn ryu_cases_in_open_vswitch_of_1_0() {
+    ryu_cases("of10", Version::V10, (105, 36));
+}
+
+/// Ryu's cases in which Open vSwitch does another thing on purpose, and which.
+const OTHER: &[(&str, usize, &str)] = &[
+    (
+        "of13/action/19_PUSH_MPLS.json",
+        1,
+        "a new entry on IPv6 has label 2 (explicit null), by the specification 0",
+    ),
+    (
+        "of13/action/19_PUSH_MPLS.json",
+        2,
+        "a new entry on what has no TTL has TTL 64, by the specification 0",
+    ),
+];
+
+/// Requests that Open vSwitch refuses have one of these: it knows no PBB, copies no TTL, sets none of three fields, does not match
+/// extension headers, and its meters do not remark. 1.0 cannot express the cases of IPv6, which its own switches refuse.
+const LACKS: &[&str] = &[
+    "OFPActionPushPbb",
+    "OFPActionPopPbb",
+    "pbb_isid",
+    "OFPActionCopyTtl",
+    r#""OFPActionSetField":{"field":{"OXMTlv":{"field":"eth_type""#,
+    r#""OFPActionSetField":{"field":{"OXMTlv":{"field":"ip_proto""#,
+    r#""OFPActionSetField":{"field":{"OXMTlv":{"field":"mpls_bos""#,
+    "ipv6_exthdr",
+    "OFPMeterBandDscpRemark",
+];
+
+/// Ryu's cases but those of rates, into both switches; how many are the same, and how many Open vSwitch refuses.
+fn ryu_cases(folder: &str, version: Version, counts: (usize, usize)) {
+    let Some(cases) = ryu::cases(folder) else { return };
+    let Some(mut ovs) = Ovs::start(version) else { return };
+    let (mut same, mut refused, mut differ) = (0, 0, Vec::new());
+    for ((name, number), case) in cases {
+        let mut world = World::new(ryu::settings(version), "auto");
+        match case_of(&mut world, &mut ovs, &case, version) {
+            Ok(true) => same += 1,
+            Ok(false) => {}
+            Err(Other::Refused(request, error)) => {
+                let lacks = LACKS.iter().any(|part| request.contains(part));
+                assert!(lacks || version == Version::V10, "{name} {number}: {error} for {request}");
+                refused += 1;
+            }
+            Err(Other::Differs(why)) => differ.push((name, number, why)),
+        }
+    }
+    println!(
+        "{folder}: {same} the same, {refused} refused by Open vSwitch, {} differ",
+        differ.len()
+    );
+    for (name, number, why) in &differ {
+        println!("{name} {number}: {why}");
+    }
+    let known = OTHER.iter().filter(|(file, ..)| file.starts_with(folder));
+    let known: Vec<_> = known.map(|(file, number, _)| (*file, *number)).collect();
+    let differ: Vec<_> = differ.iter().map(|(file, number, _)| (file.as_str(), *number)).collect();
+    assert_eq!(differ, known);
+    assert_eq!((same, refused), counts);
+}
+
+enum Other {
+    /// A request, by Open vSwitch.
+    Refused(String, ErrorCode),
+    Differs(String),
+}
+
+/// Whether packets went through both.
+fn case_of(
+    world: &mut World,
+    ovs: &mut Ovs,
+    case: &Value,
+    version: Version,
+) -> Result<bool, Other> {
+    clear(ovs, version);
+    for request in case["prerequisite"].as_array().unwrap() {
+        let body = ryu::body(request, version);
+        if let Err(why) = ryu::apply(world, &body, version) {
+            return Err(Other::Differs(format!("{request}: {why}")));
+        }
+        let why = request.to_string();
+        ovs.request(body).map_err(|error| Other::Refused(why, error))?;
+    }
+    world.publish();
+    let mut any = false;
+    for test in case["tests"].as_array().unwrap() {
+        // Rates depend on time.
+        if test["ingress"].is_object() {
+            continue;
+        }
+        any = true;
+        let mut frame = ryu::frame(&test["ingress"]).map_err(Other::Differs)?;
+        frame.resize(frame.len().max(60), 0);
+        let frames = [frame];
+        let ours = pass(world, &frames);
+        let theirs = ovs.pass(&frames);
+        if ours != theirs {
+            let trace = ovs.trace(&frames[0]);
+            return Err(Other::Differs(format!(
+                "\n ours {ours:02x?}\n ovs  {theirs:02x?}\n{trace}"
+            )));
+        }
+    }
+    Ok(any)
+}
