@@ -1,11 +1,11 @@
 //! The hash of tables that packets are looked up in.
 //!
 //! Control chooses the keys, so no sender can fill a table with keys that meet. What a packet asks for is mixed with a secret by
-//! multiplications; the standard library's hash costs several times as much a packet.
+//! multiplications; the standard library's hash defends against more, and costs more.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Odd, with as many ones as zeros: the fraction of the golden ratio.
+/// Odd, of ones and zeros without a pattern: the fraction of the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A secret.
