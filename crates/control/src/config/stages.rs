@@ -437,9 +437,11 @@ impl KnownStages {
             if is_whole {
                 all.push(list.iter().map(|kind| kind.name).collect());
             }
-            if is_whole && !kind.leads_to.is_empty() {
-                self.extend(list, all);
-            } else if !is_whole && !kind.is_last && self.may_go_on(list) {
+            let goes_on = match is_whole {
+                true => !kind.leads_to.is_empty(),
+                false => !kind.is_last && self.may_go_on(list),
+            };
+            if goes_on {
                 self.extend(list, all);
             }
             list.pop();
