@@ -35,6 +35,7 @@ mod nat;
 mod ndn;
 mod ndn_loop;
 mod on_device;
+mod openflow;
 mod order;
 mod paper;
 mod patterns;
@@ -54,6 +55,7 @@ mod veth;
 
 pub use self::classify::{ClassifyArgs, Size as ClassifySize};
 pub use self::ipsec::IpsecArgs;
+pub use self::openflow::OpenFlowArgs;
 pub use ids::IdsArgs;
 pub use l7::L7Args;
 pub use nat::NatArgs;
@@ -179,6 +181,9 @@ pub enum What {
     Paper(PaperArgs),
     /// Address translation from memory to memory on one core, compared with the router without; new sessions
     Nat(NatArgs),
+    /// An OpenFlow switch from memory to memory on one core, by size of its tables; flow changes; a million flows
+    #[command(name = "openflow")]
+    OpenFlow(OpenFlowArgs),
     /// Thousands of literals in packets: every way to scan, compared with Vectorscan
     Patterns(PatternsArgs),
     /// AES-128-CTR and GCM over batches of packets, compared with `openssl speed` and intel-ipsec-mb
@@ -344,6 +349,7 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Ids(options) => ids::run(args, options)?,
             What::Paper(options) => paper::run(args, options)?,
             What::Nat(options) => nat::run(args, options)?,
+            What::OpenFlow(options) => self::openflow::run(args, options)?,
             What::Patterns(options) => patterns::run(args, options)?,
             What::Crypto => crypto::run(args)?,
             What::Ipsec(options) => ipsec::run(args, options)?,

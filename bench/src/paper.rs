@@ -15,6 +15,7 @@
 //! | `gaspp-11` | GASPP, Figure 11(a): the same by packets of a chunk | `applications.rs` |
 //! | `gaspp-12` | GASPP, Figure 12: applications in one program, against a program for each | `applications.rs` |
 //! | `packetshader-11d` | PacketShader, Figure 11(d): the IPsec gateway by size of frames | `ipsec.rs` |
+//! | `packetshader-11c` | PacketShader, Figure 11(c): an OpenFlow switch by size of its tables | `openflow.rs` |
 //!
 //! The papers' machines are not here: what can be compared is how a figure runs, not how high.
 
@@ -30,7 +31,7 @@ use device::Backend;
 use crate::classify::{DEFAULT_SETS, HEADERS_MAX, figures, hashes};
 use crate::limits::up_to;
 use crate::streams::{CONNECTIONS_MAX, DEFAULT_CAPTURES};
-use crate::{Args, FLOWS_MAX, Report};
+use crate::{Args, FLOWS_MAX, Report, openflow};
 
 pub(crate) use scheduling::program as scheduling;
 
@@ -88,6 +89,9 @@ pub enum Figure {
     /// PacketShader, Figure 11(d): input throughput of the IPsec gateway by size of frames
     #[value(name = "packetshader-11d")]
     Packetshader11d,
+    /// PacketShader, Figure 11(c): rate of an OpenFlow switch by exact and wildcard flows
+    #[value(name = "packetshader-11c")]
+    PacketShader11c,
 }
 
 /// Which figure, and on what.
@@ -146,6 +150,7 @@ pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
         Figure::Gaspp10a => scheduling::by_batch(args, options.device(), &scheduling::BATCHES),
         Figure::Gaspp10b => scheduling::by_modules(args, options.device(), scheduling::BATCH),
         Figure::Packetshader11d => crate::ipsec::packetshader(args, 1 << 17),
+        Figure::PacketShader11c => openflow::figure(args, options.seconds, options.records),
     }
 }
 
