@@ -22,7 +22,7 @@ use engine::Context;
 use packet::Decoded;
 use packet::tunnel::Path;
 use stream::defrag::{
-    Config, DatagramKey, Defragmenter, Fragment, Outcome, Output, Policy, Reason,
+    Config, DatagramKey, Defragmenter, Fragment, Notes, Outcome, Output, Policy, Reason,
 };
 use stream::tracker::{Fragments, Tracked};
 
@@ -30,6 +30,9 @@ use super::reasons::held;
 
 /// Of the cells of all workers, one in so many may hold fragments.
 const CELLS: usize = 8;
+
+/// Where there are very few cells, a datagram may still have so many fragments.
+const FEW: usize = 16;
 
 /// Bytes of a cell.
 const CELL: usize = chunk::CELL_BYTES;
@@ -131,8 +134,19 @@ impl Held {
         let cells = cells / CELLS / self.workers;
         let defragmenter = self.defragmenter.get_or_insert_with(|| {
             let (fragments, bytes) = (config.fragments.min(cells), config.bytes.min(cells * CELL));
-            Defragmenter::new(Config { fragments, bytes, ..config })
+            // A datagram may not have more of them than all may.
+            let fragments_per_datagram = config.fragments_per_datagram.min(cells.max(FEW));
+            Defragmenter::new(Config { fragments, fragments_per_datagram, bytes, ..config })
         });
+        // What a link has behind an IP packet is in no bound but that of fragments: cells full of it are refused.
+        let end = inner.map_or(0, |own| own.0) + d.l3_end();
+        if packet.frame_len().saturating_sub(end) >= CELL {
+            let (key, notes) = (DatagramKey::new(d, 0), Notes::default());
+            let failed = Some(Reason::TooLong);
+            self.news.push((Fragments { key, failed, notes, time_ns: now_ns }, 1));
+            cx.drop_packet(packet, held::FRAGMENT_INVALID);
+            return Taken::Waits;
+        }
         self.linear.clear();
         packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
         let frame = &self.linear[inner.map_or(0, |own| own.0).min(self.linear.len())..];

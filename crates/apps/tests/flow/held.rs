@@ -292,6 +292,17 @@ struct Form {
 }
 
 fn run(frames: &[(u64, Vec<u8>)], form: Form, bounds: Config, setup: &Setup) -> Fates {
+    run_in(40_000, frames, form, bounds, setup)
+}
+
+/// With so many cells.
+fn run_in(
+    cells: u32,
+    frames: &[(u64, Vec<u8>)],
+    form: Form,
+    bounds: Config,
+    setup: &Setup,
+) -> Fates {
     let rows: Vec<Rows> = (0..setup.workers).map(|_| Rows::default()).collect();
     let judges = Judges(rows.clone(), form.judges_rest);
     let latest = Arc::new(AtomicU64::new(0));
@@ -327,7 +338,7 @@ fn run(frames: &[(u64, Vec<u8>)], form: Form, bounds: Config, setup: &Setup) -> 
         max_delay: setup.max_delay,
         packet_time: true,
         in_order: Some(InOrder::default()),
-        cells: 40_000,
+        cells,
         ..Bed::new(Vec::new())
     };
     let ran =
@@ -433,6 +444,30 @@ fn floods_push_out_their_own_fragments() {
     assert_eq!(found.sent.len(), 3, "a datagram of another pair is whole");
     assert_eq!(found.dropped[&FRAGMENT_EVICTED.code()].len(), 185);
     assert_eq!(found.dropped[&FRAGMENT_TIMEOUT.code()].len(), 15, "those at the end");
+}
+
+/// A datagram alone may not hold more cells than all may.
+#[test]
+fn a_share_of_few_cells_is_kept() {
+    const CELLS: u32 = 800;
+    let pieces = (0..300).map(|id| piece((false, 2, id), (0, true), &[7; 8])).collect();
+    let frames = bytes(&timed(pieces));
+    let found = run_in(CELLS, &frames, PLAIN, Config::default(), &Setup::cpu());
+    let held = found.dropped[&FRAGMENT_TIMEOUT.code()].len();
+    assert_eq!(held, CELLS as usize / 8, "those at the end");
+    assert_eq!(found.dropped[&FRAGMENT_EVICTED.code()].len(), 300 - held);
+}
+
+/// What is behind an IP packet is none of it, but takes cells.
+#[test]
+fn fragments_with_cells_of_padding_are_dropped() {
+    let mut frames = bytes(&timed([cut((false, 1, 1), 2), cut((true, 2, 2), 2)].concat()));
+    frames[1].1.extend([0; 100]);
+    frames[3].1.extend([0; 5000]);
+    let found = run(&frames, PLAIN, Config::default(), &Setup::cpu());
+    assert_eq!(found.sent.len(), 2, "with some padding");
+    assert_eq!(found.dropped[&FRAGMENT_INVALID.code()], [frames[3].1.clone()]);
+    assert_eq!(found.dropped[&FRAGMENT_TIMEOUT.code()], [frames[2].1.clone()]);
 }
 
 /// A first fragment sent again with other ports begins a datagram that never completes.
