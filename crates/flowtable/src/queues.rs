@@ -50,6 +50,10 @@ pub struct PortConfig {
 /// Tokens that a bucket holds at most, as time at its rate.
 const BURST_NS: u64 = 10_000_000;
 
+/// Debt that packets which do not wait leave to a port at most, as time at its rate: queues borrow again that long after an
+/// overload, however long it was.
+const DEBT_NS: u64 = 100_000_000;
+
 /// Tokens of a rate, kept as the time at which they are all there.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
@@ -75,6 +79,13 @@ impl Bucket {
 
     fn take(&mut self, len: usize, now_ns: u64) {
         self.full_ns = self.full_ns.max(now_ns).saturating_add(self.cost_ns(len));
+    }
+
+    /// The same for a packet that asks nobody: debt beyond [`DEBT_NS`], and beyond the packet itself, is forgotten.
+    fn take_unasked(&mut self, len: usize, now_ns: u64) {
+        let most = DEBT_NS.max(self.cost_ns(len)).saturating_add(BURST_NS);
+        self.take(len, now_ns);
+        self.full_ns = self.full_ns.min(now_ns.saturating_add(most));
     }
 }
 
@@ -249,12 +260,12 @@ impl<P> Shaper<P> {
         id.and_then(|id| shape.queue(id)).or_else(|| shape.queue(0))
     }
 
-    /// A packet goes by a port without waiting: the port's rate pays for it.
+    /// A packet goes by a port without waiting: the port's rate pays for it, up to a debt of 100 ms.
     pub fn passes(&mut self, port: u16, len: usize, now_ns: u64) {
         if let Some(Some(own)) = self.ports.get(usize::from(port))
             && own.shape.config.rate > 0
         {
-            own.shape.with_rates(|rates| rates.port.take(len, now_ns));
+            own.shape.with_rates(|rates| rates.port.take_unasked(len, now_ns));
         }
     }
 

@@ -262,3 +262,24 @@ fn rates_are_kept_and_borrowed() {
     let bits = shape.counters()[0].bytes.load(Ordering::Relaxed) * 8 / 10;
     assert!((M..2 * M).contains(&bits), "{bits}");
 }
+
+/// Packets that do not wait may be more than the port's rate, for long: queues that borrow have their part soon after.
+#[test]
+fn a_debt_of_packets_that_do_not_wait_ends() {
+    let queue = QueueConfig { id: 1, min_rate: 0, max_rate: 0, packets: 100 };
+    let shape = PortShape::new(PortConfig { rate: 10_000_000, queues: vec![queue] });
+    let mut shaper = Shaper::new(&[Some(Arc::new(shape))]);
+    let end = SECOND + 60 * SECOND;
+    for now in (SECOND..end).step_by(100_000) {
+        shaper.passes(0, 1250, now); // 100 Mbit/s
+    }
+    assert!(shaper.push(0, 0, (), 1000, end).is_ok());
+    let next = shaper.next_ns().unwrap();
+    assert!((end + SECOND / 100..end + SECOND / 5).contains(&next), "{} ns later", next - end);
+    // A slow port: each packet counts whole.
+    let shape = PortShape::new(PortConfig { rate: 8_000, queues: vec![queue] });
+    let mut shaper = Shaper::new(&[Some(Arc::new(shape))]);
+    shaper.passes(0, 1000, SECOND);
+    shaper.push(0, 0, (), 1000, SECOND).unwrap();
+    assert_eq!(shaper.next_ns(), Some(2 * SECOND - 10_000_000));
+}
