@@ -422,6 +422,20 @@ impl Association {
         }
     }
 
+    /// Whether it can take numbers from, or has the window of, an association that stays.
+    pub(crate) fn can_share(&self, past: &Past) -> bool {
+        match (&self.esp, past) {
+            (Esp::Out(_), Past::Sent(numbers)) => {
+                self.parameters.is_extended || !numbers.is_extended()
+            }
+            (Esp::In(own), Past::Accepted(window, is_extended)) => {
+                own.is_extended() == *is_extended
+                    && own.window().is_some_and(|own| own.len() == window.len())
+            }
+            _ => true,
+        }
+    }
+
     /// Goes on where an association with its keys was, or is: no number is sent again, and none is accepted again, although
     /// workers may still use that one.
     pub(crate) fn follow(&mut self, past: &Past) {

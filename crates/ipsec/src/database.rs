@@ -42,6 +42,16 @@ pub enum DatabaseError {
         /// The receiver.
         destination: IpAddr,
     },
+    /// An association with this index and key, to another receiver, counts otherwise: numbers of 32 or 64 bits, or another window.
+    #[error(
+        "the association with SPI {spi:#x} to {destination} has this key, but another `esn` or `window`"
+    )]
+    Shared {
+        /// The index.
+        spi: u32,
+        /// The receiver of the other one.
+        destination: IpAddr,
+    },
     /// The ends are of two families.
     #[error("source and destination are of two address families")]
     Families,
@@ -184,7 +194,8 @@ impl Database {
 
     /// Adds an association, or puts it in the place of the one with the same index and receiver. Numbers and windows belong to
     /// a key: with the key of that one, or of one of the last 4,096 that are gone and had its index, it goes on where that
-    /// one was, also if the receiver is another. With another key it begins anew.
+    /// one was, also if the receiver is another. With another key it begins anew. If one to another receiver still has index and
+    /// key, both take numbers from the same place, and what one accepts the other refuses.
     ///
     /// # Errors
     /// Why it cannot be; the one before stays then.
@@ -200,13 +211,25 @@ impl Database {
         }
         let mut made = Association::new(parameters, key, now_ns).map_err(DatabaseError::Esp)?;
         let own = place(spi, destination);
+        let elsewhere = match self.elsewhere(made.parameters(), &made.marks()) {
+            Some(other) => {
+                let past = other.past();
+                if past.as_ref().is_some_and(|past| !made.can_share(past)) {
+                    let destination = other.parameters().destination;
+                    return Err(DatabaseError::Shared { spi, destination });
+                }
+                past
+            }
+            None => None,
+        };
         let past = match self.associations.get(&own).map(|known| &known.association) {
             Some(before) if are_alike(&before.marks(), &made.marks()) => before.past(),
-            Some(before) => {
-                remember(&mut self.ended, before);
-                self.past(&made)
+            before => {
+                if let Some(before) = before {
+                    remember(&mut self.ended, before);
+                }
+                elsewhere.or_else(|| self.past(&made))
             }
-            None => self.past(&made),
         };
         if let Some(past) = &past {
             made.follow(past);
@@ -224,6 +247,17 @@ impl Database {
         let gone = self.associations.remove(&place(spi, destination))?.association;
         remember(&mut self.ended, &gone);
         Some(gone)
+    }
+
+    /// The association to another receiver that has this index, direction and key.
+    fn elsewhere(&self, parameters: &Parameters, marks: &Marks) -> Option<&Arc<Association>> {
+        let Parameters { spi, destination, direction, .. } = *parameters;
+        self.associations.values().map(|known| &known.association).find(|own| {
+            let other = own.parameters();
+            (other.spi, other.direction) == (spi, direction)
+                && other.destination != destination
+                && are_alike(&own.marks(), marks)
+        })
     }
 
     /// What is left of an association with the index and the keys of another.
@@ -245,16 +279,24 @@ impl Database {
             own.parameters().direction == direction && are_alike(&own.marks(), marks)
         };
         self.get(spi, destination).is_some_and(is_alike)
+            || self.elsewhere(parameters, marks).is_some()
             || self.find_ended(spi, direction, marks).is_some()
     }
 
-    /// The index of another association that has used, or may use, numbers that one with index `spi` must not use under its
-    /// keys; among those that are gone, the last 4,096 are known.
-    pub fn shares_numbers(&self, spi: u32, marks: &Marks) -> Option<u32> {
-        let live = self.associations.values().map(|own| &own.association);
-        let live = live.map(|own| (own.parameters().spi, own.marks()));
-        let mut all = live.chain(self.ended.iter().map(|own| (own.spi, own.marks)));
-        all.find(|own| own.0 != spi && own.1.share_numbers(marks)).map(|own| own.0)
+    /// The index of another association that has used, or may use, numbers that one with these parameters must not use under
+    /// its keys; among those that are gone, the last 4,096 are known. One of the other direction counts too: its numbers are the
+    /// peer's. One that is gone and had the index does not: its numbers go on.
+    pub fn shares_numbers(&self, parameters: &Parameters, marks: &Marks) -> Option<u32> {
+        let Parameters { spi, destination, direction, .. } = *parameters;
+        let live = self.associations.values().map(|known| &known.association);
+        let mut live =
+            live.filter(|own| own.marks().share_numbers(marks)).map(|own| own.parameters());
+        let is_other = |own: &&Parameters| {
+            (own.spi, own.direction, own.destination) != (spi, direction, destination)
+        };
+        let ended = self.ended.iter().filter(|own| own.marks.share_numbers(marks));
+        let mut ended = ended.filter(|own| (own.spi, own.past.direction()) != (spi, direction));
+        live.find(is_other).map(|own| own.spi).or_else(|| ended.next().map(|own| own.spi))
     }
 
     /// The association with this index and receiver.

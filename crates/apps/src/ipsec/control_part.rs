@@ -11,7 +11,7 @@ use controlplane::{
     Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save,
     Section, Setup, Source, Tables, WorkerSetup, events,
 };
-use crypto::Key;
+use crypto::{Key, Marks};
 use engine::Stage;
 use ipsec::{Association, Database};
 use serde_json::{Map, Value};
@@ -150,14 +150,17 @@ fn chunk_now_ns() -> u64 {
 
 /// `check`: keys that cannot be read, and what is weak.
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findings) {
-    for (number, own) in config.associations.iter().enumerate() {
-        if let Err(error) = read_key(own) {
-            findings.error_of_all(error);
-        }
-        let mut before = config.associations[..number].iter();
-        if needs_fresh_keys(own)
-            && let Some(other) = before.find(|other| other.key_file == own.key_file)
-        {
+    let mut before: Vec<(&SaEntry, Marks)> = Vec::new();
+    for own in &config.associations {
+        let marks = match read_key(own) {
+            Ok(key) => Some(key.marks()),
+            Err(error) => {
+                findings.error_of_all(error);
+                None
+            }
+        };
+        let other = marks.and_then(|marks| before.iter().find(|own| own.1.share_numbers(&marks)));
+        if let Some((other, _)) = other {
             findings.warn_of_all(format!(
                 "{}: it has the key of the {}, and two packets with one number and key reveal their text: give each a key of \
                  its own",
@@ -165,6 +168,7 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
                 text(other)
             ));
         }
+        before.extend(marks.map(|marks| (own, marks)));
         if own.direction == control::config::SaDirection::Out && needs_fresh_keys(own) {
             findings.warn_of_all(format!(
                 "{}: its numbers begin with `first_number` after each start, and two packets with one number and key reveal \
@@ -369,13 +373,14 @@ impl ControlPart for IpsecControl {
                 let own = with(&self.listed, new.keys()).map_err(refused)?;
                 let keys = new.keys();
                 let key = read_key(&own).map_err(refused)?;
-                if let Some(other) = self.database.shares_numbers(own.spi, &key.marks()) {
+                let parameters = parameters(&own);
+                if let Some(other) = self.database.shares_numbers(&parameters, &key.marks()) {
                     return Err(refused(format!(
                         "association {other:#x} has this key, or had it, and two packets with one number and key reveal their \
                          text: give each a key of its own"
                     )));
                 }
-                let added = self.database.add(parameters(&own), key, env.now_ns);
+                let added = self.database.add(parameters, key, env.now_ns);
                 added.map_err(|error| refused(error.to_string()))?;
                 self.added.push((own.clone(), keys));
                 self.listed.push(own);

@@ -139,18 +139,25 @@ fn a_policy_of_both_directions_is_two() {
 fn one_key_for_two_associations_is_warned_about() {
     let folder = Scratch::new();
     let path = file(&folder, &"5a".repeat(20), 0o600);
-    let path = path.display();
-    let of = |spi: u32| {
+    let other = Scratch::new();
+    let copy = file(&other, &"5a".repeat(20), 0o600);
+    let of = |direction: &str, spi: u32, path: &std::path::Path| {
+        let path = path.display();
         format!(
-            "[[sa]]\ndirection = \"in\"\nspi = {spi}\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nreqid = 1\n\
+            "[[sa]]\ndirection = \"{direction}\"\nspi = {spi}\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\nreqid = 1\n\
              key_file = \"{path}\"\n"
         )
     };
     let ports = "mode = \"router\"\n[port.a]\nbackend = \"memory\"\n";
-    let text = [ports, &of(0x1000), &of(0x1001)].concat();
+    // In the other direction, with the same index and a copy of the file.
+    let [one, two] = [0x1000, 0x1001].map(|spi| of("in", spi, &path));
+    let back = of("out", 0x1000, &copy);
+    let back = back.replace("192.0.2.2", "192.0.2.3"); // a receiver has an index once
+    let text = [ports, &one, &two, &back].concat();
     let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
     let mut findings = Findings::default();
     check_files(&config, &Interfaces::of(&config), &mut findings);
     let all: Vec<_> = findings.0.iter().map(|own| own.message.clone()).collect();
-    assert!(all.len() == 1 && all[0].contains("0x1001") && all[0].contains("0x1000"), "{all:?}");
+    let all: Vec<_> = all.iter().filter(|text| text.contains("it has the key of")).collect();
+    assert!(all.len() == 2 && all[0].contains("0x1001") && all[0].contains("0x1000"), "{all:?}");
 }

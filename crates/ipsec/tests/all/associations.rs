@@ -171,6 +171,39 @@ fn an_index_with_another_key_begins_anew() {
     assert_eq!(take(&database.add(moved, key_of(4), 0).unwrap(), 3), 4..7);
 }
 
+/// Two receivers, one index, one key, both at a time.
+#[test]
+fn two_receivers_of_a_key_have_its_numbers_together() {
+    let mut database = Database::new();
+    let take = |own: &ipsec::Association, count| own.sealer().unwrap().sequence().take(count);
+    let destination = "198.51.100.9".parse().unwrap();
+    let own = database.add(out(256), key(), 0).unwrap();
+    assert_eq!(take(&own, 3), 1..4);
+    let moved = Parameters { destination, ..out(256) };
+    assert!(database.remembers(&moved, &key().marks()));
+    let other = database.add(moved, key(), 0).unwrap();
+    assert_eq!((take(&other, 2), take(&own, 1), take(&other, 1)), (4..6, 6..7, 7..8));
+    // A replacement of one stays with the numbers of both.
+    let own = database.replace(out(256), key(), 0).unwrap();
+    assert_eq!((take(&own, 1), take(&other, 1)), (8..9, 9..10));
+
+    let inbound = |destination, window| {
+        let own = Parameters { direction: Direction::In, window, ..out(300) };
+        Parameters { destination, ..own }
+    };
+    let accept = |own: &ipsec::Association, number| own.opener().unwrap().accept(number).is_ok();
+    let own = database.add(inbound(ends().1, 64), key_of(4), 0).unwrap();
+    let error = database.add(inbound(destination, 128), key_of(4), 0).unwrap_err();
+    assert_eq!(error, DatabaseError::Shared { spi: 300, destination: ends().1 });
+    let other = database.add(inbound(destination, 64), key_of(4), 0).unwrap();
+    assert!(accept(&own, 5) && !accept(&other, 5));
+    // Numbers of 64 bits would go on beside those of 32.
+    let long = Parameters { is_extended: true, ..out(400) };
+    database.add(long.clone(), key_of(5), 0).unwrap();
+    let short = Parameters { is_extended: false, destination, ..long };
+    assert!(matches!(database.add(short, key_of(5), 0), Err(DatabaseError::Shared { .. })));
+}
+
 #[test]
 fn a_window_does_not_open_again() {
     let mut database = Database::new();
@@ -197,11 +230,15 @@ fn who_uses_the_numbers_of_a_key_is_known() {
     let mut database = Database::new();
     database.add(out(256), key(), 0).unwrap();
     let (own, other) = (key().marks(), key_of(4).marks());
-    assert_eq!(database.shares_numbers(257, &own), Some(256));
-    assert_eq!(database.shares_numbers(256, &own), None, "it goes on with its numbers");
-    assert_eq!(database.shares_numbers(257, &other), None);
+    assert_eq!(database.shares_numbers(&out(257), &own), Some(256));
+    assert_eq!(database.shares_numbers(&out(256), &own), None, "it goes on with its numbers");
+    assert_eq!(database.shares_numbers(&out(257), &other), None);
+    let back = Parameters { direction: Direction::In, ..out(256) };
+    assert_eq!(database.shares_numbers(&back, &own), Some(256), "those of the peer");
+    let elsewhere = Parameters { destination: "198.51.100.9".parse().unwrap(), ..out(256) };
+    assert_eq!(database.shares_numbers(&elsewhere, &own), Some(256), "it is still there");
     database.delete(256, ends().1).unwrap();
-    assert_eq!(database.shares_numbers(257, &own), Some(256), "it has used them");
+    assert_eq!(database.shares_numbers(&out(257), &own), Some(256), "it has used them");
 }
 
 #[test]
