@@ -210,6 +210,8 @@ pub struct Association {
     replayed: AtomicU64,
     /// In: where the last authentic packet in UDP came from; port 0 before the first.
     heard: [AtomicU64; 3],
+    /// In, without a window: the highest number that was heard.
+    newest: AtomicU64,
     /// Out, in UDP: the peer is elsewhere than the parameters say.
     has_moved: AtomicBool,
     peer: RwLock<(IpAddr, u16)>,
@@ -242,6 +244,7 @@ impl Association {
             forged: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
             heard: [src[0], src[1], 0].map(AtomicU64::new),
+            newest: AtomicU64::new(0),
             has_moved: AtomicBool::new(false),
             peer: RwLock::new(peer),
         })
@@ -362,10 +365,14 @@ impl Association {
     /// one did not: a translator between may have given the peer another one (RFC 3947 §4). True in it if the peer was known
     /// to be elsewhere. Only the newest packet says where the peer is: one that was late may have come another way.
     pub fn heard_from(&self, number: u64, address: Words, port: u16) -> Option<bool> {
-        let is_late = || self.opener()?.window().map(|window| window.top() > number);
+        let is_late = match self.opener()?.window() {
+            Some(window) => window.top() > number,
+            // Nothing else stops a packet that somebody sends again from elsewhere.
+            None => self.newest.fetch_max(number, Relaxed) >= number,
+        };
         let now = [address[0], address[1], port.into()];
         let before = [0, 1, 2].map(|at| self.heard[at].load(Relaxed));
-        if before == now || is_late() == Some(true) {
+        if before == now || is_late {
             return None;
         }
         // Of two workers, either may be the last: the next packet puts it right.

@@ -380,6 +380,14 @@ fn a_peer_that_moves_is_noticed() {
     assert_eq!(back.heard_from(11, home, 30_000), Some(true));
     assert_eq!((back.heard_from(11, away, 30_000), back.source()), (Some(true), away));
 
+    // Without a window a packet may come again, and says nothing then.
+    let own = Parameters { udp, window: 0, ..Parameters::new(Direction::Out, 0x1235, ends, 1) };
+    let (_, open) = pair(&own, suite);
+    assert_eq!(open.heard_from(1, home, 4500), Some(false));
+    assert_eq!(open.heard_from(2, home, 4500), None);
+    assert_eq!(open.heard_from(2, away, 30_000), None, "again, from elsewhere");
+    assert_eq!(open.heard_from(3, away, 30_000), Some(true));
+
     let to = |ip: &[u8]| (decode(ip).dst_ip().unwrap(), decode(ip).ports().unwrap().1);
     let extensions = (false, false);
     let inner = Inner { is_v6: false, class: 0, ttl: 9, df: false, extensions, len: 10 };
