@@ -82,13 +82,15 @@ fn is_common(flow: &FlowMod) -> bool {
     // The label and class of a new MPLS entry are those of IP there, and zero by the specification. What decrements a TTL of MPLS
     // that is not there drops the packet there, and here does nothing.
     let is_mpls = matches!(flow.matches.exact(Field::EthType), Some(0x8847 | 0x8848));
-    let has_push = actions.any(|own| match own {
+    let has_other_action = actions.any(|own| match own {
         Action::PushMpls(_) => true,
+        // Stations are learned behind the tables.
+        Action::Output { port, .. } => matches!(*port, PortNo::NORMAL | PortNo::LOCAL),
         Action::DecMplsTtl => !is_mpls,
         Action::SetField(field, _) => other.contains(field),
         _ => false,
     });
-    tags_once && !(has_other || is_pbb || odd_vlan || has_push)
+    tags_once && !(has_other || is_pbb || odd_vlan || has_other_action)
 }
 
 /// What leaves by each port.
