@@ -194,8 +194,11 @@ impl OpenFlow {
             self.shaper.leave(now_ns, |port, packet, at_ns| {
                 let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
                 match before {
-                    Some(row) => emitted.push(Emitted { cause: row as u16, verdict, packet }),
-                    None => cx.release(packet, verdict), // in front of the chunk
+                    Some(row) if !is_live => {
+                        emitted.push(Emitted { cause: row as u16, verdict, packet });
+                    }
+                    // In front of the chunk. Live always so: a chunk may wait for stages behind, and what leaves in a tick does not.
+                    _ => cx.release(packet, verdict),
                 }
             });
             let cause = row as u16;
@@ -209,7 +212,10 @@ impl OpenFlow {
                 }
                 self.shaper.leave(now_ns, |port, packet, at_ns| {
                     let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
-                    emitted.push(Emitted { cause, verdict, packet });
+                    match is_live {
+                        true => cx.release(packet, verdict),
+                        false => emitted.push(Emitted { cause, verdict, packet }),
+                    }
                 });
             }
         }
