@@ -82,6 +82,10 @@ fn every_configuration_in_the_documentation_is_good() {
         let path = folder.write(name, &format!("{0}\n{0}\n", "5a".repeat(32)));
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("a key");
     }
+    for name in ["switch-key.pem", "switch.pem", "ca.pem"] {
+        let path = folder.write(name, "");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("a key");
+    }
     let keys = format!("key_file = \"{}/", folder.join("").display());
     let mut count = 0;
     for page in pages() {
