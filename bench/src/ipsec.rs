@@ -270,11 +270,11 @@ fn check(gateway: &Gateway, cipher: Cipher, size: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// Two texts that belong together.
+type Pair = (Vec<u8>, Vec<u8>);
+
 /// Text and check value of ESP packets by the peer; `None` where it is not built.
-fn opened_by_peer(
-    cipher: Cipher,
-    sealed: &[Vec<u8>],
-) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>, String> {
+fn opened_by_peer(cipher: Cipher, sealed: &[Vec<u8>]) -> Result<Option<Vec<Pair>>, String> {
     let Some(binary) = lpm::binary("ipsec_mb_peer") else { return Ok(None) };
     let mut command = Command::new(binary);
     command.args(["check", peer_name(cipher)]).stdin(Stdio::piped()).stdout(Stdio::piped());
