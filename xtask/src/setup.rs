@@ -281,6 +281,7 @@ const COMPONENTS: &[Component] = &[
         suites: &["net"],
     },
     Component { name: "curl", found: Program("curl"), source: Debian("curl"), suites: &["net"] },
+    Component { name: "os-ken", found: Python("os-ken", "4.2.2"), source: PyPi, suites: &["net"] },
     Component {
         name: "python-ndn",
         found: Python("python-ndn", "0.5.2"),
@@ -523,7 +524,7 @@ mod tests {
         assert_eq!(lines[1].matches("frr").count(), 1);
         assert!(!lines[1].contains("prometheus"));
         assert!(lines[2].contains("dpkg -x prometheus_*.deb"));
-        let packages = "pip install --quiet cryptography==48.0.0 duckdb==2.0.1 nvidia-cuda-nvrtc==13.0.88 pandas==3.1.1 \
+        let packages = "pip install --quiet cryptography==48.0.0 duckdb==2.0.1 nvidia-cuda-nvrtc==13.0.88 os-ken==4.2.2 pandas==3.1.1 \
                         pyarrow==26.0.1 pyftpdlib==2.2.0 python-ndn==0.5.2 scapy==2.6.1";
         assert!(lines.last().is_some_and(|l| l.ends_with(packages)), "{lines:?}");
         std::fs::remove_dir_all(&root).unwrap();
