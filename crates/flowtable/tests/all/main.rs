@@ -4,6 +4,7 @@
 mod control;
 mod differential;
 mod generate;
+mod networks;
 mod ovs;
 mod queues;
 mod random;

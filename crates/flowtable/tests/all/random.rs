@@ -24,9 +24,14 @@ impl Random {
     }
 }
 
+/// A seed that no run had before.
+pub fn fresh() -> u64 {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    time.as_nanos() as u64
+}
+
 /// A few fixed seeds, and fifty fresh ones; a failure names its own.
 pub fn seeds() -> impl Iterator<Item = u64> {
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let first = time.as_nanos() as u64;
+    let first = fresh();
     (0..10).chain((0..50).map(move |n| first.wrapping_add(n << 32)))
 }

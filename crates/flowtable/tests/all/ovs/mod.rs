@@ -15,7 +15,8 @@ use openflow::{Action, ErrorCode, Field, FlowCommand, FlowFlags, FlowMod, Instru
 use openflow::{PortNo, Version};
 use serde_json::Value;
 
-use self::switch::{Failure, Frames, Ovs, marker};
+use self::switch::marker;
+pub use self::switch::{Failure, Frames, Ovs};
 use crate::generate;
 use crate::random::Random;
 use crate::ryu;
@@ -28,7 +29,7 @@ const FLOWS: usize = 40;
 const FRAMES: usize = 60;
 
 /// No flows, groups and meters but the one of the marker.
-fn clear(ovs: &mut Ovs, version: Version) -> Result<(), Failure> {
+pub fn clear(ovs: &mut Ovs, version: Version) -> Result<(), Failure> {
     let mut flows = FlowMod::new(FlowCommand::Delete);
     if version == Version::V13 {
         flows.table = openflow::flow::ALL_TABLES;
@@ -94,7 +95,7 @@ fn is_common(flow: &FlowMod) -> bool {
 }
 
 /// What leaves by each port.
-fn pass(world: &mut World, frames: &[Vec<u8>]) -> Frames {
+pub fn pass(world: &mut World, frames: &[Vec<u8>]) -> Frames {
     let mut out = Frames::default();
     // Rows leave the tables one by one, in no order.
     let mut sent = world.send(frames, 1, 1).sent;
@@ -214,7 +215,7 @@ fn round(seed: u64, ovs: &mut Ovs) -> Result<Counts, Failure> {
 }
 
 /// Does something with a switch; once more with another one if its process ends meanwhile.
-fn with_switch<T>(
+pub fn with_switch<T>(
     ovs: &mut Ovs,
     version: Version,
     mut work: impl FnMut(&mut Ovs) -> Result<T, Failure>,

@@ -177,6 +177,15 @@ impl Ovs {
         self.barrier()
     }
 
+    /// Carries out many requests, then looks for errors once; the first one.
+    pub fn requests(&mut self, bodies: impl IntoIterator<Item = Body>) -> Result<(), Failure> {
+        self.is_changed = true;
+        for body in bodies {
+            self.send(body)?;
+        }
+        self.barrier()
+    }
+
     /// What it says of a frame.
     pub fn trace(&mut self, frame: &[u8]) -> Result<String, Failure> {
         self.control.call("ofproto/trace", &["br0".into(), "in_port=1".into(), hex(frame)])
