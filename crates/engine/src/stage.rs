@@ -278,7 +278,8 @@ pub trait Stage<T>: Send {
     /// a worker is idle, when the tables have changed, and at least every 10 ms.
     fn tick(&mut self, _cx: &mut Context<'_, T>) {}
 
-    /// When `tick` has something to do at the latest, in nanoseconds since 1970; `None` for nothing.
+    /// When `tick` has something to do at the latest, in nanoseconds since 1970; `None` for nothing. A worker that sleeps wakes
+    /// then, except over captures, whose time goes on with packets.
     fn next_tick_ns(&self) -> Option<u64> {
         None
     }

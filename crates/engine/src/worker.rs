@@ -86,6 +86,9 @@ pub const MARK_CHECKSUMS_IGNORED: u32 = 1 << 29;
 /// How often `tick` is called at least, while a worker is awake.
 const TICK: Duration = Duration::from_millis(10);
 
+/// How long a worker sleeps at least before it looks again for what cannot call.
+const STEP: Duration = Duration::from_micros(50);
+
 /// Empty turns before a worker blocks: a burst is often followed by the next one.
 const SPINS: u32 = 64;
 
@@ -464,6 +467,7 @@ impl<V: Versions> Worker<V> {
         let holds = |stage: &dyn Stage<V::Tables>| (stage.held() > 0).then_some(0);
         let holds = self.earliest(0..self.path.stages.len(), "held", holds).is_some();
         let until_sweep = self.until_sweep();
+        let until_tick = self.until_tick();
         self.links.wakeup.about_to_sleep();
         let quiet = self.queues.rx.iter_mut().all(|slot| slot.queue.arm())
             && self.links.rings_in.iter().all(rtrb::Consumer::is_empty)
@@ -481,14 +485,25 @@ impl<V: Versions> Worker<V> {
                 }
             }
             let wait = match (polled && self.order.len() == 0, holds) {
-                (false, _) => Duration::from_micros(50), // a queue that cannot call
+                (false, _) => STEP, // a queue that cannot call
                 (true, true) => TICK,
                 (true, false) => Duration::from_millis(100),
             };
-            let wait = until_sweep.unwrap_or(wait).min(wait);
+            let wait = [until_sweep, until_tick].into_iter().flatten().fold(wait, Duration::min);
             poll_fds(&fds, Some(wait));
         }
         self.links.wakeup.awake();
+    }
+
+    /// How long it is until the tick of a stage has something to do. Over captures time goes on with packets.
+    fn until_tick(&mut self) -> Option<Duration> {
+        if self.settings.packet_time {
+            return None;
+        }
+        let next =
+            self.earliest(0..self.path.stages.len(), "next_tick_ns", |stage| stage.next_tick_ns());
+        // One that has just had its tick and wants the next one at once goes on step by step.
+        next.map(|next| Duration::from_nanos(next.saturating_sub(wall_clock_ns())).max(STEP))
     }
 
     /// Lets the stages part with what they hold, and gives the cells in queues back: the region

@@ -13,3 +13,4 @@ mod merge;
 mod offload;
 mod reasons;
 mod state;
+mod ticks;
