@@ -48,7 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("crypto", &[]),
     ("openflow", &[]),
     ("xfrm", &["crypto", "control"]),
-    ("flowtable", &["openflow", "classify", "lookup", "packet", "chunk"]),
+    ("flowtable", &["interleave", "openflow", "classify", "lookup", "packet", "chunk"]),
     ("xfrm", &["crypto"]),
     ("ipsec", &["classify", "crypto", "packet"]),
     ("l7proto", &["crypto"]),

@@ -3,10 +3,11 @@
 //! A flow is *exact* if it gives a value for all twelve fields of OpenFlow 1.0 that a packet of its kind has: port of entry,
 //! MACs, EtherType, tag; for IPv4 addresses, protocol and DSCP; for ARP addresses and operation; for TCP, UDP, SCTP and ICMP
 //! both halves of what stands first there. Which bits those are follows from the EtherType alone ([`shape`]), so a packet is
-//! hashed once. The table probes linearly; a slot is the upper half of the hash and the number of the flow, so that another
-//! flow's record is read once in four billion.
+//! hashed once, and over nine words ([`ExactKey`]). The table probes linearly; a slot is the hash and the number of the flow, so
+//! that another flow's record is read once in four billion.
 
 use chunk::hash::MultiplyShift;
+use interleave::prefetch;
 
 use crate::key::{Key, WORDS, Words, place};
 
@@ -36,7 +37,7 @@ const IPV6: Key = {
     key
 };
 
-/// The bits of a key that an exact flow gives: by the EtherType.
+/// The bits of a key that an exact flow gives: by the EtherType. All are in the words of an [`ExactKey`].
 pub fn shape(key: &Key) -> &'static Key {
     match key.get(place::ETH_TYPE) {
         0x0800 => &IPV4,
@@ -68,10 +69,41 @@ pub fn is_exact(words: &Words) -> bool {
 const FREE: u64 = u64::MAX;
 const GONE: u64 = u64::MAX - 1;
 
+/// The words of a [`Key`] that exact flows give.
+const PLACES: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 14, 18];
+
+/// A key under its shape: the words that an exact flow may give ([`shape`]); all others are zero.
+pub type ExactKey = [u32; PLACES.len()];
+
+const fn compact(key: &Key) -> ExactKey {
+    let mut words = [0; PLACES.len()];
+    let mut at = 0;
+    while at < PLACES.len() {
+        words[at] = key.0[PLACES[at]];
+        at += 1;
+    }
+    words
+}
+
+/// The key of a packet, or of an exact flow's values, as exact flows have it.
+#[inline]
+pub fn exact_key(key: &Key) -> ExactKey {
+    const SHAPES: [ExactKey; 4] = [compact(&IPV4), compact(&IPV6), compact(&ARP), compact(&LINK)];
+    let shape = match key.0[8] >> 16 {
+        0x0800 => &SHAPES[0],
+        0x86dd => &SHAPES[1],
+        0x0806 => &SHAPES[2],
+        _ => &SHAPES[3],
+    };
+    let mut words = compact(key);
+    words.iter_mut().zip(shape).for_each(|(word, mask)| *word &= mask);
+    words
+}
+
 /// From keys to numbers of flows.
 #[derive(Clone, Debug)]
 pub struct ExactTable {
-    hash: MultiplyShift<WORDS>,
+    hash: MultiplyShift<{ PLACES.len() }>,
     /// A power of two, at least twice the flows and removed ones.
     slots: Vec<u64>,
     len: usize,
@@ -100,13 +132,29 @@ impl ExactTable {
         self.slots.len() * size_of::<u64>()
     }
 
-    /// The flow of a key under its shape; `same` says whether the key of a number is this one.
+    /// The hash of a key, for [`ExactTable::candidate`] and [`ExactTable::get`]; the place where the search begins is on its way
+    /// to the cache then.
     #[inline]
-    pub fn get(&self, key: &Key, same: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn hash(&self, key: &ExactKey) -> u32 {
+        let hash = self.hash.hash(key);
+        if let Some(slot) = self.slots.get(hash as usize & self.slots.len().wrapping_sub(1)) {
+            prefetch(slot);
+        }
+        hash
+    }
+
+    /// The number of the first flow with this hash: whose record is worth loading.
+    #[inline]
+    pub fn candidate(&self, hash: u32) -> Option<u32> {
+        self.get(hash, |_| true)
+    }
+
+    /// The flow of a key with this hash; `same` says whether the key of a number is this one.
+    #[inline]
+    pub fn get(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
-        let hash = self.hash.hash(&key.0);
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
@@ -122,7 +170,7 @@ impl ExactTable {
     }
 
     /// Adds the flow of a key that is not there; `key_of` gives the keys of the others, should the table grow.
-    pub fn insert(&mut self, key: &Key, id: u32, key_of: impl Fn(u32) -> Key) {
+    pub fn insert(&mut self, key: &ExactKey, id: u32, key_of: impl Fn(u32) -> ExactKey) {
         if 2 * (self.used + 1) > self.slots.len() {
             let kept: Vec<u32> =
                 self.slots.iter().filter(|slot| **slot < GONE).map(|slot| *slot as u32).collect();
@@ -133,8 +181,8 @@ impl ExactTable {
         self.put(key, id);
     }
 
-    fn put(&mut self, key: &Key, id: u32) {
-        let hash = self.hash.hash(&key.0);
+    fn put(&mut self, key: &ExactKey, id: u32) {
+        let hash = self.hash.hash(key);
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         while self.slots[at] < GONE {
@@ -147,11 +195,11 @@ impl ExactTable {
     }
 
     /// Takes the flow of a key away.
-    pub fn remove(&mut self, key: &Key, id: u32) {
+    pub fn remove(&mut self, key: &ExactKey, id: u32) {
         if self.slots.is_empty() {
             return;
         }
-        let hash = self.hash.hash(&key.0);
+        let hash = self.hash.hash(key);
         let mask = self.slots.len() - 1;
         let (mut at, wanted) = (hash as usize & mask, u64::from(hash) << 32 | u64::from(id));
         while self.slots[at] != FREE {
@@ -161,6 +209,24 @@ impl ExactTable {
                 return;
             }
             at = (at + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_an_exact_key_are_those_of_its_shape() {
+        for ethertype in [0x0800, 0x86dd, 0x0806, 0x8847, 0] {
+            let mut key = Key([u32::MAX; WORDS]);
+            key.set(place::ETH_TYPE, ethertype);
+            let masked = key.and(shape(&key));
+            assert_eq!(exact_key(&key), compact(&masked), "{ethertype:04x}");
+            let mut rest = masked;
+            PLACES.iter().for_each(|word| rest.0[*word] = 0);
+            assert_eq!(rest, Key::default(), "{ethertype:04x}: all words are kept");
         }
     }
 }

@@ -108,8 +108,8 @@ pub mod exthdr {
 /// tunnel identifier is set.
 pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Headers {
     key.0[4..].fill(0);
-    key.set(place::IN_PORT, in_port.into());
-    key.set(place::IN_PHY_PORT, in_port.into());
+    // Words as the picture of `key` has them: a field at a time would cost more than all else here.
+    (key.0[4], key.0[29]) = (in_port, in_port);
     let mut headers = Headers::default();
     let Some(link) = frame.first_chunk::<14>() else {
         key.set(place::ETH_TYPE, NOT_ETHERTYPE.into());
@@ -117,16 +117,15 @@ pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Head
         headers.l3 = frame.len() as u16;
         return headers;
     };
-    key.set(place::ETH_DST, number(&link[..6]));
-    key.set(place::ETH_SRC, number(&link[6..12]));
+    let macs = link.as_chunks::<4>().0;
+    (key.0[5], key.0[6], key.0[7]) = (word(macs[0]), word(macs[1]), word(macs[2]));
     let mut ethertype = EtherType(u16::from_be_bytes([link[12], link[13]]));
     let mut l3 = 14;
     if ethertype.is_vlan()
         && let Some(tag) = frame.get(l3..).and_then(|rest| rest.first_chunk::<4>())
     {
         let tci = u16::from_be_bytes([tag[0], tag[1]]);
-        key.set(place::VLAN_VID, u128::from(tci & 0xfff | VID_PRESENT));
-        key.set(place::VLAN_PCP, u128::from(tci >> 13));
+        key.0[8] = u32::from(tci & 0xfff | VID_PRESENT) << 3 | u32::from(tci >> 13);
         ethertype = EtherType(u16::from_be_bytes([tag[2], tag[3]]));
         headers.tagged = true;
         l3 += 4;
@@ -144,7 +143,7 @@ pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Head
         };
     }
     headers.l3 = l3 as u16;
-    key.set(place::ETH_TYPE, ethertype.0.into());
+    key.0[8] |= u32::from(ethertype.0) << 16;
     let rest = frame.get(l3..).unwrap_or_default();
     let available = frame_len.max(frame.len()) - l3;
     match ethertype {
@@ -167,6 +166,10 @@ pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Head
         _ => {}
     }
     headers
+}
+
+fn word(bytes: [u8; 4]) -> u32 {
+    u32::from_be_bytes(bytes)
 }
 
 /// Up to 16 bytes as a number, most significant first.
@@ -213,11 +216,11 @@ fn read_ip(
     let is_v6 = ethertype == EtherType::IPV6;
     headers.network = if is_v6 { Network::Ipv6 } else { Network::Ipv4 };
     headers.l3_end = headers.l3.saturating_add(d.ip_total_len.min(u16::MAX.into()) as u16);
-    key.set(place::SRC, u128::from(d.src[0]) << 64 | u128::from(d.src[1]));
-    key.set(place::DST, u128::from(d.dst[0]) << 64 | u128::from(d.dst[1]));
-    key.set(place::IP_PROTO, d.protocol.0.into());
-    key.set(place::IP_DSCP, d.dscp().into());
-    key.set(place::IP_ECN, (d.traffic_class & 3).into());
+    let words =
+        |[high, low]: [u64; 2]| [(high >> 32) as u32, high as u32, (low >> 32) as u32, low as u32];
+    key.0[11..15].copy_from_slice(&words(d.src));
+    key.0[15..19].copy_from_slice(&words(d.dst));
+    key.0[9] = u32::from(d.protocol.0) << 24 | u32::from(d.traffic_class) << 16;
     if is_v6 {
         headers.is_routed = d.has(Decoded::ROUTING_HEADER);
         if let Some(h) = rest.first_chunk::<4>() {
@@ -243,14 +246,12 @@ fn read_ip(
     headers.transport = transport;
     headers.l4 = headers.l3 + d.l4_offset;
     if let Some((kind, code)) = d.icmp_type_code() {
-        key.set(place::L4_FIRST, kind.into());
-        key.set(place::L4_SECOND, code.into());
+        key.0[10] = u32::from(kind) << 16 | u32::from(code);
         if transport == Transport::Icmpv6 && code == 0 {
             read_nd(l4, kind, key, headers);
         }
     } else {
-        key.set(place::L4_FIRST, d.src_port().into());
-        key.set(place::L4_SECOND, d.dst_port().into());
+        key.0[10] = u32::from(d.src_port()) << 16 | u32::from(d.dst_port());
     }
 }
 

@@ -100,6 +100,9 @@ pub trait Observer {
     /// Whether flows and groups count the packets, and meters measure them.
     const COUNTS: bool = true;
 
+    /// Whether it wants to hear of lookups and actions.
+    const LOOKS: bool = true;
+
     /// A packet was looked up in a table.
     fn looked_up(&mut self, _row: usize, _table: u8, _key: &Key, _flow: Option<&Flow>) {}
 
@@ -108,7 +111,9 @@ pub trait Observer {
 }
 
 /// Nobody.
-impl Observer for () {}
+impl Observer for () {
+    const LOOKS: bool = false;
+}
 
 /// Nobody, and nothing is counted or measured: what would become of a packet.
 #[derive(Debug, Clone, Copy, Default)]
@@ -116,6 +121,7 @@ pub struct Dry;
 
 impl Observer for Dry {
     const COUNTS: bool = false;
+    const LOOKS: bool = false;
 }
 
 /// Counters of lookups, by table.
@@ -272,18 +278,31 @@ impl<F: Frame> Pipeline<F> {
             let key = |at: usize| rows[here[at]].work.as_ref().map_or(&NO_KEY, |work| &work.key);
             tables.look_up(table, key, headers, found);
         }
-        lookups[usize::from(table)].looked_up += here.len() as u64;
+        for id in found.iter().flatten() {
+            tables.prefetch_flow(*id);
+        }
+        for id in found.iter().flatten() {
+            tables.prefetch_counters(*id);
+        }
+        let lookups = &mut lookups[usize::from(table)];
+        lookups.looked_up += here.len() as u64;
         for (row, found) in here.iter().zip(&*found) {
             let (row, set) = (&mut rows[*row], &mut sets[*row]);
-            let flow = found.and_then(|id| tables.flow(id));
             row.next = None;
-            if let Some(work) = &row.work {
-                observer.looked_up(row.number, table, &work.key, flow);
-            }
             let mut run = Run { tables, egress, observer };
+            if let Some(direct) = found.and_then(|id| tables.direct(id))
+                && run.direct(row, direct)
+            {
+                lookups.matched += 1;
+                continue;
+            }
+            let flow = found.and_then(|id| tables.flow(id));
+            if let Some(work) = &row.work {
+                run.observer.looked_up(row.number, table, &work.key, flow);
+            }
             match flow {
                 Some(flow) => {
-                    lookups[usize::from(table)].matched += 1;
+                    lookups.matched += 1;
                     run.instructions(row, set, flow);
                 }
                 None => run.miss(row, set, table),

@@ -11,7 +11,7 @@ use crate::headers::{self, Headers, Network};
 use crate::key::{Key, place};
 use crate::meter::{Metered, remark};
 use crate::pipeline::{COPIES_MAX, Dropped, Egress, Observer, Sent, ToController};
-use crate::tables::FlowTables;
+use crate::tables::{Direct, FlowTables};
 
 /// A frame with what is known of it.
 pub(crate) struct Work<F> {
@@ -93,6 +93,28 @@ pub(crate) struct Run<'a, E, O> {
 }
 
 impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
+    /// [`Run::instructions`] of a flow whose only step is to send packets out by a port; `false`: the packet, or who looks on,
+    /// needs the whole.
+    #[inline]
+    pub(crate) fn direct(&mut self, row: &mut Row<F>, flow: Direct<'_>) -> bool {
+        let Some(work) = &mut row.work else { return false };
+        if O::LOOKS || row.has_set || work.pending.is_some() {
+            return false;
+        }
+        if O::COUNTS {
+            flow.counters.add(work.frame.frame_len(), row.now_ns);
+        }
+        // A packet goes back by IN_PORT alone.
+        match flow.port != row.in_port && self.sends(flow.port) {
+            true => {
+                let (port, in_port, queue) = (flow.port, row.in_port, work.queue);
+                work.pending = Some(Sent { port, in_port, queue, controller: None });
+            }
+            false => row.dropped = Some(Dropped::Port),
+        }
+        true
+    }
+
     pub(crate) fn instructions(&mut self, row: &mut Row<F>, set: &mut ActionSet, flow: &Flow) {
         let Some(work) = &mut row.work else { return };
         let len = work.frame.frame_len();
@@ -367,13 +389,16 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         }
     }
 
-    fn send_to_port(&mut self, row: &mut Row<F>, port: PortNo) {
-        let down = PortConfig::PORT_DOWN;
-        let no_forward = PortConfig::NO_FWD;
-        let sends = self.tables.port(port).is_some_and(|own| {
+    /// Whether a port is there and sends.
+    fn sends(&self, port: PortNo) -> bool {
+        let (down, no_forward) = (PortConfig::PORT_DOWN, PortConfig::NO_FWD);
+        self.tables.port(port).is_some_and(|own| {
             own.live && !own.config.contains(down) && !own.config.contains(no_forward)
-        });
-        match sends {
+        })
+    }
+
+    fn send_to_port(&mut self, row: &mut Row<F>, port: PortNo) {
+        match self.sends(port) {
             true => self.send_to(row, port, None),
             false => row.dropped = Some(Dropped::Port),
         }

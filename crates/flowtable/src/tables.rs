@@ -13,11 +13,12 @@
 use std::sync::Arc;
 
 use classify::{Classify, Match as Found, Tables as Classes};
+use interleave::prefetch;
 use lookup::versions::Patchable;
-use openflow::PortNo;
+use openflow::{Action, PortNo};
 
-use crate::exact::{self, ExactTable};
-use crate::flow::{Flow, Group, Port};
+use crate::exact::{ExactKey, ExactTable, exact_key};
+use crate::flow::{Counters, Flow, Group, Port};
 use crate::key::Key;
 use crate::meter::Meter;
 
@@ -81,12 +82,56 @@ struct Table {
     classes: Option<Classes>,
 }
 
+/// What most packets need of their flow, on one line of the cache.
+#[derive(Debug, Clone, Default)]
+#[repr(align(64))]
+struct Record {
+    /// The key of an exact flow.
+    key: ExactKey,
+    /// The port where packets go, if that is all that the flow does; 0: see the flow.
+    output: u32,
+    counters: Option<Arc<Counters>>,
+    flow: Option<Arc<Flow>>,
+}
+
+const _: () = assert!(size_of::<Record>() == 64);
+
+impl Record {
+    fn of(flow: &Arc<Flow>) -> Self {
+        let output = match (&*flow.steps.apply, &flow.steps) {
+            ([Action::Output { port, .. }], steps)
+                if port.is_ordinary()
+                    && steps.meter.is_none()
+                    && steps.write.is_empty()
+                    && steps.metadata.is_none()
+                    && steps.goto.is_none() =>
+            {
+                port.0
+            }
+            _ => 0,
+        };
+        Self {
+            key: exact_key(&flow.words.value),
+            output,
+            counters: Some(flow.counters.clone()),
+            flow: Some(flow.clone()),
+        }
+    }
+}
+
+/// A flow whose packets all leave by one port, and that does nothing else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Direct<'a> {
+    pub(crate) port: PortNo,
+    pub(crate) counters: &'a Counters,
+}
+
 /// One version of everything.
 #[derive(Debug, Clone)]
 pub struct FlowTables {
     settings: Settings,
     tables: Vec<Table>,
-    flows: Vec<Option<Arc<Flow>>>,
+    records: Vec<Record>,
     /// By number.
     groups: Vec<(u32, Arc<Group>)>,
     meters: Vec<(u32, Arc<Meter>)>,
@@ -99,8 +144,8 @@ impl FlowTables {
     pub fn new(settings: Settings, seed: u64) -> Self {
         let table = Table { exact: ExactTable::new(seed), words: Vec::new(), classes: None };
         let tables = vec![table; settings.tables.into()];
-        let (flows, groups, meters, ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { settings, tables, flows, groups, meters, ports, is_standalone: false }
+        let (records, groups, meters, ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { settings, tables, records, groups, meters, ports, is_standalone: false }
     }
 
     /// All packets go to NORMAL, whatever flows say: no controller can be reached.
@@ -117,12 +162,37 @@ impl FlowTables {
     /// The flow of a number.
     #[inline]
     pub fn flow(&self, id: u32) -> Option<&Flow> {
-        self.flows.get(id as usize)?.as_deref()
+        self.records.get(id as usize)?.flow.as_deref()
+    }
+
+    /// What the flow of a number does, if it is only to send packets out by a port.
+    #[inline]
+    pub(crate) fn direct(&self, id: u32) -> Option<Direct<'_>> {
+        let record = self.records.get(id as usize).filter(|record| record.output != 0)?;
+        Some(Direct { port: PortNo(record.output), counters: record.counters.as_deref()? })
+    }
+
+    /// Starts to load what [`FlowTables::direct`] reads.
+    #[inline]
+    pub(crate) fn prefetch_flow(&self, id: u32) {
+        if let Some(record) = self.records.get(id as usize) {
+            prefetch(record);
+        }
+    }
+
+    /// Starts to load the counters of a flow; its record should be there.
+    #[inline]
+    pub(crate) fn prefetch_counters(&self, id: u32) {
+        if let Some(counters) =
+            self.records.get(id as usize).and_then(|record| record.counters.as_deref())
+        {
+            prefetch(counters);
+        }
     }
 
     /// All flows.
     pub fn flows(&self) -> impl Iterator<Item = &Arc<Flow>> {
-        self.flows.iter().flatten()
+        self.records.iter().filter_map(|record| record.flow.as_ref())
     }
 
     /// The group of a number.
@@ -153,7 +223,7 @@ impl FlowTables {
         let tables = self.tables.iter().map(|table| {
             table.exact.len_bytes() + table.classes.as_ref().map_or(0, |own| own.blob().len_bytes())
         });
-        tables.sum::<usize>() + self.flows.len() * size_of::<Option<Arc<Flow>>>()
+        tables.sum::<usize>() + self.records.len() * size_of::<Record>()
     }
 
     /// Whether the order of all packets matters: meters measure them together.
@@ -163,6 +233,9 @@ impl FlowTables {
 
     /// Looks up `out.len()` keys in a table: writes the number of the flow that takes each, or `None`. Of flows of one priority
     /// that with the lower number is taken. `headers` is a buffer.
+    ///
+    /// Exact flows are searched in groups: the slots of all keys are on their way to the cache before the first is read, and so
+    /// are the records that slots name. Where an exact flow wins anyway, its packets are not classified.
     pub fn look_up<'k>(
         &self,
         table: u8,
@@ -176,39 +249,64 @@ impl FlowTables {
         };
         let mut first = 0;
         for out in out.chunks_mut(BATCH) {
-            let mut found = [Found::NONE; BATCH];
-            let found = &mut found[..out.len()];
-            let keys = || (first..first + out.len()).map(&key);
+            out.fill(None);
+            if !table.exact.is_empty() {
+                self.look_up_exact(table, |at| key(first + at), out);
+            }
             if let Some(classes) = &table.classes {
+                let exact_wins = self.settings.exact_wins;
+                let (mut rows, mut len) = ([0_u16; BATCH], 0);
                 let width = classes.words();
                 headers.clear();
-                for key in keys() {
+                for (at, out) in out.iter().enumerate() {
+                    if exact_wins && out.is_some() {
+                        continue;
+                    }
+                    let key = key(first + at);
                     headers.extend(table.words.iter().map(|word| key.0[usize::from(*word)]));
                     headers.resize(headers.len() + width - table.words.len(), 0);
+                    rows[len] = at as u16;
+                    len += 1;
                 }
-                classes.classify(headers, found);
-            }
-            for ((out, found), at) in out.iter_mut().zip(found).zip(first..) {
-                let key = key(at);
-                *out = match self.exact(table, key) {
-                    Some(flow) if self.settings.exact_wins => Some(flow.id),
-                    Some(flow) => Found::new(rank(flow.priority), flow.id).min(*found).id(),
-                    None => found.id(),
-                };
+                let mut found = [Found::NONE; BATCH];
+                classes.classify(headers, &mut found[..len]);
+                for (row, found) in rows[..len].iter().zip(found) {
+                    let out = &mut out[usize::from(*row)];
+                    *out = match out.and_then(|id| self.flow(id)) {
+                        Some(flow) => Found::new(rank(flow.priority), flow.id).min(found).id(),
+                        None => found.id(),
+                    };
+                }
             }
             first += BATCH;
         }
     }
 
-    fn exact(&self, table: &Table, key: &Key) -> Option<&Flow> {
-        if table.exact.is_empty() {
-            return None;
+    fn look_up_exact<'k>(
+        &self,
+        table: &Table,
+        key: impl Fn(usize) -> &'k Key,
+        out: &mut [Option<u32>],
+    ) {
+        let (mut keys, mut hashes) = ([ExactKey::default(); BATCH], [0; BATCH]);
+        for (at, (own, hash)) in keys.iter_mut().zip(&mut hashes).take(out.len()).enumerate() {
+            *own = exact_key(key(at));
+            *hash = table.exact.hash(own);
         }
-        let key = key.and(exact::shape(key));
-        let id = table
-            .exact
-            .get(&key, |id| self.flow(id).is_some_and(|flow| flow.words.value == key))?;
-        self.flow(id)
+        for (out, hash) in out.iter_mut().zip(&hashes) {
+            *out = table.exact.candidate(*hash);
+            if let Some(id) = *out {
+                self.prefetch_flow(id);
+            }
+        }
+        let is_key = |id: u32, key: &ExactKey| {
+            self.records.get(id as usize).is_some_and(|record| record.key == *key)
+        };
+        for ((out, hash), key) in out.iter_mut().zip(hashes).zip(&keys) {
+            if out.is_some_and(|id| !is_key(id, key)) {
+                *out = table.exact.get(hash, |id| is_key(id, key));
+            }
+        }
     }
 }
 
@@ -238,22 +336,20 @@ impl Patchable for FlowTables {
             }
             FlowPatch::Flow(id, flow) => {
                 let id = *id as usize;
-                if self.flows.len() <= id {
-                    self.flows.resize(id + 1, None);
+                if self.records.len() <= id {
+                    self.records.resize(id + 1, Record::default());
                 }
-                self.flows[id].clone_from(flow);
+                self.records[id] = flow.as_ref().map(Record::of).unwrap_or_default();
             }
             FlowPatch::Exact(table, flow, is_there) => {
                 let Some(table) = self.tables.get_mut(usize::from(*table)) else { return };
-                let (key, flows) = (&flow.words.value, &self.flows);
+                let (key, records) = (exact_key(&flow.words.value), &self.records);
+                let key_of = |id: u32| {
+                    records.get(id as usize).map_or_else(ExactKey::default, |own| own.key)
+                };
                 match is_there {
-                    true => table.exact.insert(key, flow.id, |id| {
-                        flows
-                            .get(id as usize)
-                            .and_then(Option::as_ref)
-                            .map_or_else(Key::default, |flow| flow.words.value)
-                    }),
-                    false => table.exact.remove(key, flow.id),
+                    true => table.exact.insert(&key, flow.id, key_of),
+                    false => table.exact.remove(&key, flow.id),
                 }
             }
             FlowPatch::Classifier(table, classes) => {
