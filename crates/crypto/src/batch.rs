@@ -140,6 +140,22 @@ impl<'a> Request<'a> {
         &mut self.buffer[iv]
     }
 
+    /// Puts the initialisation vector into the packet, which has room.
+    pub(crate) fn write_iv(&mut self) {
+        let iv = self.iv;
+        let place = self.iv_in_buffer();
+        let len = place.len();
+        place.copy_from_slice(&iv[..len]);
+    }
+
+    /// Takes it from there.
+    pub(crate) fn read_iv(&mut self) {
+        let mut iv = [0; 16];
+        let found = self.iv_in_buffer();
+        iv[..found.len()].copy_from_slice(found);
+        self.iv = iv;
+    }
+
     /// Counter block `number` of a mode that counts in the last 4 bytes.
     pub(crate) fn counter_block(&self, number: u32) -> Block {
         let mut block = Block::default();
@@ -238,10 +254,7 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             }
             request.result = request.check();
             if request.result.is_ok() {
-                let iv = request.iv;
-                let place = request.iv_in_buffer();
-                let len = place.len();
-                place.copy_from_slice(&iv[..len]);
+                request.write_iv();
             }
         }
         let live = Set::of(group, |request| request.result.is_ok());
@@ -281,10 +294,7 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             }
             request.result = request.check();
             if request.result.is_ok() {
-                let mut iv = [0; 16];
-                let found = request.iv_in_buffer();
-                iv[..found.len()].copy_from_slice(found);
-                request.iv = iv;
+                request.read_iv();
             }
         }
         let live = Set::of(group, |request| request.result.is_ok());

@@ -11,13 +11,18 @@
 //! Sending: [`Outbound::take`] gives numbers, each a value that is used up by [`Number::seal`], so that no packet can have
 //! the number of another one; [`seal_batch`] does the rest. Receiving: [`Inbound::open`] parses and looks at the window,
 //! [`open_batch`] authenticates, decrypts, sets the window and takes the padding off. Several threads may work for one
-//! association; where their packets retire in order behind [`open_batch_deferred`], [`Inbound::accept`] decides there.
+//! association; where their packets retire in order behind [`open_batch_deferred`], [`Inbound::accept`] decides there. Both ways may be taken in
+//! steps, one of which a device can do: [`Number::prepare`] and [`Inbound::open_as`].
 //!
 //! IP headers, UDP encapsulation and policies are not known here.
+
+mod prepared;
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use prepared::Prepared;
 
 use crate::batch::{Carries, Failure, Request, TEXT_MAX, open_all, seal_all};
 use crate::marks::Marks;

@@ -67,4 +67,4 @@ pub mod window;
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
 pub use marks::Marks;
 pub use secret::{NotHex, Secret, SecretWords};
-pub use suite::{Authentication, Encryption, Icv, Key, KeyError, KeySize, Suite};
+pub use suite::{Authentication, Encryption, Exposed, Icv, Key, KeyError, KeySize, Suite};

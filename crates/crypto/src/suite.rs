@@ -351,6 +351,26 @@ pub struct Key {
     pub(crate) mac: MacKey,
     pub(crate) salt: [u8; 4],
     marks: Marks,
+    /// What it was made of: key of the encryption with its salt, and key of the authentication.
+    raw: [Secret; 2],
+}
+
+/// What a device makes a key of. It is key material: whoever takes it wipes what he makes of it.
+pub struct Exposed<'a> {
+    /// The key of the encryption, without salt.
+    pub encryption: &'a [u8],
+    /// The salt; zeros where there is none.
+    pub salt: [u8; 4],
+    /// The key of the authentication.
+    pub authentication: &'a [u8],
+    /// The key of Galois' hash, 16 bytes, where the encryption has it.
+    pub hash: Option<Secret>,
+}
+
+impl fmt::Debug for Exposed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exposed")
+    }
 }
 
 #[allow(clippy::large_enum_variant)] // a key is made once and not moved
@@ -404,7 +424,30 @@ impl Key {
             mac: MacKey::new(mac, authentication.expose()),
             salt: salt.try_into().unwrap_or_default(),
             marks: Marks::new(suite, encryption, authentication),
+            raw: [encryption, authentication].map(|own| Secret::new(own.expose().to_vec())),
         })
+    }
+
+    /// The keys themselves, for a device.
+    pub fn expose(&self) -> Exposed<'_> {
+        let [encryption, authentication] = &self.raw;
+        let key_len = self.suite.encryption.key_len().min(encryption.len());
+        let hash = match &self.cipher {
+            CipherKey::Gcm(key) | CipherKey::Gmac(key) => {
+                let mut block = Block::default();
+                key.aes.encrypt_block(&mut block);
+                let hash = Secret::new(block.to_vec());
+                block.zeroize();
+                Some(hash)
+            }
+            _ => None,
+        };
+        Exposed {
+            encryption: &encryption.expose()[..key_len],
+            salt: self.salt,
+            authentication: authentication.expose(),
+            hash,
+        }
     }
 
     /// What it is a key of.

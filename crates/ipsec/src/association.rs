@@ -4,7 +4,7 @@
 //! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crypto::esp::{self, AssociationError};
@@ -215,6 +215,8 @@ pub struct Association {
     /// Out, in UDP: the peer is elsewhere than the parameters say.
     has_moved: AtomicBool,
     peer: RwLock<(IpAddr, u16)>,
+    /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
+    place: AtomicU32,
 }
 
 impl Association {
@@ -247,6 +249,7 @@ impl Association {
             newest: AtomicU64::new(0),
             has_moved: AtomicBool::new(false),
             peer: RwLock::new(peer),
+            place: AtomicU32::new(u32::MAX),
         })
     }
 
@@ -261,6 +264,28 @@ impl Association {
             Esp::In(own) => own.suite(),
             Esp::Out(own) => own.suite(),
         }
+    }
+
+    /// Its keys.
+    pub fn key(&self) -> &Key {
+        match &self.esp {
+            Esp::In(own) => own.key(),
+            Esp::Out(own) => own.key(),
+        }
+    }
+
+    /// Where its keys are among those that devices have, if [`Association::set_place`] said so. Whether a version of tables has
+    /// them there is for the reader to find out.
+    pub fn place(&self) -> Option<usize> {
+        match self.place.load(Relaxed) {
+            u32::MAX => None,
+            place => Some(place as usize),
+        }
+    }
+
+    /// Says where that is.
+    pub fn set_place(&self, place: u32) {
+        self.place.store(place, Relaxed);
     }
 
     /// The family of its ends: 4 or 6.

@@ -250,6 +250,11 @@ pub fn finish(own: &Association, plan: &Plan, packet: &mut [u8]) {
         return;
     }
     let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept };
+    finish_udp(packet, at);
+}
+
+/// The same of a packet of IPv6 whose UDP header is `at`, once its checksum field is 0.
+pub fn finish_udp(packet: &mut [u8], at: usize) {
     let Some((header, udp)) = packet.split_at_mut_checked(at) else { return };
     // Those of the header: the peer may have moved since.
     let address = |at: usize| header.get(at..).and_then(|rest| rest.first_chunk::<16>());

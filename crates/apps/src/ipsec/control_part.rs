@@ -1,15 +1,16 @@
 //! The part of the control plane: the database of associations and policies, and the requests that change it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use control::api::ErrorKind;
 use control::api::table::thousands;
 use control::config::draft::{Draft, Keys};
-use control::config::{Config, PolicyEntry, SaEntry, Severity};
+use control::config::{Config, EngineBackend, PolicyEntry, SaEntry, Severity};
 use control::metrics::Metrics;
 use controlplane::{
     Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save,
-    Section, Setup, Source, Tables, WorkerSetup, events,
+    Section, Setup, Source, Tables, TablesPatch, WorkerSetup, events,
 };
 use crypto::{Key, Marks};
 use engine::Stage;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 
 use super::commands::{PolicyAdd, PolicyDel, SaAdd, SaDel};
 use super::current::{Asker, Counters, Current, Event, Reader};
+use super::device::keys::Places;
 use super::events::Events;
 use super::incoming::EspIn;
 use super::linux::Linux;
@@ -68,6 +70,8 @@ struct IpsecControl {
     linux: Option<Linux>,
     source: Option<Source>,
     events: Events,
+    /// With `device`.
+    places: Option<Places>,
 }
 
 fn text(own: &SaEntry) -> String {
@@ -99,7 +103,10 @@ fn add_policies_of(linux: &Linux, after: usize, database: &mut Database) {
 }
 
 /// Starts it.
-pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn ControlPart>, String> {
+pub(super) fn start(
+    setup: &Setup<'_>,
+    tables: &mut Tables,
+) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
     let mut database = Database::new();
     let now_ns = if setup.is_live { chunk_now_ns() } else { 0 };
@@ -125,6 +132,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         linux = Some(own);
     }
     let view = database.view().map_err(|error| error.to_string())?;
+    let places = config.ipsec.device.then(|| Places::start(&database, tables));
     Ok(Box::new(IpsecControl {
         database,
         current: Arc::new(Current::new(view, to_control, asker)),
@@ -139,6 +147,7 @@ pub(super) fn start(setup: &Setup<'_>, _: &mut Tables) -> Result<Box<dyn Control
         linux,
         source,
         events: Events::default(),
+        places,
     }))
 }
 
@@ -150,6 +159,13 @@ fn chunk_now_ns() -> u64 {
 
 /// `check`: keys that cannot be read, and what is weak.
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
+    if config.ipsec.device && !has_device {
+        findings.warn_of_all(
+            "`device` of [ipsec] only costs time with this back end: choose auto, opencl or cuda"
+                .to_owned(),
+        );
+    }
     let mut before: Vec<(&SaEntry, Marks)> = Vec::new();
     for own in &config.associations {
         let marks = match read_key(own) {
@@ -207,6 +223,9 @@ impl IpsecControl {
         let view = self.database.view();
         let view = view.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
         self.current.set(view);
+        if let Some(places) = &mut self.places {
+            places.look(&self.database);
+        }
         self.events.look(&self.database, chunk_now_ns());
         Ok(())
     }
@@ -288,7 +307,11 @@ impl ControlPart for IpsecControl {
                     options.seed = 0; // the same input gives the same bytes
                 }
                 let stages = &worker.pipeline.kinds;
-                Some(Box::new(EspIn::new(reader, &options, stages, counters)))
+                let own = EspIn::new(reader, &options, stages, counters);
+                Some(match &self.places {
+                    Some(places) => Box::new(own.with_device(places.part())),
+                    None => Box::new(own),
+                })
             }
             super::OUT => {
                 if self.is_live && self.events.lines.is_none() {
@@ -296,10 +319,22 @@ impl ControlPart for IpsecControl {
                     self.events.look(&self.database, chunk_now_ns());
                 }
                 let stages = &worker.pipeline.kinds;
-                Some(Box::new(EspOut::new(reader, stages, counters)))
+                let own = EspOut::new(reader, stages, counters);
+                Some(match &self.places {
+                    Some(places) => Box::new(own.with_device(places.part())),
+                    None => Box::new(own),
+                })
             }
             _ => None,
         }
+    }
+
+    fn regions(&self) -> Range<usize> {
+        self.places.as_ref().map_or(0..0, |own| own.part().regions())
+    }
+
+    fn take_patches(&mut self) -> Option<TablesPatch> {
+        self.places.as_mut()?.take_patches()
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {

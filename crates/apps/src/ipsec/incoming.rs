@@ -11,7 +11,8 @@
 //! and `decode` looks at them again: they may be for the router, malformed, or ESP once more, a few times. ESP for other
 //! addresses without an association is transit.
 //!
-//! The packets of a chunk are opened in batches, in the order of receipt, so that the window sees them so.
+//! The packets of a chunk are opened in batches, in the order of receipt, so that the window sees them so. With `device` those that
+//! a device may take are offered to it before (`device`); all else follows when they are open, in the order of receipt.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,20 +21,23 @@ use arrayvec::ArrayVec;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
 };
-use controlplane::Tables;
+use controlplane::{PartId, Tables};
 use crypto::esp::{self, Open, OpenError, Opened};
-use engine::{Context, Phases, Stage};
+use engine::{Context, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found, Wrong};
-use ipsec::{Action, Association, Mode, Parameters, Tuple, View};
+use ipsec::{Action, Association, Direction, Mode, Parameters, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, EtherType, IpProtocol};
 
 use super::current::{Counters, Event, Reader};
+use super::device::keys::{EspKeys, EspPart};
+use super::device::shade::EspShade;
+use super::device::{self, EspColumns};
 use super::reasons;
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, Records};
-use crate::router::columns::{RouterColumns, flags};
+use crate::router::columns::{DecodeColumns, RouterColumns, flags};
 use crate::router::decode::Decode;
 use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
 
@@ -65,6 +69,19 @@ pub struct EspIn {
     fragments: Fragments,
     now_ns: u64,
     scratch: Vec<u8>,
+    /// Decryption is a step of its own, with these keys.
+    split: Option<(PartId<EspPart>, Arc<EspShade>)>,
+    /// By row: whether that step has opened the packet, and its number.
+    shaded: Box<[Option<Shaded>]>,
+}
+
+/// What the step in between has made of a packet.
+#[derive(Clone, Copy)]
+struct Shaded {
+    /// The place of its key, from 1.
+    key: u32,
+    number: u64,
+    is_genuine: bool,
 }
 
 /// A packet of a group.
@@ -76,6 +93,8 @@ struct Member<'v> {
     end: usize,
     port: Option<u16>,
     now_ns: u64,
+    /// It is open, or not genuine.
+    shaded: Option<Shaded>,
 }
 
 /// What an opened packet becomes.
@@ -136,7 +155,17 @@ impl EspIn {
             fragments: Fragments::new(options.seed, reasons::ESP_FRAGMENT),
             now_ns: 0,
             scratch: Vec::with_capacity(FRAME_MAX),
+            split: None,
+            shaded: Box::default(),
         }
+    }
+
+    /// With decryption as a step of its own, by the keys of this part.
+    #[must_use]
+    pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
+        self.split = Some((part, Arc::new(EspShade::new(Direction::In, part))));
+        self.shaded = vec![None; chunk::CHUNK_PACKETS_MAX].into();
+        self
     }
 
     /// What becomes of a packet that is no ESP, or of one that was opened.
@@ -180,6 +209,12 @@ impl EspIn {
                     if wanted.peek().is_none() { break } else { continue }
                 };
                 results.push(None);
+                if let Some(Shaded { number, is_genuine, .. }) = member.shaded {
+                    let bytes = packet.data().get(member.at..member.end).unwrap_or_default();
+                    let opener = member.association.opener();
+                    results[at] = opener.map(|own| own.settle(bytes, number, is_genuine));
+                    continue;
+                }
                 if packet.cells() > 1 && !packet.linearise(pool, packet.frame_len()) {
                     continue;
                 }
@@ -356,9 +391,12 @@ impl Stage<Tables> for EspIn {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match self.with_headers || self.shares {
-            true => crate::router::decode::WITH_HEADERS,
-            false => &[RouterColumns::COLUMNS],
+        const ESP: Declaration = EspColumns::COLUMNS;
+        match (self.with_headers || self.shares, self.split.is_some()) {
+            (true, false) => crate::router::decode::WITH_HEADERS,
+            (false, false) => &[RouterColumns::COLUMNS],
+            (true, true) => &[RouterColumns::COLUMNS, DecodeColumns::COLUMNS, ESP],
+            (false, true) => &[RouterColumns::COLUMNS, ESP],
         }
     }
 
@@ -367,11 +405,36 @@ impl Stage<Tables> for EspIn {
     }
 
     fn phases(&self) -> Phases {
-        Phases::PRE
+        if self.split.is_some() { Phases::BOTH } else { Phases::PRE }
+    }
+
+    fn reads(&self) -> ColumnSet {
+        if self.split.is_some() { ColumnSet::of(device::READS) } else { ColumnSet::EMPTY }
     }
 
     fn writes(&self) -> ColumnSet {
-        ColumnSet::EMPTY
+        if self.split.is_some() { ColumnSet::of(device::WRITES) } else { ColumnSet::EMPTY }
+    }
+
+    fn keeps(&self) -> ColumnSet {
+        if self.split.is_some() { device::all() } else { ColumnSet::EMPTY }
+    }
+
+    fn changes_packets(&self) -> bool {
+        self.split.is_some()
+    }
+
+    fn reads_packets(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// Packets are what was inside behind `post_shade` only.
+    fn ends_segment(&self) -> bool {
+        self.split.is_some()
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<Tables>>> {
+        self.split.as_ref().map(|(_, shade)| shade.clone() as _)
     }
 
     fn needs_one_worker(&self, _: &Tables) -> Option<&'static str> {
@@ -379,6 +442,133 @@ impl Stage<Tables> for EspIn {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        match &self.split {
+            Some((part, _)) => {
+                let keys = cx.tables.part(*part);
+                self.offer(chunk, keys, cx);
+            }
+            None => self.receive(chunk, cx, None),
+        }
+    }
+
+    fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let Some((part, _)) = &self.split else { return };
+        let keys = cx.tables.part(*part);
+        let view = EspColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter().enumerate() {
+            let (key, high, is_genuine) =
+                (view.esp_key[row], view.esp_high[row], view.esp_done[row] != 0);
+            let packet = packet.data().get(usize::from(view.esp_at[row])..);
+            let header = packet.and_then(esp::Header::parse).filter(|_| key != 0);
+            self.shaded[row] = header.map(|header| {
+                let number = u64::from(high) << 32 | u64::from(header.number);
+                Shaded { key, number, is_genuine }
+            });
+        }
+        self.receive(chunk, cx, Some(keys));
+    }
+
+    /// Keys of associations that are gone are wiped, although no packet comes.
+    fn tick(&mut self, cx: &mut Context<'_, Tables>) {
+        self.reader.get();
+        if cx.is_live() {
+            self.now_ns = cx.now_ns;
+            self.fragments.expire(cx.now_ns, cx);
+        }
+    }
+
+    fn next_tick_ns(&self) -> Option<u64> {
+        (self.fragments.held() > 0).then_some(self.now_ns + EXPIRE_NS)
+    }
+
+    fn held(&self) -> usize {
+        self.fragments.held()
+    }
+
+    fn drain(&mut self, cx: &mut Context<'_, Tables>) {
+        self.fragments.drain(cx);
+    }
+
+    fn inherit(&mut self, before: &mut dyn Stage<Tables>) {
+        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
+            std::mem::swap(&mut self.fragments, &mut before.fragments);
+        }
+    }
+
+    fn as_any(&mut self) -> Option<&mut dyn Any> {
+        Some(self)
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
+        let packet = &chunk.packets[row];
+        let d = received::decode(packet);
+        match inbound::found(packet.data(), &d) {
+            Found::Esp { spi, .. } => format!("ESP with SPI {spi:#x}"),
+            _ if packet.mark & MARK_OPENED != 0 => "opened".to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A packet that was opened by the association of a key, or is not genuine.
+fn opened<'v>(
+    row: usize,
+    packet: &Packet,
+    d: Decoded,
+    (shaded, association): (Shaded, &'v Association),
+    now_ns: u64,
+) -> Result<Option<Member<'v>>, DropReason> {
+    if association.has_ended() || association.is_over_time(now_ns) {
+        return Err(reasons::SA_EXPIRED);
+    }
+    match inbound::found(packet.data(), &d) {
+        Found::Esp { at, end, port, .. } => {
+            let shaded = Some(shaded);
+            Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
+        }
+        _ => Err(reasons::ESP_MALFORMED),
+    }
+}
+
+impl EspIn {
+    /// Leaves to the step in between what it may open: whole packets in one cell, of associations that are among `keys`.
+    fn offer(&mut self, chunk: &mut Chunk, keys: &EspKeys, cx: &mut Context<'_, Tables>) {
+        let view = self.reader.get();
+        EspColumns::view(&mut chunk.rows).esp_key.fill(0);
+        if view.is_empty() {
+            return;
+        }
+        for (row, packet) in chunk.packets.iter().enumerate() {
+            let columns = RouterColumns::view(&mut chunk.rows);
+            let is_ip = columns.flags[row] & (flags::IPV4 | flags::IPV6) != 0;
+            if !Verdict(columns.verdict[row]).is_next() || !is_ip || packet.cells() > 1 {
+                continue;
+            }
+            cx.at(row);
+            let d = received::decode(packet);
+            let Found::Esp { at, spi, end, port } = inbound::found(packet.data(), &d) else {
+                continue;
+            };
+            let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
+            let Some(association) = view.inbound(family, d.dst, spi) else { continue };
+            let Some(place) = keys.place(association) else { continue };
+            let bytes = packet.data().get(at..end);
+            let number = bytes.zip(association.opener()).map(|(bytes, own)| own.number(bytes));
+            // What the window refuses now it refuses later.
+            let Some(Ok(number)) = number else { continue };
+            if !inbound::is_encapsulated_right(association, port) {
+                continue;
+            }
+            let columns = EspColumns::view(&mut chunk.rows);
+            columns.esp_key[row] = place as u32 + 1;
+            (columns.esp_at[row], columns.esp_l3[row]) = (at as u16, d.l3_offset.into());
+            columns.esp_len[row] = (end - at) as u32;
+            columns.esp_high[row] = (number >> 32) as u32;
+        }
+    }
+
+    /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
+    fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         let view = self.reader.get();
         if view.is_empty() {
             return;
@@ -425,12 +615,30 @@ impl Stage<Tables> for EspIn {
                         }
                     }
                     let packet = &chunk.packets[row];
-                    let dropped = self.find(&view, row, packet, d, (fib, arrival_ns));
+                    let shaded = match keys {
+                        Some(keys) if depth == 0 => {
+                            let own = self.shaded[row];
+                            own.and_then(|own| Some((own, &**keys.get(own.key as usize - 1)?)))
+                        }
+                        _ => None,
+                    };
+                    let dropped = match shaded {
+                        Some(own) => opened(row, packet, d, own, arrival_ns),
+                        None => self.find(&view, row, packet, d, (fib, arrival_ns)),
+                    };
                     match dropped {
                         Ok(Some(_)) if depth == NESTED_MAX => {
                             verdicts[row] = Verdict::drop(reasons::ESP_MALFORMED).0;
                         }
-                        Ok(Some(member)) => members.push(member),
+                        Ok(Some(member)) => {
+                            // In the order of their rows, whoever opens them.
+                            let is_shaded = member.shaded.is_some();
+                            if members.last().is_some_and(|own| own.shaded.is_some() != is_shaded) {
+                                self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+                                members.clear();
+                            }
+                            members.push(member);
+                        }
                         Ok(None) => {}
                         Err(reason) => verdicts[row] = Verdict::drop(reason).0,
                     }
@@ -454,49 +662,6 @@ impl Stage<Tables> for EspIn {
         }
     }
 
-    /// Keys of associations that are gone are wiped, although no packet comes.
-    fn tick(&mut self, cx: &mut Context<'_, Tables>) {
-        self.reader.get();
-        if cx.is_live() {
-            self.now_ns = cx.now_ns;
-            self.fragments.expire(cx.now_ns, cx);
-        }
-    }
-
-    fn next_tick_ns(&self) -> Option<u64> {
-        (self.fragments.held() > 0).then_some(self.now_ns + EXPIRE_NS)
-    }
-
-    fn held(&self) -> usize {
-        self.fragments.held()
-    }
-
-    fn drain(&mut self, cx: &mut Context<'_, Tables>) {
-        self.fragments.drain(cx);
-    }
-
-    fn inherit(&mut self, before: &mut dyn Stage<Tables>) {
-        if let Some(before) = before.as_any().and_then(|before| before.downcast_mut::<Self>()) {
-            std::mem::swap(&mut self.fragments, &mut before.fragments);
-        }
-    }
-
-    fn as_any(&mut self) -> Option<&mut dyn Any> {
-        Some(self)
-    }
-
-    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
-        let packet = &chunk.packets[row];
-        let d = received::decode(packet);
-        match inbound::found(packet.data(), &d) {
-            Found::Esp { spi, .. } => format!("ESP with SPI {spi:#x}"),
-            _ if packet.mark & MARK_OPENED != 0 => "opened".to_owned(),
-            _ => String::new(),
-        }
-    }
-}
-
-impl EspIn {
     /// Whether a packet is to be opened, and by what.
     fn find<'v>(
         &self,
@@ -528,7 +693,7 @@ impl EspIn {
                 if association.has_ended() || association.is_over_time(now_ns) {
                     return Err(reasons::SA_EXPIRED);
                 }
-                Ok(Some(Member { row, association, d, at, end, port, now_ns }))
+                Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded: None }))
             }
             Found::KeepAlive if is_own(fib, &d) => Err(reasons::ESP_KEEP_ALIVE),
             Found::Fragment if is_own(fib, &d) => Err(reasons::ESP_FRAGMENT),

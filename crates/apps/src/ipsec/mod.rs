@@ -12,6 +12,7 @@
 //! - [`incoming`] opens ESP, plain and in UDP, and has `decode` look at the packets that were inside; then asks the policies
 //!   whether each packet came as it must.
 //! - [`outgoing`] asks the policies about packets that leave, makes room, and seals them; finds the way of the outer packet.
+//! - [`device`] is the encryption as a step of its own, which a device can take.
 //! - [`current`] is what both read, and what they count.
 //! - [`settings`] makes associations and policies of `[[sa]]` and `[[policy]]`, [`linux`] those of a key-exchange daemon;
 //!   `control_part` keeps the database.
@@ -25,6 +26,7 @@
 pub mod commands;
 mod control_part;
 pub mod current;
+pub mod device;
 mod events;
 pub mod incoming;
 pub mod linux;
@@ -56,6 +58,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     application: &APPLICATION,
     stages: STAGES,
     reasons: REASONS,
+    kernels: device::kernels::FILES,
+    variants: &[|config| config.ipsec.device = true],
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,

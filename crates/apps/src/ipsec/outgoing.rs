@@ -8,7 +8,8 @@
 //! | drop | what policies discard; no association, or one that has ended; no route to the peer; too long |
 //!
 //! A packet that goes nowhere, and one whose TTL runs out, is left as it is: `rewrite` answers it. So it does for a packet that
-//! is too long when it is sealed, with the longest that is not. The packets of a chunk are sealed in batches.
+//! is too long when it is sealed, with the longest that is not. The packets of a chunk are sealed in batches; with `device` all
+//! but encryption and check value is done before (`device`).
 
 use std::sync::Arc;
 
@@ -16,16 +17,19 @@ use arrayvec::ArrayVec;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
 };
-use controlplane::Tables;
+use controlplane::{PartId, Tables};
 use crypto::esp::{self, Numbers, Seal};
-use engine::{Context, Phases, Stage};
+use engine::{Context, Phases, Shade, Stage};
 use ipsec::outbound::{self, Plan, Refusal};
-use ipsec::{Action, Association, Dont, Mode, Tuple, View};
+use ipsec::{Action, Association, Direction, Dont, Mode, Tuple, View};
 use lookup::fib::Fib;
 use packet::flow::FlowKey;
 use packet::{Decoded, EtherType, IpProtocol, Kind};
 
 use super::current::{Counters, Reader};
+use super::device::keys::{EspKeys, EspPart};
+use super::device::shade::EspShade;
+use super::device::{self, EspColumns};
 use super::reasons;
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -56,6 +60,20 @@ pub struct EspOut {
     sealed: Vec<u16>,
     counters: Arc<Counters>,
     scratch: Vec<u8>,
+    /// Encryption is a step of its own, with these keys.
+    split: Option<(PartId<EspPart>, Arc<EspShade>)>,
+    /// Packets of a chunk that are prepared for it.
+    prepared: Vec<Ready>,
+}
+
+/// A packet that is sealed but for encryption and check value.
+struct Ready {
+    row: usize,
+    key: usize,
+    l3: usize,
+    /// From the SPI on, in bytes of the frame.
+    packet: std::ops::Range<usize>,
+    high: u32,
 }
 
 /// A packet of a group.
@@ -82,7 +100,17 @@ impl EspOut {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
         let shares = records::are_shared(stages);
         let sealed = Vec::with_capacity(chunk::CHUNK_PACKETS_MAX);
-        Self { reader, with_nat, shares, sealed, counters, scratch: Vec::with_capacity(FRAME_MAX) }
+        let scratch = Vec::with_capacity(FRAME_MAX);
+        let (split, prepared) = (None, Vec::new());
+        Self { reader, with_nat, shares, sealed, counters, scratch, split, prepared }
+    }
+
+    /// With encryption as a step of its own, by the keys of this part.
+    #[must_use]
+    pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
+        self.split = Some((part, Arc::new(EspShade::new(Direction::Out, part))));
+        self.prepared.reserve(chunk::CHUNK_PACKETS_MAX);
+        self
     }
 
     /// What becomes of the packet of a row whose way is `decision`.
@@ -157,14 +185,15 @@ impl EspOut {
         Ok(Fate::Seal(Member { row, association, plan, l3 }, decision))
     }
 
-    /// Seals the packets of a group, in the order of their rows.
+    /// Seals the packets of a group, in the order of their rows, or prepares those whose keys are among `keys`.
     fn seal(
         &mut self,
         members: &[Member<'_>],
         verdicts: &mut [u32],
         packets: &mut [Packet],
-        pool: &mut Pool,
+        (pool, keys): (&mut Pool, Option<&EspKeys>),
     ) {
+        let before = self.prepared.len();
         {
             let mut seals: ArrayVec<Seal<'_>, GROUP> = ArrayVec::new();
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
@@ -195,6 +224,17 @@ impl EspOut {
                 if packet.cells() == 1 {
                     let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
                     plan.write_headers(association, ip, number.value());
+                    if let Some(key) = keys.and_then(|keys| keys.place(association)) {
+                        match number.prepare(ip, payload, plan.next_header, padding) {
+                            Ok(own) => {
+                                let packet = l3 + own.packet.start..l3 + own.packet.end;
+                                let (l3, high) = (*l3, own.high);
+                                self.prepared.push(Ready { row, key, l3, packet, high });
+                            }
+                            Err(_) => verdicts[row] = Verdict::drop(reasons::ESP_TOO_BIG).0,
+                        }
+                        continue;
+                    }
                     seals.push(number.seal(ip, payload, plan.next_header, padding));
                     of.push(at);
                     continue;
@@ -219,12 +259,17 @@ impl EspOut {
                 }
             }
         }
+        let mut prepared = self.prepared[before..].iter().peekable();
         for Member { row, association, plan, l3 } in members {
+            let is_prepared = prepared.next_if(|own| own.row == *row).is_some();
             if !Verdict(verdicts[*row]).is_next() {
                 continue;
             }
             self.counters.sealed.add(1);
             self.counters.sealed_bytes.add(plan.payload as u64);
+            if is_prepared {
+                continue;
+            }
             let packet = &mut packets[*row];
             if packet.cells() == 1 {
                 let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
@@ -298,11 +343,19 @@ impl Stage<Tables> for EspOut {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        match (self.with_nat, self.shares) {
-            (true, true) => &[RouterColumns::COLUMNS, NatColumns::COLUMNS, RecordColumns::COLUMNS],
-            (true, false) => &[RouterColumns::COLUMNS, NatColumns::COLUMNS],
-            (false, true) => &[RouterColumns::COLUMNS, RecordColumns::COLUMNS],
-            (false, false) => &[RouterColumns::COLUMNS],
+        const ROUTER: Declaration = RouterColumns::COLUMNS;
+        const NAT: Declaration = NatColumns::COLUMNS;
+        const RECORD: Declaration = RecordColumns::COLUMNS;
+        const ESP: Declaration = EspColumns::COLUMNS;
+        match (self.with_nat, self.shares, self.split.is_some()) {
+            (true, true, true) => &[ROUTER, NAT, RECORD, ESP],
+            (true, true, false) => &[ROUTER, NAT, RECORD],
+            (true, false, true) => &[ROUTER, NAT, ESP],
+            (true, false, false) => &[ROUTER, NAT],
+            (false, true, true) => &[ROUTER, RECORD, ESP],
+            (false, true, false) => &[ROUTER, RECORD],
+            (false, false, true) => &[ROUTER, ESP],
+            (false, false, false) => &[ROUTER],
         }
     }
 
@@ -311,7 +364,37 @@ impl Stage<Tables> for EspOut {
     }
 
     fn phases(&self) -> Phases {
-        Phases::POST
+        if self.split.is_some() { Phases::BOTH } else { Phases::POST }
+    }
+
+    fn reads(&self) -> ColumnSet {
+        if self.split.is_some() { ColumnSet::of(device::READS) } else { ColumnSet::EMPTY }
+    }
+
+    fn writes(&self) -> ColumnSet {
+        if self.split.is_some() { ColumnSet::of(device::WRITES) } else { ColumnSet::EMPTY }
+    }
+
+    fn keeps(&self) -> ColumnSet {
+        if self.split.is_some() { device::all() } else { ColumnSet::EMPTY }
+    }
+
+    fn reads_packets(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// Packets get their numbers, and grow, when the stages before have decided about them.
+    fn begins_segment(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// Packets are right behind `post_shade` only.
+    fn ends_segment(&self) -> bool {
+        self.split.is_some()
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<Tables>>> {
+        self.split.as_ref().map(|(_, shade)| shade.clone() as _)
     }
 
     fn changes_packets(&self) -> bool {
@@ -322,7 +405,61 @@ impl Stage<Tables> for EspOut {
         Some("sequence numbers depend on the order of all packets of an association")
     }
 
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let Some((part, _)) = &self.split else { return };
+        let part = *part;
+        self.prepared.clear();
+        EspColumns::view(&mut chunk.rows).esp_key.fill(0);
+        self.protect(chunk, cx, Some(cx.tables.part(part)));
+        let view = EspColumns::view(&mut chunk.rows);
+        for Ready { row, key, l3, packet, high } in &self.prepared {
+            let row = *row;
+            view.esp_key[row] = *key as u32 + 1;
+            (view.esp_at[row], view.esp_l3[row]) = (packet.start as u16, *l3 as u16);
+            (view.esp_len[row], view.esp_high[row]) = (packet.len() as u32, *high);
+        }
+    }
+
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let Some((part, _)) = &self.split else { return self.protect(chunk, cx, None) };
+        let keys = cx.tables.part(*part);
+        let view = EspColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter_mut().enumerate() {
+            let key = view.esp_key[row] as usize;
+            if key == 0 || !Verdict(view.verdict[row]).is_next() {
+                continue;
+            }
+            cx.at(row);
+            if view.esp_done[row] == 0 {
+                view.verdict[row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
+                continue;
+            }
+            let is_in_udp = keys.get(key - 1).is_some_and(|own| own.parameters().udp.is_some());
+            let (l3, at) = (usize::from(view.esp_l3[row]), usize::from(view.esp_at[row]));
+            let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+            if is_in_udp && ip.first().is_some_and(|byte| byte >> 4 == 6) {
+                outbound::finish_udp(ip, at - l3 - outbound::UDP_LEN);
+            }
+        }
+    }
+
+    /// Keys of associations that are gone are wiped, although no packet comes.
+    fn tick(&mut self, _: &mut Context<'_, Tables>) {
+        self.reader.get();
+    }
+
+    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
+        let d = received::decode(&chunk.packets[row]);
+        match (d.dst_ip(), d.protocol) {
+            (Some(to), IpProtocol::ESP) => format!("ESP to {to}"),
+            _ => String::new(),
+        }
+    }
+}
+
+impl EspOut {
+    /// Asks the policies about the packets of a chunk, and seals, or prepares, those that they protect.
+    fn protect(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         let view = self.reader.get();
         if view.outgoing.is_empty() && (view.incoming.is_empty() || !self.with_nat) {
             return;
@@ -358,11 +495,11 @@ impl Stage<Tables> for EspOut {
                 Err(reason) => columns.verdict[row] = Verdict::drop(reason).0,
             }
             if members.is_full() {
-                self.seal(&members, columns.verdict, &mut chunk.packets, cx.pool);
+                self.seal(&members, columns.verdict, &mut chunk.packets, (cx.pool, keys));
                 members.clear();
             }
         }
-        self.seal(&members, columns.verdict, &mut chunk.packets, cx.pool);
+        self.seal(&members, columns.verdict, &mut chunk.packets, (cx.pool, keys));
         if self.shares {
             let mut records = Records::of_rows(&mut chunk.rows);
             self.sealed.iter().for_each(|row| records.forget(usize::from(*row)));
@@ -371,19 +508,6 @@ impl Stage<Tables> for EspOut {
             // What is sealed is not translated.
             let columns = NatColumns::view(&mut chunk.rows);
             self.sealed.iter().for_each(|row| columns.nat[usize::from(*row)] = 0);
-        }
-    }
-
-    /// Keys of associations that are gone are wiped, although no packet comes.
-    fn tick(&mut self, _: &mut Context<'_, Tables>) {
-        self.reader.get();
-    }
-
-    fn describe(&self, chunk: &mut Chunk, row: usize, _: &Tables) -> String {
-        let d = received::decode(&chunk.packets[row]);
-        match (d.dst_ip(), d.protocol) {
-            (Some(to), IpProtocol::ESP) => format!("ESP to {to}"),
-            _ => String::new(),
         }
     }
 }

@@ -32,7 +32,7 @@ chunk::columns! {
 chunk::columns! {
     /// What `decode` writes where a later stage reads [headers](crate::firewall::HeaderColumns) or
     /// records.
-    pub(super) struct DecodeColumns / DecodeView {
+    pub(crate) struct DecodeColumns / DecodeView {
         pub flags: u16,
         pub l3: u8,
         pub interface: u16,

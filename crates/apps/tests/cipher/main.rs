@@ -1,6 +1,11 @@
 //! Encryption on devices: whatever encrypts or decrypts packets, in whatever jobs, with any number of workers, and whatever fails,
 //! frames and reasons are those of one worker on the CPU.
 
+mod esp;
+#[allow(dead_code)]
+#[path = "../router/scenario.rs"]
+mod scenario;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

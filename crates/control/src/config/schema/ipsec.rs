@@ -78,12 +78,15 @@ crate::section! {
 }
 
 crate::section! {
-    /// Who gives associations and policies of IPsec, beside `[[sa]]` and `[[policy]]` ([ipsec.md](ipsec.md)).
+    /// IPsec, beside `[[sa]]` and `[[policy]]` ([ipsec.md](ipsec.md)).
     #[derive(Eq)]
     pub struct Ipsec("ipsec") {
         /// Take the associations and policies of Linux, too: a key-exchange daemon such as strongSwan's then steers the gateway.
         /// Live runs only. Counts, expired lifetimes, and packets without an association are reported back to Linux.
         restart linux: bool = false, boolean();
+        /// Encrypt and authenticate on the device, which then has the keys of associations. It needs a `backend` with a device;
+        /// otherwise workers do it in the same step, slower than without the key. Packets are the same.
+        restart device: bool = false, boolean();
     }
 }
 
