@@ -2,7 +2,7 @@
 //! frames and reasons are those of one worker on the CPU.
 
 mod esp;
-#[allow(dead_code)]
+#[allow(dead_code, unreachable_pub)] // that of another test
 #[path = "../router/scenario.rs"]
 mod scenario;
 
