@@ -610,7 +610,8 @@ impl<'a> Carries<'a> for Open<'a> {
     }
 }
 
-/// Authenticates packets of any associations, decrypts them, and accepts each number once, in the order of the packets.
+/// Authenticates packets of any associations, decrypts them, and accepts each number once, in the order of the packets. What is
+/// refused is as it came.
 pub fn open_batch(packets: &mut [Open<'_>]) {
     open_batch_deferred(packets);
     for packet in packets.iter_mut().filter(|packet| !packet.is_settled) {
@@ -618,6 +619,10 @@ pub fn open_batch(packets: &mut [Open<'_>]) {
         let is_genuine = matches!(packet.result, Ok(_) | Err(OpenError::Padding));
         if is_genuine && let Err(error) = packet.association.accept(packet.number) {
             packet.result = Err(error);
+            // It is to be as it came.
+            packet.request.result = Ok(());
+            seal_all(std::slice::from_mut(&mut packet.request));
+            packet.request.result = Err(Failure::Layout);
         }
     }
 }

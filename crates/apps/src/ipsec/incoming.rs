@@ -210,7 +210,8 @@ impl EspIn {
                 };
                 results.push(None);
                 if let Some(Shaded { number, is_genuine, .. }) = member.shaded {
-                    let bytes = packet.data().get(member.at..member.end).unwrap_or_default();
+                    let bytes =
+                        packet.data_mut().get_mut(member.at..member.end).unwrap_or_default();
                     let opener = member.association.opener();
                     results[at] = opener.map(|own| own.settle(bytes, number, is_genuine));
                     continue;
@@ -513,15 +514,22 @@ impl Stage<Tables> for EspIn {
 /// A packet that was opened by the association of a key, or is not genuine.
 fn opened<'v>(
     row: usize,
-    packet: &Packet,
+    packet: &mut Packet,
     d: Decoded,
     (shaded, association): (Shaded, &'v Association),
     now_ns: u64,
 ) -> Result<Option<Member<'v>>, DropReason> {
-    if association.has_ended() || association.is_over_time(now_ns) {
-        return Err(reasons::SA_EXPIRED);
-    }
     match inbound::found(packet.data(), &d) {
+        Found::Esp { at, end, .. }
+            if association.has_ended() || association.is_over_time(now_ns) =>
+        {
+            let bytes = packet.data_mut().get_mut(at..end);
+            if let (Some(bytes), Some(own), true) = (bytes, association.opener(), shaded.is_genuine)
+            {
+                own.close(bytes, shaded.number); // what is dropped is as it came
+            }
+            Err(reasons::SA_EXPIRED)
+        }
         Found::Esp { at, end, port, .. } => {
             let shaded = Some(shaded);
             Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
@@ -614,7 +622,7 @@ impl EspIn {
                             }
                         }
                     }
-                    let packet = &chunk.packets[row];
+                    let packet = &mut chunk.packets[row];
                     let shaded = match keys {
                         Some(keys) if depth == 0 => {
                             let own = self.shaded[row];

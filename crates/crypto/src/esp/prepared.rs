@@ -15,7 +15,7 @@ use super::{
     HEADER_LEN, Header, Inbound, Number, Open, OpenError, Opened, Outbound, Seal, SealError,
     TRAILER_LEN, Trailer, front_len,
 };
-use crate::batch::{Failure, Request};
+use crate::batch::{Failure, Request, seal_all};
 use crate::suite::Key;
 
 /// A packet that has all but encryption and check value.
@@ -106,28 +106,45 @@ impl Inbound {
     }
 
     /// What is in a packet that was opened with this number: in the order of packets. The window is asked first, as if the packet
-    /// was opened only now: what is replayed is so whether it is genuine or not.
+    /// was opened only now: what is replayed is so whether it is genuine or not. What the window refuses is encrypted again, so
+    /// that it is as it came.
     ///
     /// # Errors
     ///
     /// Why it is dropped.
     pub fn settle(
         &self,
-        packet: &[u8],
+        packet: &mut [u8],
         number: u64,
         is_genuine: bool,
     ) -> Result<Opened, OpenError> {
-        // By another number, it would not be genuine.
-        if self.number(packet)? != number || !is_genuine {
-            return Err(OpenError::Authentication);
+        let refused = match self.number(packet) {
+            // By another number, it would not be genuine.
+            Ok(now) if now != number => Err(OpenError::Authentication),
+            now => now.map(|_| ()),
+        };
+        if !is_genuine {
+            return Err(refused.err().unwrap_or(OpenError::Authentication));
         }
-        self.accept(number)?;
+        if let Err(error) = refused.and_then(|()| self.accept(number)) {
+            self.close(packet, number);
+            return Err(error);
+        }
         let at = front_len(self.suite());
         let end = packet.len().saturating_sub(self.suite().icv_len());
         let text = packet.get(at..end).ok_or(OpenError::Truncated)?;
         let trailer = Trailer::parse(text).ok_or(OpenError::Padding)?;
         let payload = at..at + trailer.payload_len;
         Ok(Opened { payload, next_header: trailer.next_header, number })
+    }
+
+    /// Makes of a packet that was opened with this number what came.
+    pub fn close(&self, packet: &mut [u8], number: u64) {
+        let mut open = self.open_as(packet, number);
+        if open.request.result.is_ok() {
+            open.request.read_iv();
+            seal_all(std::slice::from_mut(&mut open.request));
+        }
     }
 }
 
@@ -181,7 +198,8 @@ mod tests {
 
                     let opener = || Inbound::new(key(suite), 0x1000, is_extended, 64).unwrap();
                     let (one, two) = (opener(), opener());
-                    let mut packet = buffer[packet].to_vec();
+                    let came = buffer[packet].to_vec();
+                    let mut packet = came.clone();
                     let mut other = packet.clone();
                     let mut opens = [one.open(&mut packet)];
                     open_batch(&mut opens);
@@ -190,11 +208,20 @@ mod tests {
                     let mut opens = [two.open_as(&mut other, number)];
                     open_batch_deferred(&mut opens);
                     assert!(opens[0].is_genuine());
-                    assert_eq!(two.settle(&other, number, true), Ok(expected));
+                    assert_eq!(two.settle(&mut other, number, true), Ok(expected));
                     assert!(other == packet);
                     let replayed = Err(OpenError::Replay(Replay::Seen));
-                    assert_eq!(two.settle(&other, number, true), replayed);
-                    assert_eq!(two.settle(&other, number, false), replayed);
+                    assert_eq!(two.settle(&mut other, number, true), replayed);
+                    assert!(other == came, "{suite}: a replayed packet is not as it came");
+                    assert_eq!(two.settle(&mut other, number, false), replayed);
+                    // Both of one batch.
+                    let three = opener();
+                    let (mut first, mut second) = (came.clone(), came.clone());
+                    let mut opens = [three.open(&mut first), three.open(&mut second)];
+                    open_batch(&mut opens);
+                    assert!(opens[0].result().is_ok());
+                    assert_eq!(opens[1].result(), replayed);
+                    assert!(second == came, "{suite}: a replayed packet is not as it came");
                 }
             }
         }
