@@ -52,10 +52,12 @@ impl Known<'_> {
                     if actions.iter().any(|action| action_set::place(action).is_none()) {
                         return Err(ErrorCode::BadActionExperimenter);
                     }
-                    // A group hides the output; that has to be right as well.
-                    let outputs =
-                        actions.iter().filter(|action| matches!(action, Action::Output { .. }));
-                    self.actions(&outputs.cloned().collect::<Vec<_>>(), &mut packet)?;
+                    // A group hides an output, and the last one others; those have to be right as well.
+                    let is_hidden = |action: &&Action| {
+                        matches!(action, Action::Output { .. } | Action::Group(_))
+                    };
+                    let hidden: Vec<Action> = actions.iter().filter(is_hidden).cloned().collect();
+                    self.actions(&hidden, &mut packet)?;
                     self.actions(&action_set::ordered(actions), &mut packet)?;
                     2
                 }

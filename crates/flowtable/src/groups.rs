@@ -9,11 +9,12 @@ use openflow::group::{
     ALL_GROUPS, ALL_METERS, BandKind, BucketCounters, GROUP_MAX, GroupDesc, GroupStats, METER_MAX,
     MeterConfig, MeterFlags, MeterStats, TableCommand,
 };
-use openflow::{ErrorCode, GroupMod, GroupType, MeterMod, PortNo};
+use openflow::{Action, ErrorCode, GroupMod, GroupType, MeterMod, PortNo};
 
 use crate::action_set;
-use crate::control::{FlowControl, Undo, groups_of, uses_group};
+use crate::control::{FlowControl, Undo, groups_of};
 use crate::flow::{Counters, Group};
+use crate::index;
 use crate::meter::Meter;
 use crate::tables::FlowPatch;
 
@@ -117,16 +118,12 @@ impl FlowControl {
 
     /// Groups that a group leads to, those that it watches among them.
     fn next_groups(&self, group: u32) -> Vec<u32> {
-        let Some(group) = self.groups.get(&group) else { return Vec::new() };
-        let watched = group.buckets.iter().map(|bucket| bucket.watch_group);
-        let next = group.buckets.iter().flat_map(|bucket| groups_of(&bucket.actions));
-        next.chain(watched.filter(|group| *group != ANY_GROUP)).collect()
+        self.groups.get(&group).map_or_else(Vec::new, |group| index::next_groups(group).collect())
     }
 
     /// Groups that lead to a group.
     fn previous_groups(&self, group: u32) -> Vec<u32> {
-        let numbers = self.groups.keys().copied();
-        numbers.filter(|other| self.next_groups(*other).contains(&group)).collect()
+        self.index.parents(group).collect()
     }
 
     /// Whether `wanted` is among some groups, or behind them.
@@ -141,6 +138,24 @@ impl FlowControl {
             }
         }
         false
+    }
+
+    /// Whether actions send to NORMAL, themselves or by groups that they lead to.
+    pub fn sends_to_normal(&self, actions: &[Action]) -> bool {
+        let is_normal =
+            |action: &Action| matches!(action, Action::Output { port: PortNo::NORMAL, .. });
+        let (mut open, mut seen) = (groups_of(actions).collect::<Vec<_>>(), BTreeSet::new());
+        let mut found = actions.iter().any(is_normal);
+        while let Some(number) = open.pop().filter(|_| !found) {
+            let Some(group) = self.groups.get(&number).filter(|_| seen.insert(number)) else {
+                continue;
+            };
+            for bucket in &group.buckets {
+                found |= bucket.actions.iter().any(is_normal);
+                open.extend(groups_of(&bucket.actions));
+            }
+        }
+        found
     }
 
     /// Groups one behind the other on the longest way that begins with `first`, counted up to [`CHAIN_MAX`].
@@ -160,13 +175,8 @@ impl FlowControl {
             return;
         }
         self.change_group(group, None);
-        self.leave_if(|steps| uses_group(steps, group), now_ns);
-        let leads = |other: &Group| {
-            let mut buckets = other.buckets.iter();
-            buckets.any(|b| b.watch_group == group || groups_of(&b.actions).any(|to| to == group))
-        };
-        let others = self.groups.iter().filter(|(_, other)| leads(other));
-        let others: Vec<u32> = others.map(|(number, _)| *number).collect();
+        self.leave_all(self.index.of_group(group), now_ns);
+        let others = self.previous_groups(group);
         others.into_iter().for_each(|other| self.remove_group(other, now_ns));
     }
 
@@ -176,10 +186,11 @@ impl FlowControl {
     }
 
     pub(crate) fn put_group(&mut self, number: u32, group: Option<Arc<Group>>) {
-        match &group {
+        let old = match &group {
             Some(group) => self.groups.insert(number, group.clone()),
             None => self.groups.remove(&number),
         };
+        self.index.change_group(number, old.as_deref(), group.as_deref());
         self.patches.push(FlowPatch::Group(number, group));
     }
 
@@ -240,7 +251,7 @@ impl FlowControl {
     fn remove_meter(&mut self, meter: u32, now_ns: u64) {
         if self.meters.contains_key(&meter) {
             self.change_meter(meter, None);
-            self.leave_if(|steps| steps.meter == Some(meter), now_ns);
+            self.leave_all(self.index.of_meter(meter), now_ns);
         }
     }
 
@@ -266,11 +277,12 @@ impl FlowControl {
     pub fn group_stats(&self, group: u32, now_ns: u64) -> Vec<GroupStats> {
         let wanted = self.groups.values().filter(|own| group == ALL_GROUPS || own.number == group);
         let stats = wanted.map(|own| {
-            let flows = self.flows().filter(|flow| uses_group(&flow.steps, own.number)).count();
-            let leads = |other: &&Arc<Group>| {
+            let [flows, _] = self.index.counts(own.number, 0);
+            let leads = |other: &u32| {
+                let Some(other) = self.groups.get(other) else { return false };
                 other.buckets.iter().any(|b| groups_of(&b.actions).any(|to| to == own.number))
             };
-            let groups = self.groups.values().filter(leads).count();
+            let groups = self.index.parents(own.number).filter(leads).count();
             let (packets, bytes) = own.counters.get();
             let bucket = |counters: &Counters| {
                 let (packets, bytes) = counters.get();
@@ -302,7 +314,7 @@ impl FlowControl {
     pub fn meter_stats(&self, meter: u32, now_ns: u64) -> Vec<MeterStats> {
         let wanted = self.meters.values().filter(|own| meter == ALL_METERS || own.number == meter);
         let stats = wanted.map(|own| {
-            let uses = self.flows().filter(|flow| flow.steps.meter == Some(own.number)).count();
+            let [_, uses] = self.index.counts(0, own.number);
             let of = |counter: &std::sync::atomic::AtomicU64| {
                 counter.load(std::sync::atomic::Ordering::Relaxed)
             };

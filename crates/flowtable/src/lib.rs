@@ -22,6 +22,7 @@ pub mod exact;
 pub mod flow;
 pub mod groups;
 pub mod headers;
+mod index;
 pub mod key;
 pub mod meter;
 pub mod pipeline;

@@ -1,9 +1,11 @@
 //! Tests of the crate as its users see it.
 #![allow(unreachable_pub)] // modules of a test
 
+mod compare;
 mod control;
 mod differential;
 mod generate;
+mod index;
 mod networks;
 mod ovs;
 mod queues;

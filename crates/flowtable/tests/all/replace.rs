@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flowtable::{Flow, Settings};
 use openflow::{Action, ErrorCode, FlowCommand, FlowFlags, FlowMod, Instruction, PortNo, Version};
 
-use crate::differential::compare;
+use crate::compare::compare;
 use crate::generate;
 use crate::random::{Random, seeds};
 use crate::world::World;

@@ -45,7 +45,12 @@ pub struct World {
 
 impl World {
     pub fn new(settings: Settings, algorithm: &str) -> Self {
-        let (mut control, tables) = FlowControl::new(settings, 1 << 16, algorithm);
+        Self::with_flows(settings, algorithm, 1 << 16)
+    }
+
+    /// The same with so many flows at most.
+    pub fn with_flows(settings: Settings, algorithm: &str, flows_max: usize) -> Self {
+        let (mut control, tables) = FlowControl::new(settings, flows_max, algorithm);
         for number in 1..=4 {
             let number = PortNo(number);
             let port = Port { number, config: PortConfig::empty(), live: true };
