@@ -10,7 +10,7 @@ mod devices;
 pub(crate) mod figures;
 pub(crate) mod hashes;
 mod peer;
-mod sets;
+pub(crate) mod sets;
 mod updates;
 
 use std::hint::black_box;

@@ -12,17 +12,24 @@
 //! go through it once, and the port of each is compared: of exact flows with the flow that it was made from, of wildcards with a
 //! search through all of them, for the first [`CHECKED`].
 //!
-//! No peer is measured here: Open vSwitch's userspace datapath has no input from memory, and its dummy ports take packets as text.
-//! That both do the same with the same flows and packets is a test of `flowtable`.
+//! The peer is Open vSwitch's userspace datapath ([`ovs`]): the same flows by OpenFlow, the same packets, from memory to memory on one
+//! core. Rounds of a table take turns, ours and the peer's; both rates are packets over the time that the one thread ran. That both
+//! do the same with each packet is a test of `flowtable`; here the numbers of packets by port are compared.
+
+pub(crate) mod delay;
+mod ovs;
+mod sets;
+mod wire;
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::openflow::flow::FlowFilter;
 use ::openflow::message::{Body, Message, MultipartReply};
 use ::openflow::port::PortConfig;
-use ::openflow::{Action, Field, FlowCommand, FlowMod, Instruction, PortNo, Version, wire};
+use ::openflow::{Action, Field, FlowCommand, FlowMod, Instruction, PortNo, Version};
 use apps::openflow::stage::{Counters, OpenFlow};
 use engine::Stage;
 use flowtable::{Dropped, Egress, FlowControl, FlowTables, Pipeline, Port, Sent, Settings};
@@ -37,13 +44,15 @@ use crate::{Args, Report, Row};
 /// Flows of the largest table at most.
 const FLOWS_MAX: usize = 4 << 20;
 
-/// Distinct packets: cells of 2 KB each.
-const PACKETS: usize = crate::forward::PACKETS;
+/// Distinct packets: cells of 2 KB each. Half of what the peer has buffers for.
+const PACKETS: usize = 131_072;
 
 /// Packets to wildcards that are compared with a search through all of them.
 const CHECKED: usize = 1_000;
 
-/// The aims.
+/// The aims: over the peer, and over it where there are many masks.
+const PEER_AIM: f64 = 2.0;
+const PEER_AIM_MASKS: f64 = 10.0;
 const FLOW_MODS_AIM: f64 = 50_000.0;
 const FORWARDING_AIM: f64 = 0.9;
 
@@ -59,6 +68,9 @@ pub struct OpenFlowArgs {
     /// Flows of the largest table, about 2.5 KB each
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = up_to::<FLOWS_MAX>)]
     pub flows: usize,
+    /// Folder of the ClassBench sets
+    #[arg(long, value_name = "FOLDER", default_value = "../shared/data/classbench")]
+    pub sets: PathBuf,
 }
 
 /// A table: exact flows, wildcards, and the masks of these.
@@ -206,13 +218,28 @@ fn frame((src, dst, from, to): (u32, u32, u16, u16)) -> Vec<u8> {
     f
 }
 
-/// A switch with the flows of a size, and the packets that it gets.
+/// Flows, and packets for them.
+struct Load {
+    name: String,
+    flows: Vec<FlowMod>,
+    /// Exact flows among them, where that is known.
+    exact: Option<usize>,
+    frames: Vec<Vec<u8>>,
+    /// Where packets go, counted from 0, as far as that was found by a search.
+    wanted: Vec<Option<u16>>,
+}
+
+/// A switch with the flows of a load, and the packets that it gets.
 struct Case {
+    name: String,
     size: Size,
     control: FlowControl,
     writer: Writer<FlowTables>,
     reader: Reader<FlowTables>,
     frames: Vec<Vec<u8>>,
+    /// Packets by port.
+    by_port: Vec<u64>,
+    flows: Vec<FlowMod>,
     rates: Vec<f64>,
 }
 
@@ -226,21 +253,12 @@ fn switch(flows_max: usize) -> (FlowControl, FlowTables) {
     (control, tables)
 }
 
-impl Case {
-    fn new(size: Size, packets: usize, report: &mut Report) -> Result<Self, String> {
+impl Load {
+    fn of(size: Size, packets: usize) -> Self {
         let mut random = Random(11);
-        let (mut control, tables) = switch(size.exact + size.wildcards + 2 * CHURN);
         let wildcards = wildcards(size, &mut random);
         let flows = (0..size.exact).map(|number| exact_flow(number, FlowCommand::Add));
-        for flow in flows.chain(wildcards.iter().map(wildcard_flow)) {
-            control.flow_mod(&flow, Version::V10, 1).map_err(|e| e.to_string())?;
-        }
-        let (mut writer, reader) = versions(tables);
-        writer.publish(control.take_patches());
-        let found = control.tables().iter().map(|table| table.exact).sum::<usize>();
-        if found != size.exact {
-            report.wrong.push(format!("{}: {found} exact flows", size.name()));
-        }
+        let flows = flows.chain(wildcards.iter().map(wildcard_flow)).collect();
         let (mut frames, mut wanted) = (Vec::new(), Vec::new());
         for at in 0..packets {
             if size.exact > 0 && (size.wildcards == 0 || at % 2 == 0) {
@@ -258,8 +276,30 @@ impl Case {
             let search = || wildcards.iter().filter(takes).max_by_key(|own| own.priority);
             wanted.push(if at < CHECKED { search().map(|own| own.port) } else { None });
         }
-        check(&size, &writer, &frames, &wanted, report);
-        Ok(Self { size, control, writer, reader, frames, rates: Vec::new() })
+        Self { name: size.name(), flows, exact: Some(size.exact), frames, wanted }
+    }
+}
+
+impl Case {
+    fn new(size: Size, packets: usize, report: &mut Report) -> Result<Self, String> {
+        Self::of(Load::of(size, packets), size, report)
+    }
+
+    fn of(load: Load, size: Size, report: &mut Report) -> Result<Self, String> {
+        let Load { name, flows, exact, frames, wanted } = load;
+        let (mut control, tables) = switch(flows.len() + 2 * CHURN);
+        for flow in &flows {
+            control.flow_mod(flow, Version::V10, 1).map_err(|e| e.to_string())?;
+        }
+        let (mut writer, reader) = versions(tables);
+        writer.publish(control.take_patches());
+        let found = control.tables().iter().map(|table| table.exact).sum::<usize>();
+        if exact.is_some_and(|exact| found != exact) {
+            report.wrong.push(format!("{name}: {found} exact flows"));
+        }
+        let by_port = check(&name, &writer, &frames, &wanted, report);
+        let rates = Vec::new();
+        Ok(Self { name, size, control, writer, reader, frames, by_port, flows, rates })
     }
 
     fn start(&self) -> Result<engine::Engine<controlplane::Newest<FlowTables>>, String> {
@@ -268,26 +308,29 @@ impl Case {
         start(&self.frames, stages, &self.reader, depot()?, Some(0))
     }
 
-    /// Packets per second of a round, while `work` runs; what it returns.
+    /// Millions of packets per second of a round, on the wall and of the thread's own time, while `work` runs; what it returns.
     fn round<R>(
         &mut self,
         time: Duration,
         work: impl FnOnce(&mut FlowControl, &mut Writer<FlowTables>) -> Result<R, String>,
-    ) -> Result<(f64, R), String> {
+    ) -> Result<([f64; 2], R), String> {
         let engine = self.start()?;
+        let worker = worker().ok_or("the worker has no thread")?;
+        let ran = || thread_seconds(&worker).ok_or("the worker's thread is gone");
         let view = engine.view().clone();
         std::thread::sleep(time / 4);
         view.clear();
-        let (packets, begin) = (received(&view), Instant::now());
+        let (packets, begin, before) = (received(&view), Instant::now(), ran()?);
         let result = work(&mut self.control, &mut self.writer);
         let elapsed = begin.elapsed();
         let packets = received(&view) - packets;
+        let ran = ran()? - before;
         let dropped: u64 = view.reasons().iter().map(|r| view.drops(r.code())).sum();
         engine.stop(Duration::from_secs(1))?;
         if dropped > 0 || packets == 0 {
-            return Err(format!("{}: {dropped} of {packets} packets dropped", self.size.name()));
+            return Err(format!("{}: {dropped} of {packets} packets dropped", self.name));
         }
-        Ok((packets as f64 / elapsed.as_secs_f64() / 1e6, result?))
+        Ok(([elapsed.as_secs_f64(), ran].map(|time| packets as f64 / time / 1e6), result?))
     }
 }
 
@@ -310,13 +353,15 @@ impl Egress for Ports {
     fn free(&mut self, _frame: Vec<u8>) {}
 }
 
+/// Packets by port.
 fn check(
-    size: &Size,
+    name: &str,
     writer: &Writer<FlowTables>,
     frames: &[Vec<u8>],
     wanted: &[Option<u16>],
     report: &mut Report,
-) {
+) -> Vec<u64> {
+    let mut by_port = vec![0; PORTS.into()];
     let mut pipeline = Pipeline::new();
     for (frames, wanted) in frames.chunks(256).zip(wanted.chunks(256)) {
         for (row, frame) in frames.iter().enumerate() {
@@ -329,10 +374,28 @@ fn check(
             None => own.is_none(),
         };
         if ports.0.iter().zip(wanted).any(differs) {
-            report.wrong.push(format!("{}: a packet left by another port", size.name()));
-            return;
+            report.wrong.push(format!("{name}: a packet left by another port"));
+            break;
         }
+        ports.0.iter().flatten().for_each(|port| by_port[usize::from(*port)] += 1);
     }
+    by_port
+}
+
+/// The folder of `/proc` of the worker's thread.
+fn worker() -> Option<PathBuf> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let is_worker = |path: &PathBuf| {
+        let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        name.starts_with("worker")
+    };
+    tasks.flatten().map(|entry| entry.path()).find(is_worker)
+}
+
+/// Seconds that a thread has run.
+fn thread_seconds(task: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
+    text.split(' ').next()?.parse::<f64>().ok().map(|ns| ns / 1e9)
 }
 
 fn data(seconds: f64) -> String {
@@ -341,20 +404,89 @@ fn data(seconds: f64) -> String {
     )
 }
 
-/// Rates of all sizes, rounds interleaved.
-fn rates(args: &Args, seconds: f64, cases: &mut [Case]) -> Result<(), String> {
+/// Rates of all cases. Of each the rounds are interleaved with those of the peer, which has one table at a time.
+fn rates(
+    args: &Args,
+    seconds: f64,
+    cases: &mut [Case],
+    report: &mut Report,
+) -> Result<Vec<Row>, String> {
     let time = Duration::from_secs_f64(seconds);
-    for _ in 0..args.rounds.max(1) {
-        for case in &mut *cases {
+    let (mut rows, mut note) = (Vec::new(), None);
+    for case in &mut *cases {
+        let mut own = Vec::new();
+        let mut peer = ovs::Ovs::start(case.flows.iter().cloned(), &case.frames);
+        let mut theirs: [Vec<f64>; 2] = Default::default();
+        let mut cycles = Vec::new();
+        for _ in 0..args.rounds.max(1) {
             let sleep = |_: &mut FlowControl, _: &mut Writer<FlowTables>| {
                 std::thread::sleep(time);
                 Ok(())
             };
-            let (rate, ()) = case.round(time, sleep)?;
+            let ([rate, of_thread], ()) = case.round(time, sleep)?;
             case.rates.push(rate);
+            own.push(of_thread);
+            let Ok(ovs) = &mut peer else { continue };
+            let mut round = || {
+                let mut both = [0.0; 2];
+                for (rate, smc) in both.iter_mut().zip([false, true]) {
+                    ovs.use_smc(smc)?;
+                    let round = ovs.round(time)?;
+                    *rate = round.rate;
+                    if !smc {
+                        cycles.push(round.cycles);
+                    }
+                }
+                Ok::<_, String>(both)
+            };
+            match round() {
+                Ok(both) => theirs.iter_mut().zip(both).for_each(|(all, rate)| all.push(rate)),
+                Err(why) => peer = Err(why),
+            }
+        }
+        let name = &case.name;
+        rows.push(Row::new(format!("{name}: of the thread's time"), "Mpps", own.clone()));
+        match &mut peer {
+            Err(why) => {
+                let row = Row::new(format!("{name}: Open vSwitch"), "Mpps", Vec::new());
+                rows.push(row.note(format!("not measured: {why}")));
+            }
+            Ok(ovs) => {
+                let wrong = compare_ports(name, &ovs.counts()?, &case.by_port);
+                report.wrong.extend(wrong);
+                note = Some(ovs.note());
+                let [plain, smc] = &theirs;
+                rows.push(Row::new(format!("{name}: Open vSwitch"), "Mpps", plain.clone()));
+                let row = Row::new(format!("{name}: Open vSwitch, with SMC"), "Mpps", smc.clone());
+                rows.push(row);
+                rows.push(Row::new(
+                    format!("{name}: Open vSwitch, cycles by its own count"),
+                    "1/packet",
+                    cycles.clone(),
+                ));
+                // Its better configuration, by round.
+                let best: Vec<f64> = plain.iter().zip(smc).map(|(a, b)| a.max(*b)).collect();
+                let row = ratio(format!("{name}: over Open vSwitch"), &own, &best);
+                let many = case.size.masks >= 512;
+                rows.push(row.at_least(if many { PEER_AIM_MASKS } else { PEER_AIM }));
+            }
         }
     }
-    Ok(())
+    if let Some(note) = note {
+        report.data = format!("{}; peer: {note}", report.data);
+    }
+    Ok(rows)
+}
+
+/// What the peer sent by port, of what it received, against the packets of a pass: in one part in a hundred of all packets at most they
+/// may differ, as the peer's counters are not of one moment.
+fn compare_ports(name: &str, counts: &[u64], by_port: &[u64]) -> Option<String> {
+    let [received, sent @ ..] = counts else { return None };
+    let (received, all) = (*received as f64, by_port.iter().sum::<u64>() as f64);
+    let differs =
+        |(sent, own): (&u64, &u64)| (*sent as f64 / received - *own as f64 / all).abs() > 0.01;
+    let is_wrong = received == 0.0 || sent.iter().zip(&by_port[1..]).any(differs);
+    is_wrong.then(|| format!("{name}: Open vSwitch sends {counts:?}, and not as {by_port:?}"))
 }
 
 fn cases(sizes: Vec<Size>, report: &mut Report) -> Result<Vec<Case>, String> {
@@ -370,12 +502,21 @@ fn cases(sizes: Vec<Size>, report: &mut Report) -> Result<Vec<Case>, String> {
 pub(crate) fn figure(args: &Args, seconds: f64, flows: usize) -> Result<Report, String> {
     let mut report = Report::new("PacketShader, Figure 11(c)", data(seconds));
     let mut cases = cases(sizes(&FIGURE, flows), &mut report)?;
-    rates(args, seconds, &mut cases)?;
+    let rows = rates(args, seconds, &mut cases, &mut report)?;
     for case in cases {
         let row = Row::new(case.size.name(), "Mpps", case.rates);
         let row = row.curve("packets", "one core", Some(case.size.exact)).over("exact flows");
         report.rows.push(row);
+        let peer = format!("{}: Open vSwitch", case.size.name());
+        for row in rows.iter().filter(|row| row.name == peer && !row.rounds.is_empty()) {
+            let row = row.clone().curve("packets", "Open vSwitch", Some(case.size.exact));
+            report.rows.push(row.over("exact flows"));
+        }
     }
+    let is_new =
+        |row: &Row| row.curve.is_none() && !report.rows.iter().any(|own| own.name == row.name);
+    let others: Vec<Row> = rows.into_iter().filter(is_new).collect();
+    report.rows.extend(others);
     Ok(report)
 }
 
@@ -387,17 +528,29 @@ pub(crate) fn run(args: &Args, options: &OpenFlowArgs) -> Result<Report, String>
     let mut all = sizes(&FIGURE, options.flows);
     all.extend(sizes(&WILDCARDS, options.flows));
     let mut cases = cases(all, &mut report)?;
-    rates(args, seconds, &mut cases)?;
+    for load in sets::loads(&options.sets, PACKETS) {
+        match load {
+            Ok(load) => cases.push(Case::of(load, Size::new(0, 0, 0), &mut report)?),
+            Err(why) => {
+                report.rows.push(Row::new("ClassBench", "Mpps", Vec::new()).note(why));
+            }
+        }
+    }
+    let rows = rates(args, seconds, &mut cases, &mut report)?;
     for case in &cases {
-        report.rows.push(Row::new(case.size.name(), "Mpps", case.rates.clone()));
+        report.rows.push(Row::new(case.name.clone(), "Mpps", case.rates.clone()));
+        let own = rows.iter().filter(|row| row.name.starts_with(&format!("{}:", case.name)));
+        report.rows.extend(own.cloned());
     }
     let with_changes = cases
         .iter_mut()
-        .filter(|case| case.size.exact <= 32 << 10)
+        .filter(|case| case.size.exact > 0 && case.size.exact <= 32 << 10)
         .max_by_key(|case| case.size.exact);
     if let Some(case) = with_changes {
         changes(args, seconds, case, &mut report)?;
+        wire::changes(args, seconds, case, &mut report)?;
     }
+    wire::added(args, &mut report)?;
     Ok(report)
 }
 
@@ -411,12 +564,12 @@ fn changes(args: &Args, seconds: f64, case: &mut Case, report: &mut Report) -> R
     let first = case.size.exact;
     let (mut next, mut is_there) = (0, false);
     for _ in 0..args.rounds.max(1) {
-        let (rate, ()) = case.round(time, |_, _| {
+        let ([rate, _], ()) = case.round(time, |_, _| {
             std::thread::sleep(time);
             Ok(())
         })?;
         without.push(rate);
-        let (rate, done) = case.round(time, |control, writer| {
+        let ([rate, _], done) = case.round(time, |control, writer| {
             let (begin, mut done) = (Instant::now(), 0);
             while begin.elapsed() < time {
                 for _ in 0..BARRIER {
@@ -440,7 +593,7 @@ fn changes(args: &Args, seconds: f64, case: &mut Case, report: &mut Report) -> R
         with.push(rate);
         mods.push(done);
     }
-    let name = case.size.name();
+    let name = &case.name;
     let row = Row::new(format!("{name}: FLOW_MODs, a barrier after each {BARRIER}"), "1/s", mods);
     report.rows.push(
         row.at_least(FLOW_MODS_AIM).note("from the model of a FLOW_MOD on, without a socket"),
@@ -491,7 +644,7 @@ fn many(args: &Args, flows: usize, report: &mut Report) -> Result<(), String> {
             let reply = MultipartReply::Flow(page);
             let body = Body::MultipartReply { more: next.is_some(), reply };
             let message = Message::new(Version::V10, 1, body);
-            bytes += wire::encode(&message).map_err(|e| e.to_string())?.len();
+            bytes += ::openflow::wire::encode(&message).map_err(|e| e.to_string())?.len();
             from = next;
         }
         rounds[2].push(begin.elapsed().as_secs_f64());
@@ -541,8 +694,16 @@ mod tests {
     }
 
     #[test]
+    fn packets_by_port_are_compared() {
+        let own = [0, 500, 300, 200];
+        assert_eq!(compare_ports("", &[2_000, 1_001, 600, 399], &own), None);
+        assert!(compare_ports("", &[2_000, 1_000, 500, 500], &own).is_some());
+        assert!(compare_ports("", &[0; 4], &own).is_some());
+    }
+
+    #[test]
     fn flows_come_are_listed_and_leave() {
-        let options = OpenFlowArgs { seconds: 0.05, flows: 600 };
+        let options = OpenFlowArgs { seconds: 0.05, flows: 600, sets: PathBuf::new() };
         let what = What::OpenFlow(options);
         let args = Args { what, rounds: 1, json: false, against: None, plot: None };
         let mut report = Report::new("openflow", "");

@@ -15,6 +15,7 @@
 //! | `gaspp-11` | GASPP, Figure 11(a): the same by packets of a chunk | `applications.rs` |
 //! | `gaspp-12` | GASPP, Figure 12: applications in one program, against a program for each | `applications.rs` |
 //! | `packetshader-11d` | PacketShader, Figure 11(d): the IPsec gateway by size of frames | `ipsec.rs` |
+//! | `gswitch-9` | GSwitch, Figure 9: an OpenFlow switch under a bound of the delay | `openflow/delay.rs` |
 //! | `packetshader-11c` | PacketShader, Figure 11(c): an OpenFlow switch by size of its tables | `openflow.rs` |
 //!
 //! The papers' machines are not here: what can be compared is how a figure runs, not how high.
@@ -92,6 +93,9 @@ pub enum Figure {
     /// PacketShader, Figure 11(c): rate of an OpenFlow switch by exact and wildcard flows
     #[value(name = "packetshader-11c")]
     PacketShader11c,
+    /// GSwitch, Figure 9: throughput of an OpenFlow switch under a bound of the delay
+    #[value(name = "gswitch-9")]
+    Gswitch9,
 }
 
 /// Which figure, and on what.
@@ -151,6 +155,7 @@ pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
         Figure::Gaspp10b => scheduling::by_modules(args, options.device(), scheduling::BATCH),
         Figure::Packetshader11d => crate::ipsec::packetshader(args, 1 << 17),
         Figure::PacketShader11c => openflow::figure(args, options.seconds, options.records),
+        Figure::Gswitch9 => openflow::delay::figure(args, options.seconds),
     }
 }
 

@@ -149,6 +149,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "peers"],
     },
     Component {
+        name: "Open vSwitch with DPDK",
+        found: File("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"),
+        source: Debian("openvswitch-switch-dpdk"),
+        suites: &["peers"],
+    },
+    Component {
         name: "ovs-testcontroller",
         found: Program("ovs-testcontroller"),
         source: Debian("openvswitch-testcontroller"),

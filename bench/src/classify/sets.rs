@@ -12,10 +12,10 @@ use super::Size;
 
 /// Headers to classify.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     pub(super) name: &'static str,
     /// As the set's schema packs them.
-    pub(super) headers: Vec<u32>,
+    pub(crate) headers: Vec<u32>,
 }
 
 /// A set.
@@ -79,7 +79,7 @@ impl Set {
 }
 
 /// Headers of rules that are uniform.
-pub(super) fn uniform(set: &RuleSet, headers: usize) -> Load {
+pub(crate) fn uniform(set: &RuleSet, headers: usize) -> Load {
     Load { name: "uniform", headers: trace(set, &options(headers, Copies::Uniform)).headers }
 }
 
@@ -102,7 +102,7 @@ fn made(path: &Path) -> Result<RuleSet, String> {
 }
 
 /// The rules of a file.
-pub(super) fn rules(folder: &Path, name: &str) -> Result<RuleSet, String> {
+pub(crate) fn rules(folder: &Path, name: &str) -> Result<RuleSet, String> {
     let failed = |why: String| format!("{}: {why}", folder.join(name).display());
     let bytes = unpacked(folder, name)?;
     parse_rules(&bytes).map(|file| file.set).map_err(|e| failed(e.to_string()))
