@@ -466,7 +466,8 @@ fn rates(
                 ));
                 // Its better configuration, by round.
                 let best: Vec<f64> = plain.iter().zip(smc).map(|(a, b)| a.max(*b)).collect();
-                let row = ratio(format!("{name}: over Open vSwitch"), &own, &best);
+                rows.push(ratio(format!("{name}: over Open vSwitch by default"), &own, plain));
+                let row = ratio(format!("{name}: over Open vSwitch at its best"), &own, &best);
                 let many = case.size.masks >= 512;
                 rows.push(row.at_least(if many { PEER_AIM_MASKS } else { PEER_AIM }));
             }
