@@ -107,7 +107,7 @@ impl FlowControl {
             meters: BTreeMap::new(),
             ports: BTreeMap::new(),
             queues: BTreeSet::new(),
-            published: Published::new(settings.tables, algorithm),
+            published: Published::new(settings, algorithm, seed),
             patches: Vec::new(),
             removed: Vec::new(),
             deadlines: BinaryHeap::new(),
@@ -126,8 +126,8 @@ impl FlowControl {
 
     /// Other settings of the same number of tables.
     pub fn set_settings(&mut self, settings: Settings) {
-        let tables = self.settings.tables;
-        self.settings = Settings { tables, ..settings };
+        let Settings { tables, device, .. } = self.settings;
+        self.settings = Settings { tables, device, ..settings };
         self.patches.push(FlowPatch::Settings(self.settings));
     }
 

@@ -8,6 +8,7 @@ use openflow::port::PortConfig;
 use openflow::{Action, FlowFlags, Instruction, Match, PortNo};
 
 use crate::key::Words;
+use crate::walk::Effect;
 
 /// Counters that workers add to and control reads.
 #[derive(Debug, Default)]
@@ -104,6 +105,8 @@ pub struct Steps {
     pub metadata: Option<(u64, u64)>,
     /// The next table.
     pub goto: Option<u8>,
+    /// What that sees of `apply`.
+    pub effect: Effect,
 }
 
 impl Steps {
@@ -123,6 +126,7 @@ impl Steps {
                 Instruction::Experimenter { .. } => {}
             }
         }
+        steps.effect = Effect::of(&steps);
         steps
     }
 }

@@ -6,6 +6,7 @@
 //! | [`control`], [`groups`], [`replace`] | what controllers change, checked; patches |
 //! | [`tables`], [`exact`] | one version of everything, as packets see it; lookups in batches |
 //! | [`pipeline`], [`action_set`], [`edit`], [`meter`] | packets through tables, groups and meters; changes of frames |
+//! | [`walk`], [`device`] | which flows take a packet, from its key alone; the tables as a device has them |
 //! | [`queues`] | the scheduler in front of a port |
 //! | [`mod@trace`] | what becomes of one packet, for people |
 //! | [`mod@reference`] | the same, flow by flow, for tests |
@@ -17,6 +18,7 @@
 pub mod action_set;
 mod check;
 pub mod control;
+pub mod device;
 pub mod edit;
 pub mod exact;
 pub mod flow;
@@ -33,6 +35,7 @@ pub mod replace;
 mod run;
 pub mod tables;
 pub mod trace;
+pub mod walk;
 
 pub use control::FlowControl;
 pub use flow::{Flow, Group, Port};

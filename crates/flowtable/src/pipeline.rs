@@ -24,6 +24,7 @@ use crate::headers;
 use crate::key::Key;
 use crate::run::{Next, Row, Run, Work};
 use crate::tables::FlowTables;
+use crate::walk::{MISS, OPEN, Path};
 
 /// Frames that one packet may become.
 pub const COPIES_MAX: u32 = 1024;
@@ -141,6 +142,17 @@ pub struct Pipeline<F> {
     here: Vec<usize>,
     found: Vec<Option<u32>>,
     lookups: Vec<Lookups>,
+    /// By row: what is known of its way. Empty where nothing is of any.
+    known: Vec<Known>,
+    open: Vec<usize>,
+    looked_up: Vec<Option<u32>>,
+}
+
+/// What is known of a row's way, and how much of it is over.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    path: Path,
+    step: u8,
 }
 
 impl<F: Frame> Default for Pipeline<F> {
@@ -159,6 +171,9 @@ impl<F: Frame> Pipeline<F> {
             here: Vec::with_capacity(crate::tables::BATCH),
             found: Vec::with_capacity(crate::tables::BATCH),
             lookups: vec![Lookups::default(); 256],
+            known: Vec::new(),
+            open: Vec::new(),
+            looked_up: Vec::new(),
         }
     }
 
@@ -189,6 +204,20 @@ impl<F: Frame> Pipeline<F> {
         });
     }
 
+    /// The same for a frame whose way is known ([`walk`](mod@crate::walk)), with the tables of the next [`Pipeline::run`].
+    pub fn push_known(
+        &mut self,
+        number: usize,
+        frame: F,
+        in_port: PortNo,
+        now_ns: u64,
+        path: Path,
+    ) {
+        self.known.resize(self.rows.len(), Known { path: Path::OPEN, step: 0 });
+        self.push(number, frame, in_port, now_ns);
+        self.known.push(Known { path, step: 0 });
+    }
+
     /// Brings all frames where they go.
     pub fn run<E: Egress<Frame = F>>(
         &mut self,
@@ -216,6 +245,7 @@ impl<F: Frame> Pipeline<F> {
             run.finish(row, set);
         }
         self.rows.clear();
+        self.known.clear();
     }
 
     /// Carries out actions of a PACKET_OUT on a frame; those to TABLE begin with the first table.
@@ -268,15 +298,31 @@ impl<F: Frame> Pipeline<F> {
         egress: &mut E,
         observer: &mut impl Observer,
     ) {
-        let Self { rows, sets, headers, here, found, lookups } = self;
+        let Self { rows, sets, headers, here, found, lookups, known, open, looked_up } = self;
         for row in &*here {
             rows[*row].refresh();
         }
         found.clear();
         found.resize(here.len(), None);
         {
-            let key = |at: usize| rows[here[at]].work.as_ref().map_or(&NO_KEY, |work| &work.key);
-            tables.look_up(table, key, headers, found);
+            let key = |row: usize| rows[row].work.as_ref().map_or(&NO_KEY, |work| &work.key);
+            if known.is_empty() {
+                tables.look_up(table, |at| key(here[at]), headers, found);
+            } else {
+                open.clear();
+                for (at, row) in here.iter().enumerate() {
+                    match known.get_mut(*row).and_then(|own| own.next(table, tables)) {
+                        Some(flow) => found[at] = flow,
+                        None => open.push(at),
+                    }
+                }
+                looked_up.clear();
+                looked_up.resize(open.len(), None);
+                tables.look_up(table, |at| key(here[open[at]]), headers, looked_up);
+                for (at, flow) in open.iter().zip(&*looked_up) {
+                    found[*at] = *flow;
+                }
+            }
         }
         for id in found.iter().flatten() {
             tables.prefetch_flow(*id);
@@ -306,6 +352,23 @@ impl<F: Frame> Pipeline<F> {
                     run.instructions(row, set, flow);
                 }
                 None => run.miss(row, set, table),
+            }
+        }
+    }
+}
+
+impl Known {
+    /// What takes the packet in the next table, a flow or none; `None` where that is not known.
+    fn next(&mut self, table: u8, tables: &FlowTables) -> Option<Option<u32>> {
+        let found = self.path.0.get(usize::from(self.step)).copied()?;
+        self.step += 1;
+        let is_of_table = |id: u32| tables.flow(id).is_some_and(|flow| flow.table == table);
+        match found {
+            MISS => Some(None),
+            id if id != OPEN && is_of_table(id) => Some(Some(id)),
+            _ => {
+                self.path = Path::OPEN;
+                None
             }
         }
     }

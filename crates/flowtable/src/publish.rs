@@ -12,10 +12,11 @@ use std::sync::Arc;
 use classify::algorithms::{Algorithm, find};
 use classify::{Classifier, Field, Kind, RuleRef, RuleSet, Schema};
 
+use crate::device::Follower;
 use crate::exact::is_exact;
 use crate::flow::Flow;
 use crate::key::{Key, WORDS};
-use crate::tables::{FlowPatch, rank};
+use crate::tables::{FlowPatch, Settings, rank};
 
 /// Wildcard flows up to which `auto` searches one by one without measuring.
 const FEW: usize = 64;
@@ -47,14 +48,17 @@ pub(crate) struct Published {
     dirty: Vec<u32>,
     is_dirty: Vec<bool>,
     algorithm: &'static Algorithm,
+    /// What a device sees follows.
+    device: Option<Follower>,
 }
 
 impl Published {
     /// Nothing, of so many tables, searched by an algorithm of `classify`.
-    pub(crate) fn new(tables: u8, algorithm: &'static Algorithm) -> Self {
-        let tables = (0..tables).map(|_| Lookup::default()).collect();
+    pub(crate) fn new(settings: Settings, algorithm: &'static Algorithm, seed: u64) -> Self {
+        let device = settings.device.then(|| Follower::new(seed));
+        let tables = (0..settings.tables).map(|_| Lookup::default()).collect();
         let (flows, dirty, is_dirty) = (Vec::new(), Vec::new(), Vec::new());
-        Self { tables, flows, dirty, is_dirty, algorithm }
+        Self { tables, flows, dirty, is_dirty, algorithm, device }
     }
 
     /// The flow of a number has changed.
@@ -85,7 +89,7 @@ impl Published {
     /// Patches to make packets see `current`.
     pub(crate) fn patches(&mut self, current: &[Option<Arc<Flow>>], patches: &mut Vec<FlowPatch>) {
         let mut changes: Vec<Vec<(u32, Option<Arc<Flow>>)>> = vec![Vec::new(); self.tables.len()];
-        let mut fresh = Vec::new();
+        let (mut fresh, before) = (Vec::new(), patches.len());
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();
         for &id in &dirty {
@@ -135,6 +139,9 @@ impl Published {
             changes.iter().enumerate().filter(|(_, changes)| !changes.is_empty())
         {
             self.tables[number].change(number as u8, self.algorithm, changes, patches);
+        }
+        if let Some(device) = &mut self.device {
+            device.follow(patches, before);
         }
         dirty.clear();
         self.dirty = dirty;

@@ -17,6 +17,7 @@ use interleave::prefetch;
 use lookup::versions::Patchable;
 use openflow::{Action, PortNo};
 
+use crate::device::{ExactSlots, Searched, region};
 use crate::exact::{ExactKey, ExactTable, exact_key};
 use crate::flow::{Counters, Flow, Group, Port};
 use crate::key::Key;
@@ -48,6 +49,8 @@ pub enum FlowPatch {
     Settings(Settings),
     /// Whether all packets go to NORMAL, whatever flows say.
     Standalone(bool),
+    /// A change of a region that only a device has ([`crate::device`]).
+    Device(usize, lookup::Patch),
 }
 
 /// What does not change with flows.
@@ -59,17 +62,19 @@ pub struct Settings {
     pub exact_wins: bool,
     /// A packet that no flow takes goes to the controller with so many bytes (OpenFlow 1.0); `None`: it is dropped (1.3).
     pub miss_len: Option<u16>,
+    /// There are regions for a device, too.
+    pub device: bool,
 }
 
 impl Settings {
     /// 1.3 with so many tables.
     pub const fn of_13(tables: u8) -> Self {
-        Self { tables, exact_wins: false, miss_len: None }
+        Self { tables, exact_wins: false, miss_len: None, device: false }
     }
 
     /// 1.0: one table, packets that no flow takes go to the controller.
     pub const fn of_10(miss_len: u16) -> Self {
-        Self { tables: 1, exact_wins: true, miss_len: Some(miss_len) }
+        Self { tables: 1, exact_wins: true, miss_len: Some(miss_len), device: false }
     }
 }
 
@@ -137,6 +142,8 @@ pub struct FlowTables {
     meters: Vec<(u32, Arc<Meter>)>,
     ports: Vec<Port>,
     is_standalone: bool,
+    /// For a device: its table of exact flows.
+    device: Option<ExactSlots>,
 }
 
 impl FlowTables {
@@ -145,7 +152,24 @@ impl FlowTables {
         let table = Table { exact: ExactTable::new(seed), words: Vec::new(), classes: None };
         let tables = vec![table; settings.tables.into()];
         let (records, groups, meters, ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { settings, tables, records, groups, meters, ports, is_standalone: false }
+        let device = settings.device.then(|| ExactSlots::new(seed));
+        Self { settings, tables, records, groups, meters, ports, is_standalone: false, device }
+    }
+
+    /// A device's table of exact flows.
+    pub(crate) fn device(&self) -> Option<&ExactSlots> {
+        self.device.as_ref()
+    }
+
+    /// How the wildcard flows of a table are searched.
+    pub(crate) fn classes(&self, table: u8) -> Option<Searched<'_>> {
+        let table = self.tables.get(usize::from(table))?;
+        Some((&table.words, table.classes.as_ref()?))
+    }
+
+    /// Numbers of flows that there have been.
+    pub(crate) fn numbers(&self) -> usize {
+        self.records.len()
     }
 
     /// All packets go to NORMAL, whatever flows say: no controller can be reached.
@@ -223,7 +247,8 @@ impl FlowTables {
         let tables = self.tables.iter().map(|table| {
             table.exact.len_bytes() + table.classes.as_ref().map_or(0, |own| own.blob().len_bytes())
         });
-        tables.sum::<usize>() + self.records.len() * size_of::<Record>()
+        let device = self.device.as_ref().map_or(0, ExactSlots::len_bytes);
+        tables.sum::<usize>() + device + self.records.len() * size_of::<Record>()
     }
 
     /// Whether the order of all packets matters: meters measure them together.
@@ -377,6 +402,11 @@ impl Patchable for FlowTables {
                 }
             }
             FlowPatch::Settings(settings) => self.settings = *settings,
+            FlowPatch::Device(region, patch) => {
+                if let Some(device) = self.device.as_mut().filter(|_| *region == region::EXACT) {
+                    device.apply(patch);
+                }
+            }
             FlowPatch::Standalone(is_standalone) => self.is_standalone = *is_standalone,
         }
     }

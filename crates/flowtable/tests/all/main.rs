@@ -6,6 +6,7 @@ mod control;
 mod differential;
 mod generate;
 mod index;
+mod known;
 mod networks;
 mod ovs;
 mod queues;
