@@ -178,13 +178,13 @@ mod tests {
     #[test]
     fn programs_of_a_variant_of_the_configuration_are_listed() {
         let recorded = Recorded::default();
-        for case in ["flow_device", "ids_device"] {
+        for case in ["flow_device", "ids_device", "openflow_device"] {
             let path = testkit::repository().join(format!("tests/golden/{case}/config.toml"));
             let (config, _) = control::config::load(&path, &pipelines::known()).unwrap();
             record(&config, &recorded).unwrap();
         }
         let (listed, asked) = (all().unwrap(), recorded.programs());
-        for name in ["flow", "firewall"] {
+        for name in ["flow", "firewall", "openflow"] {
             assert!(asked.iter().any(|program| program.name == name), "{name}");
         }
         assert!(asked.iter().any(|program| program.source.contains("\nKERNEL(flow_search)")));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chunk::Packet;
 use control::api::ErrorKind;
 use control::api::table::thousands;
-use control::config::Config;
+use control::config::{Config, EngineBackend};
 use control::metrics::Metrics;
 use controlplane::{
     Ahead, Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, OverPart, PartId,
@@ -187,10 +187,22 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
     let mut names: Vec<&str> = config.in_use().flat_map(|own| own.named(super::STAGE)).collect();
     names.sort_unstable();
     names.dedup(); // pipelines may share a stage
+    let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
     for name in names {
         let own = settings(config, name);
         if let Err(error) = check_channels(&own) {
             findings.error_of_all(error);
+        }
+        if own.device && own.flows_max as usize > flowtable::device::FLOWS_MAX {
+            let most = flowtable::device::FLOWS_MAX;
+            findings.error_of_all(format!(
+                "`device` of `{name}`: `flows_max` is at most {most} with it"
+            ));
+        }
+        if own.device && !has_device {
+            findings.warn_of_all(format!(
+                "`device` of `{name}` only costs time with this back end: choose auto, opencl or cuda"
+            ));
         }
         if own.fail_mode == FailMode::Standalone && !has_switch(config, name) {
             let stages = super::DEFAULT_STAGES[1..].join(", ");
@@ -431,8 +443,17 @@ impl ControlPart for OpenFlowControl {
             let controllers = self.link.as_ref().map(Link::workers);
             let stage = OpenFlow::new(worker.name(), counters, controllers, &self.shapes);
             let has_switch = worker.pipeline.has("bridge_in");
-            OverPart::boxed(Box::new(stage.with_ports(self.ports, has_switch)), self.part)
+            let stage = stage.with_ports(self.ports, has_switch);
+            let stage = match self.control.settings().device {
+                true => stage.with_shade(self.part.regions().start),
+                false => stage,
+            };
+            OverPart::boxed(Box::new(stage), self.part)
         })
+    }
+
+    fn regions(&self) -> std::ops::Range<usize> {
+        self.part.regions()
     }
 
     fn sources(&mut self) -> Vec<Source> {

@@ -9,6 +9,7 @@
 //!
 //! - [`stage`] brings the packets of a chunk through tables, groups and meters ([`flowtable::pipeline`]): all packets that meet in a
 //!   table are looked up together.
+//! - [`mod@shade`], [`kernels`]: with `device`, a device looks up the keys of a chunk's packets in all tables before.
 //! - `control_part` makes patches of changes, lets flows leave when their time is over; `files` reads files of flows.
 //! - `channel` has the connections to controllers, `switch` what they see.
 //! - [`queues`] are in front of ports: packets that a flow sends to one wait in the stage ([`flowtable::queues`]).
@@ -19,18 +20,18 @@
 //! NORMAL is the switch of `mode = "switch"`: a packet that is sent there goes on to its stages, which come behind `openflow`. With
 //! `fail_mode = "standalone"` all packets do, while no controller can be reached.
 //!
-//! # Deliberately absent
-//! - A device form: the lookups of all tables in one shade, as PacketShader has it (§6.2.3).
-//!
 //! Threads: one instance of the stage per worker. Flows, groups and meters are shared by all of them, with atomic counters.
 
 mod channel;
+pub mod columns;
 pub mod commands;
 mod control_part;
 mod files;
+pub mod kernels;
 pub mod queues;
 pub mod reasons;
 pub mod settings;
+pub mod shade;
 pub mod stage;
 mod switch;
 mod tables;
@@ -56,6 +57,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     tables: commands::TABLES,
     groups: commands::GROUPS,
     absent: "this instance is no OpenFlow switch: its pipelines have no stage `openflow`",
+    kernels: kernels::FILES,
+    variants: &[settings::with_device],
     check: control_part::check_files,
     start: control_part::start,
     ..Descriptor::NONE

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use control::config::kinds::{Kind, duration, file, integer, list, name_of, parsed, text, words};
+use control::config::kinds::{
+    Kind, boolean, duration, file, integer, list, name_of, parsed, text, words,
+};
+use control::config::{Config, StageConfig};
 use openflow::Version;
 
 use super::queues::QueueText;
@@ -54,6 +57,9 @@ control::section! {
         restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
         /// How flows with wildcards are searched. `auto` measures which structure is the quickest for the flows of a table.
         restart search: Search = Search::Auto, words();
+        /// Find the flows of all tables that packets meet on the device; workers carry out the actions. It needs a `backend` with a
+        /// device; otherwise workers do it. `flows_max` is at most 8388608 with it. Results do not depend on it.
+        restart device: bool = false, boolean();
         /// Addresses at which tools such as `ovs-ofctl` reach the switch, as `tcp:ADDRESS:PORT` or `tls:ADDRESS:PORT`; also
         /// `ptcp:PORT:ADDRESS` and `pssl:PORT:ADDRESS`. Whoever reaches an address with `tcp` changes flows: there is neither a
         /// password nor encryption.
@@ -98,9 +104,12 @@ impl Settings {
 
     /// What the tables are made with.
     pub fn tables(&self) -> flowtable::Settings {
+        let device = self.device;
         match self.version {
-            Protocol::V10 => flowtable::Settings::of_10(128),
-            Protocol::V13 => flowtable::Settings::of_13(self.tables),
+            Protocol::V10 => flowtable::Settings { device, ..flowtable::Settings::of_10(128) },
+            Protocol::V13 => {
+                flowtable::Settings { device, ..flowtable::Settings::of_13(self.tables) }
+            }
         }
     }
 
@@ -113,4 +122,15 @@ impl Settings {
             Search::Bloom => "bloom",
         }
     }
+}
+
+/// A configuration whose switches use a device: for the programs that a build brings.
+pub(super) fn with_device(config: &mut Config) {
+    config.stages.retain(|stage| stage.name != super::STAGE);
+    config.stages.push(StageConfig {
+        name: super::STAGE.to_owned(),
+        kind: super::STAGE,
+        context: Vec::new(),
+        settings: Some(Box::new(Settings { device: true, ..Settings::default() })),
+    });
 }

@@ -16,8 +16,10 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, DropReason, Emitted, Packet, Pool, ReasonBlock, Verdict};
-use engine::{Context, Counter, MARK_FROM_HOST, Phases, Stage};
+use chunk::{
+    Chunk, ColumnSet, Columns, Declaration, DropReason, Emitted, Packet, Pool, ReasonBlock, Verdict,
+};
+use engine::{Context, Counter, MARK_FROM_HOST, Phases, Shade, Stage};
 use flowtable::edit::Frame;
 use flowtable::pipeline::Lookups;
 use flowtable::queues::{PortShape, Shaper};
@@ -26,7 +28,9 @@ use openflow::PortNo;
 use openflow::flow::InReason;
 
 use super::channel::{ForController, Offered, ToControl};
+use super::columns::KeyColumns;
 use super::reasons;
+use super::shade::{self, Walk};
 
 /// Set in [`Packet::mark`] of packets that a controller sends to NORMAL as if their port had received them.
 pub(super) const MARK_NORMAL: u32 = 1 << 27;
@@ -137,6 +141,13 @@ pub struct OpenFlow {
     times: Vec<u64>,
     /// There is a clock.
     is_live: bool,
+    /// What a device can do of it.
+    shade: Option<Arc<Walk>>,
+}
+
+/// Whether a packet goes through the tables: not if a host sends it by the twin of a port, nor if it goes to NORMAL at once.
+fn is_for_tables(packet: &Packet, all_normal: bool) -> bool {
+    packet.mark & (MARK_FROM_HOST | MARK_NORMAL) == 0 && !all_normal
 }
 
 /// A packet for a queue.
@@ -168,7 +179,15 @@ impl OpenFlow {
             queued: Vec::new(),
             times: Vec::new(),
             is_live: false,
+            shade: None,
         }
+    }
+
+    /// The same with the lookups of all tables in a shade ([`super::shade`]). Its part of the tables begins with region
+    /// `first_region` of a device's image.
+    #[must_use]
+    pub fn with_shade(self, first_region: usize) -> Self {
+        Self { shade: Some(Arc::new(Walk { first_region })), ..self }
     }
 
     /// The same with other numbers of ports, and with the stages of a switch behind it.
@@ -239,7 +258,44 @@ impl Stage<FlowTables> for OpenFlow {
     }
 
     fn phases(&self) -> Phases {
-        Phases::POST
+        if self.shade.is_some() { Phases::BOTH } else { Phases::POST }
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        if self.shade.is_some() { &[KeyColumns::COLUMNS] } else { &[] }
+    }
+
+    fn reads(&self) -> ColumnSet {
+        if self.shade.is_some() { shade::reads() } else { ColumnSet::EMPTY }
+    }
+
+    fn writes(&self) -> ColumnSet {
+        if self.shade.is_some() { shade::writes() } else { ColumnSet::EMPTY }
+    }
+
+    fn shader(&self) -> Option<Arc<dyn Shade<FlowTables>>> {
+        self.shade.clone().map(|shade| shade as _)
+    }
+
+    /// It takes the packets, and those that it leaves have changed.
+    fn ends_segment(&self) -> bool {
+        self.shade.is_some()
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FlowTables>) {
+        if self.shade.is_none() {
+            return;
+        }
+        let all_normal = self.has_switch && cx.tables.is_standalone();
+        let Chunk { packets, rows, .. } = chunk;
+        let mut view = KeyColumns::view(rows);
+        for (row, packet) in packets.iter().enumerate() {
+            let is_next = Verdict(view.verdict[row]).is_next();
+            match is_next && is_for_tables(packet, all_normal) {
+                true => shade::put(&mut view, row, packet, self.ports.number(packet.port)),
+                false => view.leave(row),
+            }
+        }
     }
 
     fn changes_packets(&self) -> bool {
@@ -286,8 +342,12 @@ impl Stage<FlowTables> for OpenFlow {
                 self.counters.to_normal.add(1);
                 continue;
             }
-            let packet = CellFrame(chunk.take(row));
-            self.pipeline.push(row, packet, self.ports.number(port), arrival_ns);
+            let path = self.shade.as_ref().map(|_| KeyColumns::view(&mut chunk.rows).path(row));
+            let (packet, number) = (CellFrame(chunk.take(row)), self.ports.number(port));
+            match path {
+                Some(path) => self.pipeline.push_known(row, packet, number, arrival_ns, path),
+                None => self.pipeline.push(row, packet, number, arrival_ns),
+            }
         }
         let Chunk { packets, rows, emitted, .. } = chunk;
         let mut out = Out {

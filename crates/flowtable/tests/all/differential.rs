@@ -86,14 +86,9 @@ fn exact_flows_win_in_1_0() {
                 let frame = generate::frame(&mut random, false);
                 let fields = flowtable::reference::fields(&frame, PortNo(1));
                 request.matches = openflow::Match::new();
-                let left_out = |field: &openflow::Field| {
-                    use openflow::Field as F;
-                    let other = [F::InPhyPort, F::Ipv6Flabel, F::Ipv6Exthdr, F::IpEcn, F::Ipv6Src];
-                    let more = [F::Ipv6Dst, F::MplsLabel, F::MplsTc, F::MplsBos, F::PbbIsid];
-                    let last = [F::Ipv6NdTarget, F::Ipv6NdSll, F::Ipv6NdTll, F::ArpSha, F::ArpTha];
-                    other.contains(field) || more.contains(field) || last.contains(field)
-                };
-                for (field, value) in fields.into_iter().filter(|(field, _)| !left_out(field)) {
+                for (field, value) in
+                    fields.into_iter().filter(|(field, _)| generate::is_of_exact(*field))
+                {
                     request.matches.set(field, value, field.full());
                 }
             }

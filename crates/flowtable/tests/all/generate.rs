@@ -421,3 +421,12 @@ pub fn flow_mod(random: &mut Random, groups: u32) -> FlowMod {
     }
     own
 }
+
+/// Whether an exact flow of 1.0 may give a field of a packet.
+pub fn is_of_exact(field: Field) -> bool {
+    use Field as F;
+    let other = [F::InPhyPort, F::Ipv6Flabel, F::Ipv6Exthdr, F::IpEcn, F::Ipv6Src, F::Ipv6Dst];
+    let more = [F::MplsLabel, F::MplsTc, F::MplsBos, F::PbbIsid, F::Ipv6NdTarget, F::Ipv6NdSll];
+    let last = [F::Ipv6NdTll, F::ArpSha, F::ArpTha];
+    !other.contains(&field) && !more.contains(&field) && !last.contains(&field)
+}

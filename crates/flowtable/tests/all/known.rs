@@ -7,7 +7,7 @@ use flowtable::walk::{OPEN, Path, Room, flags_of, walk};
 use flowtable::{FlowPatch, Key, Settings};
 use lookup::Patch;
 use lookup::versions::Patchable;
-use openflow::{ErrorCode, PortNo, Version};
+use openflow::{ErrorCode, FlowCommand, FlowMod, Instruction, PortNo, Version};
 
 use crate::generate;
 use crate::random::{Random, seeds};
@@ -75,17 +75,41 @@ fn each(mut check: impl FnMut(u64, &mut Random, &mut World)) {
         }
         for _ in 0..3 {
             for _ in 0..random.of(&[3, 30, 150]) {
-                let request = generate::flow_mod(&mut random, groups);
+                let mut request = generate::flow_mod(&mut random, groups);
+                if tables == 20 {
+                    stretch(&mut request);
+                }
                 world.control.flow_mod(&request, Version::V13, 1).ok();
                 if random.one_in(20) {
                     publish(&mut world, &mut copy);
                 }
+            }
+            if tables == 12 {
+                (0..11).for_each(|table| lead_on(&mut world, table));
             }
             publish(&mut world, &mut copy);
             assert_same(seed, &copy, &regions(&world));
             check(seed, &mut random, &mut world);
         }
     }
+}
+
+/// The second and the third table are the ninth and the seventeenth one, which no device knows.
+fn stretch(request: &mut FlowMod) {
+    request.table *= 8;
+    for instruction in &mut request.instructions {
+        if let Instruction::GotoTable(next) = instruction {
+            *next *= 8;
+        }
+    }
+}
+
+/// All packets that no other flow takes go to the next table: paths become too long.
+fn lead_on(world: &mut World, table: u8) {
+    let mut request = FlowMod::new(FlowCommand::Add);
+    (request.table, request.priority) = (table, 0);
+    request.instructions.push(Instruction::GotoTable(table + 1));
+    world.control.flow_mod(&request, Version::V13, 1).unwrap();
 }
 
 fn regions(world: &World) -> Vec<Vec<u32>> {
