@@ -1,7 +1,9 @@
 //! A switch in a test: tables, and where frames went.
 
+use flowtable::headers::read;
 use flowtable::pipeline::Lookups;
-use flowtable::{Dropped, Egress, FlowControl, FlowTables, Pipeline, Port, Sent, Settings};
+use flowtable::walk::{Path, Room, flags_of, walk};
+use flowtable::{Dropped, Egress, FlowControl, FlowTables, Key, Pipeline, Port, Sent, Settings};
 use lookup::versions::Patchable;
 use openflow::PortNo;
 use openflow::port::PortConfig;
@@ -66,11 +68,32 @@ impl World {
         self.control.take_patches().iter().for_each(|patch| self.tables.apply(patch));
     }
 
-    /// Frames by a port at a time, as one batch.
+    /// The paths of frames that came in by a port, as the walk finds them.
+    pub fn paths(&self, frames: &[Vec<u8>], in_port: u32) -> Vec<Path> {
+        let (mut keys, mut flags) = (Vec::new(), Vec::new());
+        for frame in frames {
+            let mut key = Key::default();
+            let headers = read(frame, frame.len(), in_port, &mut key);
+            keys.push(key);
+            flags.push(flags_of(&headers));
+        }
+        let mut paths = vec![Path::OPEN; frames.len()];
+        walk(&self.tables, &mut keys, &mut flags, &mut paths, &mut Room::default());
+        paths
+    }
+
+    /// Frames by a port at a time, as one batch; with their paths where there is a device.
     pub fn send(&mut self, frames: &[Vec<u8>], in_port: u32, now_ns: u64) -> Out {
         let mut out = Out::default();
-        for (row, frame) in frames.iter().enumerate() {
-            self.pipeline.push(row, frame.clone(), PortNo(in_port), now_ns);
+        if self.control.settings().device {
+            let paths = self.paths(frames, in_port);
+            for (row, (frame, path)) in frames.iter().zip(paths).enumerate() {
+                self.pipeline.push_known(row, frame.clone(), PortNo(in_port), now_ns, path);
+            }
+        } else {
+            for (row, frame) in frames.iter().enumerate() {
+                self.pipeline.push(row, frame.clone(), PortNo(in_port), now_ns);
+            }
         }
         self.pipeline.run(&self.tables, &mut out, &mut ());
         assert_eq!(out.done, frames.len());

@@ -39,12 +39,19 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
 
 #[test]
 fn cases_of_1_3() {
-    run("of13", Version::V13, 738);
+    run("of13", Version::V13, 738, false);
 }
 
 #[test]
 fn cases_of_1_0() {
-    run("of10", Version::V10, 141);
+    run("of10", Version::V10, 141, false);
+}
+
+/// The same with the ways of packets known beforehand, as by a device.
+#[test]
+fn cases_of_both_on_known_ways() {
+    run("of13", Version::V13, 738, true);
+    run("of10", Version::V10, 141, true);
 }
 
 /// The cases of a folder: file, number in it, and what it says. `None`, and the test is skipped, where they are missing.
@@ -74,11 +81,11 @@ pub fn frame(layers: &Value) -> Result<Vec<u8>, String> {
     packets::frame(layers, &mut Random(0))
 }
 
-fn run(folder: &str, version: Version, expected: usize) {
+fn run(folder: &str, version: Version, expected: usize, device: bool) {
     let Some(cases) = cases(folder) else { return };
     let (mut passed, mut failed, all) = (0, Vec::new(), cases.len());
     for ((name, number), case) in cases {
-        match case_of(&case, version) {
+        match case_of(&case, version, device) {
             Ok(()) => passed += 1,
             Err(why) => failed.push((name, number, why)),
         }
@@ -99,8 +106,8 @@ fn run(folder: &str, version: Version, expected: usize) {
 }
 
 /// One case: `Err` says what is different.
-fn case_of(case: &Value, version: Version) -> Result<(), String> {
-    let mut world = World::new(settings(version), "auto");
+fn case_of(case: &Value, version: Version, device: bool) -> Result<(), String> {
+    let mut world = World::new(Settings { device, ..settings(version) }, "auto");
     for request in case["prerequisite"].as_array().unwrap() {
         let body = body(request, version);
         apply(&mut world, &body, version).map_err(|e| format!("{request}: {e}"))?;
