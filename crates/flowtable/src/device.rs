@@ -80,6 +80,9 @@ const _: () = assert!(RECORD_KEY + EXACT_WORDS.len() <= RECORD_OPS);
 const _: () = assert!(RECORD_OPS + 3 * OPS_MAX <= RECORD);
 const _: () = assert!(PARAMETERS + 2 * (HASHED + 1) <= ENTRIES);
 
+/// Words of records that make one patch.
+const PATCH_WORDS: usize = 1 << 16;
+
 /// A slot whose flow was taken away.
 pub const GONE: u32 = u32::MAX;
 
@@ -224,14 +227,21 @@ impl Follower {
     /// Adds the patches that follow from those from place `from` on.
     pub(crate) fn follow(&mut self, patches: &mut Vec<FlowPatch>, from: usize) {
         let mut own = Vec::new();
-        let mut add = |region: usize, patch: Patch| own.push(FlowPatch::Device(region, patch));
         let write =
             |at: usize, words: &[u32]| Patch::Write { offset_words: at, words: words.to_vec() };
         for patch in &patches[from..] {
             match patch {
                 FlowPatch::Flow(id, flow) => {
-                    let record = record(flow.as_deref());
-                    add(region::FLOWS, write(RECORD * *id as usize, &record));
+                    let (at, record) = (RECORD * *id as usize, record(flow.as_deref()));
+                    match own.last_mut() {
+                        Some(FlowPatch::Device(
+                            region::FLOWS,
+                            Patch::Write { offset_words, words },
+                        )) if *offset_words + words.len() == at && words.len() < PATCH_WORDS => {
+                            words.extend_from_slice(&record);
+                        }
+                        _ => own.push(FlowPatch::Device(region::FLOWS, write(at, &record))),
+                    }
                 }
                 FlowPatch::Exact(table, flow, is_there) => {
                     let key = &flow.words.value;
@@ -240,18 +250,20 @@ impl Follower {
                         true => Some(self.insert(hash, flow.id)),
                         false => self.remove(hash, flow.id),
                     };
-                    patch.into_iter().for_each(|patch| add(region::EXACT, patch));
+                    own.extend(patch.map(|patch| FlowPatch::Device(region::EXACT, patch)));
                 }
                 FlowPatch::Classifier(table, classes) if usize::from(*table) < TABLES_MAX => {
                     let words = classes.as_ref().map_or(&[][..], |(words, _)| words);
                     let at = ENTRIES + ENTRY * usize::from(*table);
-                    add(region::DIRECTORY, write(at, &entry(words)));
+                    own.push(FlowPatch::Device(region::DIRECTORY, write(at, &entry(words))));
                     let image = classes.as_ref().map(|(_, classes)| classes.blob().words());
                     let image = image.map_or_else(|| vec![0; ENTRY], <[u32]>::to_vec);
-                    add(region::CLASSES + usize::from(*table), Patch::Replace(image));
+                    let region = region::CLASSES + usize::from(*table);
+                    own.push(FlowPatch::Device(region, Patch::Replace(image)));
                 }
                 FlowPatch::Classes(table, patch) if usize::from(*table) < TABLES_MAX => {
-                    add(region::CLASSES + usize::from(*table), patch.clone());
+                    let region = region::CLASSES + usize::from(*table);
+                    own.push(FlowPatch::Device(region, patch.clone()));
                 }
                 _ => {}
             }

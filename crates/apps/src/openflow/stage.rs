@@ -13,6 +13,8 @@
 //!
 //! Packets for a queue are in no row any more: they wait, and leave in front of the first packet that comes after their time, or in
 //! `tick`. Over captures their time is that of their departure then.
+//!
+//! With a [shade](super::shade), keys are read in `pre_shade`, and the lookups are a device's, or any thread's.
 
 use std::sync::Arc;
 
@@ -279,6 +281,10 @@ impl Stage<FlowTables> for OpenFlow {
 
     /// It takes the packets, and those that it leaves have changed.
     fn ends_segment(&self) -> bool {
+        self.shade.is_some()
+    }
+
+    fn reads_packets(&self) -> bool {
         self.shade.is_some()
     }
 
