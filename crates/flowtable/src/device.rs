@@ -14,14 +14,15 @@
 //! the packet, and its table. Control keeps a twin of EXACT and makes patches of it ([`Follower`]); everything else follows from the
 //! patches that the CPU's tables get. Nothing of this is made without `device` of [`Settings`](crate::Settings).
 //!
-//! A device knows the first [`TABLES_MAX`] tables, and linear, tuple and Bloom search. Paths end at other tables.
+//! A device knows the first [`TABLES_MAX`] tables, and linear, tuple and Bloom search, the latter two over [`TUPLE_WORDS_MAX`] words.
+//! Paths end at other tables.
 
 use std::borrow::Cow;
 
 use chunk::hash::MultiplyShift;
-use classify::Tables as Classes;
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
+use classify::{Classify, Tables as Classes};
 use lookup::Patch;
 
 use crate::exact;
@@ -32,6 +33,8 @@ use crate::walk::OPS_MAX;
 
 /// Tables that a device knows.
 pub const TABLES_MAX: usize = 16;
+/// Words of the headers of tuple and Bloom search that a device knows: those that a kernel keeps in registers.
+pub const TUPLE_WORDS_MAX: usize = 16;
 /// Numbers of flows that a device knows: 1 GiB of records.
 pub const FLOWS_MAX: usize = 1 << 23;
 /// Words of a region that a device is sent: 1 GiB.
@@ -147,7 +150,8 @@ fn entry(looked_at: &[u8]) -> [u32; ENTRY] {
 pub fn knows(tables: &FlowTables, table: u8) -> bool {
     tables.classes(table).is_none_or(|(_, classes)| {
         let blob = classes.blob();
-        Linear::new(blob).is_some() || TupleSpace::new(blob).is_some()
+        let tuple = TupleSpace::new(blob).is_some_and(|own| own.words() <= TUPLE_WORDS_MAX);
+        tuple || Linear::new(blob).is_some()
     })
 }
 

@@ -7,6 +7,7 @@ use apps::openflow::columns::{KEYS, KeyColumns, PATHS, columns_of, path_of};
 use apps::openflow::kernels::FLOWS;
 use chunk::{Columns, Verdict};
 use flowtable::headers::read;
+use flowtable::key::Words;
 use flowtable::walk::{OPEN, Path, Room, STEPS, flags_of, walk};
 use flowtable::{Key, Settings, device};
 use kernels::Spec;
@@ -27,7 +28,9 @@ fn world(random: &mut Random) -> World {
     let settings = Settings { device: true, ..settings };
     let mut world = World::new(settings, random.of(&["linear", "tuple", "bloom"]));
     let version = if is_10 { Version::V10 } else { Version::V13 };
-    for _ in 0..random.of(&[3, 30, 150]) {
+    // Words that the flows look at: headers of every width.
+    let (most, mut used) = (random.of(&[2, 4, 9, 10, 16, 32]), 0_u32);
+    for _ in 0..random.of(&[3, 30, 300]) {
         let mut request = generate::flow_mod(random, 0);
         if is_10 {
             request.table = 0;
@@ -43,7 +46,12 @@ fn world(random: &mut Random) -> World {
                 }
             }
         }
-        world.control.flow_mod(&request, version, 1).ok();
+        let mask = Words::of(&request.matches).mask;
+        let own = (0..32).filter(|word| mask.0[*word] != 0).fold(0, |own, word| own | 1 << word);
+        if (used | own).count_ones() <= most {
+            used |= own;
+            world.control.flow_mod(&request, version, 1).ok();
+        }
     }
     if !is_10 && random.one_in(2) {
         for table in 0..tables - 1 {
