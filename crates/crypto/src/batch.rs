@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 
 use crate::aes::{BLOCK, Block};
 use crate::chain;
+use crate::gcm::GcmKey;
 use crate::mac::{DIGEST_MAX, MacKey};
 use crate::sha1;
 use crate::stream::{self, Part};
@@ -184,6 +185,41 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Galois/counter mode in one pass, where there is such a form: the check value of what is encrypted.
+    fn gcm_pass<const SEALS: bool>(&mut self, key: &GcmKey) -> Option<[u8; BLOCK]> {
+        let nonce = self.key.nonce(&self.iv);
+        let (text_at, icv_at, high) = (self.text_at(), self.icv_at(), self.high());
+        let (header, rest) = self.buffer.split_at_mut(self.header_len);
+        let text = &mut rest[text_at - self.header_len..icv_at - self.header_len];
+        match high {
+            None => key.pass::<SEALS>(&nonce, &[header], text),
+            Some(high) => {
+                let (spi, number) = header.split_at(4);
+                key.pass::<SEALS>(&nonce, &[spi, &high, number], text)
+            }
+        }
+    }
+
+    /// Seals, where there is such a form.
+    fn seal_gcm(&mut self, key: &GcmKey) -> bool {
+        let Some(tag) = self.gcm_pass::<true>(key) else { return false };
+        let icv = self.icv_mut();
+        let len = icv.len();
+        icv.copy_from_slice(&tag[..len]);
+        true
+    }
+
+    /// Opens, where there is such a form. The text of a packet that is not genuine is encrypted again: nobody has seen it.
+    fn open_gcm(&mut self, key: &GcmKey) -> bool {
+        let Some(tag) = self.gcm_pass::<false>(key) else { return false };
+        let icv = self.icv();
+        if !is_same(icv, &tag[..icv.len()]) {
+            let _ = self.gcm_pass::<true>(key);
+            self.result = Err(Failure::Authentication);
+        }
+        true
+    }
+
     /// What Poly1305 authenticates beside the text. Extended sequence numbers have their two halves together.
     fn run_chacha(&mut self, is_sealing: bool) -> Result<(), Failure> {
         let CipherKey::ChaCha(cipher) = &self.key.cipher else { return Ok(()) };
@@ -229,6 +265,17 @@ pub fn open_batch(requests: &mut [Request<'_>]) {
     open_all(requests);
 }
 
+/// Whether two check values are the same, in a time that does not depend on where they differ: their words' differences come
+/// together, and the sum is compared once.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (words, rest) = one.as_chunks::<4>();
+    let (others, other_rest) = other.as_chunks::<4>();
+    let differ = |(a, b): (&[u8; 4], &[u8; 4])| u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b);
+    let sum = words.iter().zip(others).map(differ).fold(0, |all, own| all | own);
+    let is_rest = rest.ct_eq(other_rest);
+    bool::from(sum.ct_eq(&0) & is_rest) && words.len() == others.len()
+}
+
 /// What has a request in it.
 pub(crate) trait Carries<'a> {
     fn request(&self) -> &Request<'a>;
@@ -257,12 +304,18 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 request.write_iv();
             }
         }
-        let live = Set::of(group, |request| request.result.is_ok());
+        let mut live = Set::of(group, |request| request.result.is_ok());
+        // What a form of its own has done.
+        let mut done = Set::NONE;
         let mut masks = [Block::default(); GROUP];
-        for (same, key) in by_key(group, live) {
+        for (mut same, key) in by_key(group, live) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
                 CipherKey::Gcm(key) => {
+                    for at in same.iter().filter(|at| group[*at].request_mut().seal_gcm(key)) {
+                        done.insert(at);
+                    }
+                    same = same.without(done);
                     stream::run(group, same, &key.aes, Part::Both, 2, &mut masks);
                 }
                 CipherKey::Gmac(key) => {
@@ -275,6 +328,7 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 CipherKey::Null | CipherKey::Cbc(..) => {}
             }
         }
+        live = live.without(done);
         chain::encrypt(group, live);
         let mut icvs = [[0; DIGEST_MAX]; GROUP];
         for at in check_values(group, live, &masks, &mut icvs).iter() {
@@ -297,11 +351,20 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 request.read_iv();
             }
         }
-        let live = Set::of(group, |request| request.result.is_ok());
+        let mut live = Set::of(group, |request| request.result.is_ok());
+        // What a form of its own has done.
+        let mut done = Set::NONE;
         let mut masks = [Block::default(); GROUP];
-        for (same, key) in by_key(group, live) {
+        for (mut same, key) in by_key(group, live) {
             match &key.cipher {
-                CipherKey::Gcm(key) | CipherKey::Gmac(key) => {
+                CipherKey::Gcm(key) => {
+                    for at in same.iter().filter(|at| group[*at].request_mut().open_gcm(key)) {
+                        done.insert(at);
+                    }
+                    same = same.without(done);
+                    stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
+                }
+                CipherKey::Gmac(key) => {
                     stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
                 }
                 CipherKey::ChaCha(_) => same.iter().for_each(|at| {
@@ -311,15 +374,16 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 CipherKey::Ctr(_) | CipherKey::Cbc(..) | CipherKey::Null => {}
             }
         }
+        live = live.without(done);
         let mut icvs = [[0; DIGEST_MAX]; GROUP];
         for at in check_values(group, live, &masks, &mut icvs).iter() {
             let request = group[at].request_mut();
             let icv = request.icv();
-            if !bool::from(icv.ct_eq(&icvs[at][..icv.len()])) {
+            if !is_same(icv, &icvs[at][..icv.len()]) {
                 request.result = Err(Failure::Authentication);
             }
         }
-        let genuine = Set::of(group, |request| request.result.is_ok());
+        let genuine = Set::of(group, |request| request.result.is_ok()).without(done);
         for (same, key) in by_key(group, genuine) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
@@ -413,6 +477,10 @@ impl Set {
         self.0 |= 1 << at;
     }
 
+    fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> + Clone {
         let mut bits = self.0;
         std::iter::from_fn(move || {
@@ -447,6 +515,22 @@ fn by_key<'a, T: Carries<'a>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_values_are_compared_whole() {
+        for len in [0, 1, 4, 8, 12, 15, 16, 24, 32] {
+            let one: Vec<u8> = (0..len as u8).collect();
+            assert!(is_same(&one, &one));
+            for at in 0..len {
+                for bit in 0..8 {
+                    let mut other = one.clone();
+                    other[at] ^= 1 << bit;
+                    assert!(!is_same(&one, &other), "{len} {at} {bit}");
+                }
+                assert!(!is_same(&one, &one[..at]));
+            }
+        }
+    }
 
     #[test]
     fn sets_have_each_member_once() {

@@ -2,9 +2,8 @@
 //!
 //! A round of SHA-1 waits for the one before, so one stream of SHA instructions leaves the unit idle most of the time.
 //! Three messages in turn fill it (26 million blocks a second with one stream, 58 with three, on Zen 3); more need more
-//! registers than there are. Where the CPU has AVX-512 and there are enough messages, sixteen run in the lanes of vectors,
-//! which is twice as quick again. Messages have different lengths: each **lane** runs through its message, its last block, and
-//! the outer block of HMAC, and then takes the next message.
+//! registers than there are. Messages have different lengths: each **lane** runs through its message, its last block, and the
+//! outer block of HMAC, and then takes the next message.
 //!
 //! ```text
 //!  lane 0   body body body body last outer │ body last outer │ …
@@ -12,8 +11,9 @@
 //!  lane 2   last outer │ body body last outer │ …
 //! ```
 //!
-//! What is left when there are no more messages, and every CPU without these instructions, runs one stream by the crate
-//! `sha1`.
+//! Where the CPU has AVX-512 and there are enough messages of about one length, sixteen run in the lanes of vectors, which is
+//! more than twice as quick again. What is left when there are no more messages, and every CPU without these instructions, runs
+//! one stream by the crate `sha1`.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -88,22 +88,54 @@ pub(crate) struct Job<'m> {
 /// Digests of all jobs, at the same places of `out`.
 pub(crate) fn digests(jobs: &[Job<'_>], out: &mut [[u8; 20]]) {
     #[cfg(target_arch = "x86_64")]
-    match jobs.len() {
-        WIDE_MIN.. if avx512::is_available() => {
-            return run(jobs, out, WIDE_ALONE, avx512::compress16);
-        }
-        ni::LANES.. if ni::is_available() => return run(jobs, out, ni::LANES - 1, ni::compress3),
-        _ => {}
+    if jobs.len() > ni::LANES && avx512::is_available() {
+        let parts = jobs.chunks(ORDERED).zip(out.chunks_mut(ORDERED));
+        parts.for_each(|(jobs, out)| digests_wide(jobs, out));
+        return;
+    }
+    digests_narrow(jobs, out);
+}
+
+/// By three streams or one.
+fn digests_narrow(jobs: &[Job<'_>], out: &mut [[u8; 20]]) {
+    #[cfg(target_arch = "x86_64")]
+    if jobs.len() >= ni::LANES && ni::is_available() {
+        return run(jobs, out, ni::LANES - 1, ni::compress3);
     }
     run_plain(jobs, out);
 }
 
-/// Fewer messages are quicker in three streams.
+/// Jobs in an order by their length, so that lanes end together; where most lanes would wait for a long one, in three streams.
 #[cfg(target_arch = "x86_64")]
-const WIDE_MIN: usize = 10;
-/// As many messages that are left are quicker one after another.
+fn digests_wide(jobs: &[Job<'_>], out: &mut [[u8; 20]]) {
+    let blocks = |at: u8| jobs[usize::from(at)].message.len() / BLOCK + 2; // about: the outer one among them
+    let mut order = [0; ORDERED];
+    let order = &mut order[..jobs.len()];
+    order.iter_mut().zip(0..).for_each(|(own, at)| *own = at);
+    if order.windows(2).any(|pair| blocks(pair[0]) != blocks(pair[1])) {
+        order.sort_unstable_by_key(|at| std::cmp::Reverse(blocks(*at)));
+    }
+    for places in order.chunks(avx512::LANES) {
+        let all: usize = places.iter().map(|at| blocks(*at)).sum();
+        if all >= WIDE_MIN * blocks(places[0]) {
+            avx512::macs(jobs, places, out);
+            continue;
+        }
+        let mut own = [jobs[usize::from(places[0])]; avx512::LANES];
+        own.iter_mut().zip(places).for_each(|(own, at)| *own = jobs[usize::from(*at)]);
+        let mut found = [[0; 20]; avx512::LANES];
+        digests_narrow(&own[..places.len()], &mut found);
+        places.iter().zip(found).for_each(|(at, found)| out[usize::from(*at)] = found);
+    }
+}
+
+/// Jobs that are put in order together.
 #[cfg(target_arch = "x86_64")]
-const WIDE_ALONE: usize = 4;
+const ORDERED: usize = 64;
+
+/// Lanes that work, on average, from which on vectors are quicker than three streams.
+#[cfg(target_arch = "x86_64")]
+const WIDE_MIN: usize = 8;
 
 /// One message after another: the reference, and the way without SHA instructions.
 fn run_plain(jobs: &[Job<'_>], out: &mut [[u8; 20]]) {
@@ -157,6 +189,30 @@ fn run<const N: usize>(
     }
 }
 
+/// Whole blocks of a message, and how many blocks are behind them, which are written: the rest, tail, padding and length.
+#[inline]
+fn last_blocks<'m>(job: &Job<'m>, last: &mut [[u8; BLOCK]; 2]) -> (&'m Blocks, usize) {
+    let (body, rest) = job.message.as_chunks::<BLOCK>();
+    let bytes = last.as_flattened_mut();
+    let len = rest.len() + job.tail.len();
+    // Copies of constant length, which are a few moves: the last block of the message, of which zeros are behind.
+    match job.message.last_chunk::<BLOCK>() {
+        Some(end) if !rest.is_empty() => {
+            let mut shifted = [0; 2 * BLOCK];
+            shifted[..BLOCK].copy_from_slice(end);
+            let from = BLOCK - rest.len();
+            bytes[..BLOCK].copy_from_slice(&shifted[from..from + BLOCK]);
+        }
+        _ => bytes[..rest.len()].copy_from_slice(rest),
+    }
+    bytes[rest.len()..len].copy_from_slice(job.tail);
+    bytes[len] = 0x80;
+    let count = (len + 1 + 8).div_ceil(BLOCK);
+    let bits = 8 * (BLOCK + job.message.len() + job.tail.len()) as u64; // the inner pad is a block
+    bytes[count * BLOCK - 8..count * BLOCK].copy_from_slice(&bits.to_be_bytes());
+    (body, count)
+}
+
 /// A message on its way.
 struct Lane<'m> {
     job: usize,
@@ -173,16 +229,8 @@ struct Lane<'m> {
 
 impl<'m> Lane<'m> {
     fn begin(number: usize, job: &Job<'m>) -> (Self, State) {
-        let (body, rest) = job.message.as_chunks::<BLOCK>();
         let mut last = [[0; BLOCK]; 2];
-        let bytes = last.as_flattened_mut();
-        let len = rest.len() + job.tail.len();
-        bytes[..rest.len()].copy_from_slice(rest);
-        bytes[rest.len()..len].copy_from_slice(job.tail);
-        bytes[len] = 0x80;
-        let to = (len + 1 + 8).div_ceil(BLOCK);
-        let bits = 8 * (BLOCK + job.message.len() + job.tail.len()) as u64; // the inner pad is a block
-        bytes[to * BLOCK - 8..to * BLOCK].copy_from_slice(&bits.to_be_bytes());
+        let (body, to) = last_blocks(job, &mut last);
         (Self { job: number, body, last, from: 0, to, is_outer: false }, job.key.inner)
     }
 
@@ -289,6 +337,9 @@ mod tests {
             prop_assert_eq!(&out, &expected);
             out.fill([0; 20]);
             run(&jobs, &mut out, 0, compress_plain::<16>);
+            prop_assert_eq!(&out, &expected);
+            out.fill([0; 20]);
+            digests_narrow(&jobs, &mut out);
             prop_assert_eq!(&out, &expected);
             #[cfg(target_arch = "x86_64")]
             if ni::is_available() {

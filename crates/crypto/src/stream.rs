@@ -6,7 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-mod wide;
+pub(crate) mod wide;
 
 use crate::aes::{AesEnc, BLOCK, Block, xor};
 use crate::batch::{Carries, GROUP, Set};
@@ -18,7 +18,7 @@ const RUN: usize = 64;
 pub(crate) struct CtrKey {
     aes: AesEnc,
     #[cfg(target_arch = "x86_64")]
-    wide: Option<wide::RoundKeys>,
+    pub(crate) wide: Option<wide::RoundKeys>,
 }
 
 impl CtrKey {

@@ -1,10 +1,10 @@
-//! The hash of Galois/counter mode, sixteen blocks at a time, by the carry-less products of AVX-512.
+//! The hash of Galois/counter mode, thirty-two blocks at a time, by the carry-less products of AVX-512.
 //!
 //! The hash of blocks x1 … xn is x1·Hⁿ + x2·Hⁿ⁻¹ + … + xn·H: with powers of H at hand no product waits for another one, and
-//! their sum is reduced once. A vector has four blocks, so sixteen of them are four vectors by four products each.
+//! their sum is reduced once. A vector has four blocks, so thirty-two of them are eight vectors by four products each.
 //!
 //! ```text
-//!  powers   │ H¹⁶ H¹⁵ H¹⁴ H¹³ │ … │ H⁴ H³ H² H¹ │      n blocks go by the last n
+//!  powers   │ H³² H³¹ H³⁰ H²⁹ │ … │ H⁴ H³ H² H¹ │      n blocks go by the last n
 //!  blocks         │ x1 x2 x3 x4 │ … │ xn │              the hash so far is added to x1
 //! ```
 //!
@@ -27,10 +27,10 @@ use zeroize::Zeroize;
 use crate::aes::BLOCK;
 
 /// Powers of the key, and blocks whose products are summed before they are reduced.
-const POWERS: usize = 16;
+pub(super) const POWERS: usize = 32;
 /// Blocks of a vector.
-const LANES: usize = 4;
-const VECTOR: usize = LANES * BLOCK;
+pub(super) const LANES: usize = 4;
+pub(super) const VECTOR: usize = LANES * BLOCK;
 
 /// Whether the CPU has what this file uses.
 pub(super) fn is_available() -> bool {
@@ -43,7 +43,7 @@ pub(super) fn is_available() -> bool {
 }
 
 /// Powers of a hash key, the highest first. It exists only where [`is_available`].
-pub(super) struct Powers([[u64; 2]; POWERS]);
+pub(super) struct Powers(pub(super) [[u64; 2]; POWERS]);
 
 impl Drop for Powers {
     fn drop(&mut self) {
@@ -110,7 +110,7 @@ fn reduce(low: __m128i, middle: __m128i, high: __m128i) -> __m128i {
 
 /// Products so far, lane by lane.
 #[derive(Clone, Copy)]
-struct Sum {
+pub(super) struct Sum {
     low: __m512i,
     middle: __m512i,
     high: __m512i,
@@ -119,7 +119,7 @@ struct Sum {
 impl Sum {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn zero() -> Self {
+    pub(super) fn zero() -> Self {
         let zero = _mm512_setzero_si512();
         Self { low: zero, middle: zero, high: zero }
     }
@@ -127,7 +127,7 @@ impl Sum {
     /// Adds the products of four blocks and their powers.
     #[inline]
     #[target_feature(enable = "avx512f,vpclmulqdq")]
-    fn add(&mut self, blocks: __m512i, powers: __m512i) {
+    pub(super) fn add(&mut self, blocks: __m512i, powers: __m512i) {
         let low = _mm512_clmulepi64_epi128::<0x00>(blocks, powers);
         let high = _mm512_clmulepi64_epi128::<0x11>(blocks, powers);
         let one = _mm512_clmulepi64_epi128::<0x10>(blocks, powers);
@@ -139,7 +139,7 @@ impl Sum {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,pclmulqdq,ssse3")]
-    fn reduced(self) -> __m128i {
+    pub(super) fn reduced(self) -> __m128i {
         reduce(across(self.low), across(self.middle), across(self.high))
     }
 }
@@ -156,7 +156,7 @@ fn across(all: __m512i) -> __m128i {
 /// Four powers from place `at` on; zeros behind the last.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn powers_at(powers: &[[u64; 2]; POWERS], at: usize) -> __m512i {
+pub(super) fn powers_at(powers: &[[u64; 2]; POWERS], at: usize) -> __m512i {
     let own = &powers[at..];
     if own.len() >= LANES {
         // SAFETY: `own` has four elements of 16 bytes at least; the load needs no alignment.

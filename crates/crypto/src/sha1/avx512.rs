@@ -1,37 +1,44 @@
-//! Sixteen streams of SHA-1 in the 32-bit lanes of AVX-512.
+//! HMAC-SHA1 of sixteen messages in the 32-bit lanes of AVX-512.
 //!
-//! Lane n of every vector belongs to stream n. The sixteen words of a block are transposed, so that vector w has word w of
-//! all streams; then the rounds of FIPS 180-4 §6.1 are written as for one stream. Rotations and the three-operand functions
-//! are one instruction each.
+//! Lane n of every vector belongs to message n. The sixteen words of a block are transposed, so that vector w has word w of
+//! all messages; then the rounds of FIPS 180-4 §6.1 are written as for one. Rotations and the three-operand functions are one
+//! instruction each.
+//!
+//! ```text
+//!  lane 0   │ block │ block │ block │ rest, padding │        a lane whose message has ended keeps its state: its blocks
+//!  lane 1   │ block │ block │ rest, padding │                are masked, so messages of about one length go together
+//!   …
+//!  all      │ outer block: the inner digest is five of its words, without a way through memory │
+//! ```
 //!
 //! The unsafe code is a call of a function that needs CPU features, and loads and stores of 64 bytes.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_loadu_si512, _mm512_rol_epi32, _mm512_set_epi64,
-    _mm512_set1_epi32, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_shuffle_i32x4,
-    _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm512_add_epi32, _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_rol_epi32,
+    _mm512_set_epi64, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_shuffle_epi8,
+    _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_unpackhi_epi32,
+    _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
 };
 
-use super::{Blocks, State};
+use super::{BLOCK, Blocks, Job, State, last_blocks};
 
-/// Streams at once.
+/// Messages at once.
 pub(super) const LANES: usize = 16;
 
-/// Whether the CPU has what [`compress16`] uses.
+/// Whether the CPU has what [`macs`] uses.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
 }
 
-/// Brings each state over its blocks, of which there are as many in each stream.
+/// The digests of the jobs at `places`, 1 to 16, at the same places of `out`.
 ///
 /// # Panics
 ///
-/// The CPU lacks the instructions, or a stream has fewer blocks than the first.
-pub(super) fn compress16(states: &mut [State; LANES], blocks: [&Blocks; LANES]) {
-    assert!(is_available());
+/// The CPU lacks the instructions, or there is no job, or are more than [`LANES`].
+pub(super) fn macs(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
+    assert!(is_available() && (1..=LANES).contains(&places.len()));
     // SAFETY: the features that the function enables are there, as just seen.
-    unsafe { streams(states, blocks) }
+    unsafe { digests(jobs, places, out) }
 }
 
 /// Rounds by their numbers, with a function of `b`, `c` and `d` by its truth table, and a constant. They are written out, so
@@ -50,51 +57,111 @@ macro_rules! rounds {
         let [a, b, c, d, e] = $s;
         let f = _mm512_ternarylogic_epi32::<$function>(b, c, d);
         let constant = _mm512_set1_epi32(u32::cast_signed($constant));
+        // What `a` adds comes last: it is there a round later than the others.
         let sum = _mm512_add_epi32(_mm512_add_epi32(e, constant), $words[$number % 16]);
-        let sum = _mm512_add_epi32(sum, _mm512_add_epi32(f, _mm512_rol_epi32::<5>(a)));
+        let sum = _mm512_add_epi32(_mm512_rol_epi32::<5>(a), _mm512_add_epi32(sum, f));
         $s = [sum, a, _mm512_rol_epi32::<30>(b), c, d];
     )*};
 }
 
+/// A message on its way.
+#[derive(Clone, Copy)]
+struct Lane<'m> {
+    /// Whole blocks of the message.
+    body: &'m Blocks,
+    /// Blocks with those behind it: rest, padding and length.
+    total: usize,
+}
+
+type Vectors = [__m512i; 5];
+
 #[target_feature(enable = "avx512f,avx512bw")]
-fn streams(states: &mut [State; LANES], blocks: [&Blocks; LANES]) {
-    let mut s = [_mm512_setzero_si512(); 5];
-    for (word, vector) in s.iter_mut().enumerate() {
-        let column: [u32; LANES] = std::array::from_fn(|lane| states[lane][word]);
-        // SAFETY: `column` is 64 initialised bytes; the load needs no alignment.
-        *vector = unsafe { _mm512_loadu_si512(column.as_ptr().cast::<__m512i>()) };
+fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
+    let any = &jobs[usize::from(places[0])];
+    let of = |lane: usize| places.get(lane).map_or(any, |at| &jobs[usize::from(*at)]);
+    let mut last = [[[0; BLOCK]; 2]; LANES];
+    let mut lanes = [Lane { body: &[], total: 0 }; LANES];
+    for ((lane, last), at) in lanes.iter_mut().zip(&mut last).zip(places) {
+        let (body, behind) = last_blocks(&jobs[usize::from(*at)], last);
+        *lane = Lane { body, total: body.len() + behind };
     }
+    let is_one_key = places.iter().all(|at| std::ptr::eq(jobs[usize::from(*at)].key, any.key));
+    let states = |state: fn(&Job<'_>) -> State| -> Vectors {
+        let mut s = [_mm512_setzero_si512(); 5];
+        for (word, vector) in s.iter_mut().enumerate() {
+            *vector = match is_one_key {
+                true => _mm512_set1_epi32(state(any)[word].cast_signed()),
+                false => {
+                    let column: [u32; LANES] = std::array::from_fn(|lane| state(of(lane))[word]);
+                    // SAFETY: `column` is 64 initialised bytes; the load needs no alignment.
+                    unsafe { _mm512_loadu_si512(column.as_ptr().cast::<__m512i>()) }
+                }
+            };
+        }
+        s
+    };
     let (high, low) = (0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203); // the bytes of each word reversed
     let reverse = _mm512_set_epi64(high, low, high, low, high, low, high, low);
-    for at in 0..blocks[0].len() {
+    let row = |block: &[u8; BLOCK]| {
+        // SAFETY: `block` is a reference to 64 initialised bytes, which are read and not kept; the load needs no alignment.
+        let loaded = unsafe { _mm512_loadu_si512(block.as_ptr().cast::<__m512i>()) };
+        _mm512_shuffle_epi8(loaded, reverse)
+    };
+    let mut s = states(|job| job.key.inner);
+    let used = &lanes[..places.len()];
+    let common = used.iter().map(|lane| lane.body.len()).min().unwrap_or(0);
+    let most = used.iter().map(|lane| lane.total).max().unwrap_or(0);
+    for at in 0..most {
         let mut rows = [_mm512_setzero_si512(); LANES];
-        for (row, blocks) in rows.iter_mut().zip(blocks) {
-            let block: &[u8; 64] = &blocks[at];
-            // SAFETY: `block` is a reference to 64 initialised bytes, which are read and not kept; the load needs no
-            // alignment.
-            let loaded = unsafe { _mm512_loadu_si512(block.as_ptr().cast::<__m512i>()) };
-            *row = _mm512_shuffle_epi8(loaded, reverse);
+        let mut mask = 0u16;
+        if at < common {
+            for (own, lane) in rows.iter_mut().zip(used) {
+                *own = row(&lane.body[at]);
+            }
+            mask = u16::MAX;
+        } else {
+            for (number, (own, lane)) in rows.iter_mut().zip(used).enumerate() {
+                let block = match at.checked_sub(lane.body.len()) {
+                    None => &lane.body[at],
+                    Some(behind) => &last[number][behind & 1],
+                };
+                *own = row(block);
+                mask |= u16::from(at < lane.total) << number;
+            }
         }
         let mut words = transposed(rows);
-        let before = s;
-        // b chooses c or d
-        rounds!(s, words, 0xca, 0x5a82_7999: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19);
-        // their parity
-        rounds!(s, words, 0x96, 0x6ed9_eba1: 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
-        // what most of them are
-        rounds!(s, words, 0xe8, 0x8f1b_bcdc: 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59);
-        rounds!(s, words, 0x96, 0xca62_c1d6: 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79);
-        for (vector, before) in s.iter_mut().zip(before) {
-            *vector = _mm512_add_epi32(*vector, before);
-        }
+        add_block(&mut s, &mut words, mask);
     }
-    for (word, vector) in s.into_iter().enumerate() {
-        let mut column = [0u32; LANES];
+    let mut words = [_mm512_setzero_si512(); LANES];
+    words[..5].copy_from_slice(&s);
+    words[5] = _mm512_set1_epi32(i32::MIN); // one bit behind the digest
+    words[15] = _mm512_set1_epi32(8 * (BLOCK as i32 + 20)); // the outer pad is a block
+    let mut s = states(|job| job.key.outer);
+    add_block(&mut s, &mut words, u16::MAX);
+    let mut columns = [[0u32; LANES]; 5];
+    for (column, vector) in columns.iter_mut().zip(s) {
         // SAFETY: `column` is 64 bytes of our own; the store needs no alignment.
         unsafe { _mm512_storeu_si512(column.as_mut_ptr().cast::<__m512i>(), vector) };
-        for (state, value) in states.iter_mut().zip(column) {
-            state[word] = value;
-        }
+    }
+    for (lane, at) in places.iter().enumerate() {
+        let state = columns.each_ref().map(|column| column[lane]);
+        out[usize::from(*at)] = super::bytes_of(&state);
+    }
+}
+
+/// Brings the states of the lanes in `mask` over a block of each.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn add_block(states: &mut Vectors, words: &mut [__m512i; LANES], mask: u16) {
+    let mut s = *states;
+    // b chooses c or d
+    rounds!(s, words, 0xca, 0x5a82_7999: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19);
+    // their parity
+    rounds!(s, words, 0x96, 0x6ed9_eba1: 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39);
+    // what most of them are
+    rounds!(s, words, 0xe8, 0x8f1b_bcdc: 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59);
+    rounds!(s, words, 0x96, 0xca62_c1d6: 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79);
+    for (state, vector) in states.iter_mut().zip(s) {
+        *state = _mm512_mask_add_epi32(*state, mask, *state, vector);
     }
 }
 
@@ -131,30 +198,34 @@ fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
 
 #[cfg(test)]
 mod tests {
-    use sha1::block_api::compress;
-
+    use super::super::{HmacSha1, run_plain};
     use super::*;
 
+    /// Every number of lanes, and messages that end anywhere; those of one length and one key, too.
     #[test]
-    fn sixteen_streams_are_sixteen_times_one() {
+    fn sixteen_messages_are_sixteen_times_one() {
         if !is_available() {
             println!("skipped: the CPU has no AVX-512");
             return;
         }
-        let block = |n: usize| std::array::from_fn(|at| (n * 67 + at * 13) as u8);
-        let blocks: Vec<[u8; 64]> = (0..64).map(block).collect();
-        for n in 0..4 {
-            let mut states: [State; LANES] = std::array::from_fn(|lane| {
-                std::array::from_fn(|w| ((lane * 77 + w) as u32).wrapping_mul(0x0101_4321))
-            });
-            let mut expected = states;
-            let parts: [&Blocks; LANES] =
-                std::array::from_fn(|lane| &blocks[lane * 4..lane * 4 + n]);
-            compress16(&mut states, parts);
-            for (state, part) in expected.iter_mut().zip(parts) {
-                compress(state, part);
+        let bytes: Vec<u8> = (0..4000u32).map(|at| (at * 31 + at / 7) as u8).collect();
+        let keys: Vec<_> = (0..LANES).map(|at| HmacSha1::new(&bytes[at..at * 5])).collect();
+        for count in 1..=LANES {
+            for step in [0, 1, 7, 63, 200] {
+                for base in [0, 54, 55, 56, 60, 63, 64, 119, 120, 300] {
+                    let jobs: Vec<_> = (0..count)
+                        .map(|at| {
+                            let key = &keys[if step == 1 { 3 } else { at }];
+                            key.job(&bytes[at..at + base + at * step], &bytes[..at % 2 * 4])
+                        })
+                        .collect();
+                    let (mut found, mut expected) = ([[0; 20]; LANES], [[0; 20]; LANES]);
+                    run_plain(&jobs, &mut expected);
+                    let places: Vec<u8> = (0..count as u8).rev().collect();
+                    macs(&jobs, &places, &mut found);
+                    assert_eq!(found, expected, "{count} of {base} and {step}");
+                }
             }
-            assert_eq!(states, expected, "{n} blocks");
         }
     }
 }

@@ -8,11 +8,11 @@
 //! and loads and stores of arrays and slices.
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_aesenclast_si128, _mm_cvtsi128_si32, _mm_loadu_si128, _mm_set1_epi32,
-    _mm_setzero_si128, _mm512_add_epi32, _mm512_aesenc_epi128, _mm512_aesenclast_epi128,
-    _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_or_si512, _mm512_set_epi32, _mm512_set_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8,
-    _mm512_storeu_si512, _mm512_xor_si512,
+    __m128i, __m512i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_cvtsi128_si32, _mm_loadu_si128,
+    _mm_set1_epi32, _mm_setzero_si128, _mm_xor_si128, _mm512_add_epi32, _mm512_aesenc_epi128,
+    _mm512_aesenclast_epi128, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
+    _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set_epi32, _mm512_set_epi64,
+    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_xor_si512,
 };
 
 use zeroize::Zeroize;
@@ -35,7 +35,7 @@ fn is_available() -> bool {
 }
 
 /// Keys of the rounds, as words in the order of memory. They exist only where [`is_available`].
-pub(super) struct RoundKeys {
+pub(crate) struct RoundKeys {
     words: [[u32; 4]; KEYS_MAX],
     /// The key of the last round.
     last: usize,
@@ -106,6 +106,23 @@ fn broadcast(key: &[u32; 4]) -> __m512i {
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(key.as_ptr().cast::<__m128i>()) })
 }
 
+/// Encrypts a block that counts: a nonce and a number.
+#[inline]
+#[target_feature(enable = "avx512f,vaes,aes")]
+pub(crate) fn encrypt_counter(own: &RoundKeys, nonce: &[u8; 12], number: u32) -> __m128i {
+    let mut block = [0; BLOCK];
+    block[..12].copy_from_slice(nonce);
+    block[12..].copy_from_slice(&number.to_be_bytes());
+    // SAFETY: `block` and the keys are 16 initialised bytes each; the loads need no alignment.
+    let load = |bytes: *const __m128i| unsafe { _mm_loadu_si128(bytes) };
+    let key = |at: usize| load(own.words[at].as_ptr().cast());
+    let mut block = _mm_xor_si128(load(block.as_ptr().cast()), key(0));
+    for at in 1..own.last {
+        block = _mm_aesenc_si128(block, key(at));
+    }
+    _mm_aesenclast_si128(block, key(own.last))
+}
+
 /// Encrypts vectors of blocks.
 #[inline]
 #[target_feature(enable = "avx512f,vaes")]
@@ -121,7 +138,7 @@ fn rounds<const N: usize>(own: &RoundKeys, vectors: &mut [__m512i; N]) {
 }
 
 /// Counter blocks of a packet.
-struct Counters {
+pub(crate) struct Counters {
     /// Nonces in all blocks, and zeros in the place of numbers.
     nonces: __m512i,
     /// The next numbers in their places, their bytes reversed.
@@ -129,10 +146,25 @@ struct Counters {
 }
 
 impl Counters {
+    /// From a number on.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,vaes")]
+    pub(crate) fn new(nonce: &[u8; 12], number: u32) -> Self {
+        let mut block = [0; BLOCK];
+        block[..12].copy_from_slice(nonce);
+        // SAFETY: `block` is 16 initialised bytes; the load needs no alignment.
+        let block = unsafe { _mm_loadu_si128(block.as_ptr().cast::<__m128i>()) };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|at| number.wrapping_add(at).cast_signed());
+        Self {
+            nonces: _mm512_broadcast_i32x4(block),
+            numbers: _mm512_set_epi32(d, 0, 0, 0, c, 0, 0, 0, b, 0, 0, 0, a, 0, 0, 0),
+        }
+    }
+
     /// The key stream of the next vectors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,vaes")]
-    fn stream<const N: usize>(&mut self, own: &RoundKeys) -> [__m512i; N] {
+    pub(crate) fn stream<const N: usize>(&mut self, own: &RoundKeys) -> [__m512i; N] {
         let four = _mm512_set_epi32(4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0);
         let (high, low) = (0x0c0d_0e0f_0b0a_0908, 0x0706_0504_0302_0100); // the last word's bytes reversed
         let reverse = _mm512_set_epi64(high, low, high, low, high, low, high, low);
@@ -164,15 +196,7 @@ impl Counters {
 
 #[target_feature(enable = "avx512f,avx512bw,vaes")]
 fn add(own: &RoundKeys, nonce: &[u8; 12], number: u32, text: &mut [u8]) {
-    let mut block = [0; BLOCK];
-    block[..12].copy_from_slice(nonce);
-    // SAFETY: `block` is 16 initialised bytes; the load needs no alignment.
-    let block = unsafe { _mm_loadu_si128(block.as_ptr().cast::<__m128i>()) };
-    let [a, b, c, d] = [0, 1, 2, 3].map(|at| number.wrapping_add(at).cast_signed());
-    let mut counters = Counters {
-        nonces: _mm512_broadcast_i32x4(block),
-        numbers: _mm512_set_epi32(d, 0, 0, 0, c, 0, 0, 0, b, 0, 0, 0, a, 0, 0, 0),
-    };
+    let mut counters = Counters::new(nonce, number);
     let (turns, rest) = text.as_chunks_mut::<{ TURN * VECTOR }>();
     for turn in turns {
         let stream = counters.stream::<TURN>(own);
