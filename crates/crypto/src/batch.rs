@@ -3,7 +3,8 @@
 //! A batch is worked on in groups that fit a stack frame. Within a group each step is done for all packets that want it,
 //! whatever their suites and order: layouts are checked, texts encrypted, check values made and written; or check values
 //! made and compared, and then the texts of those packets decrypted that are genuine. One packet's failure is written to
-//! its own result, and nothing of another packet depends on it.
+//! its own result, and nothing of another packet depends on it. Where GCM goes in one pass over a packet, its check value is
+//! there when the text is decrypted; a text that is not genuine is encrypted again before anybody sees it.
 //!
 //! Check values are compared in constant time, and a packet that fails has one reason whatever byte is wrong. Lengths and
 //! suites are no secrets.

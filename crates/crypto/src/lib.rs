@@ -20,9 +20,10 @@
 //!
 //! - **counter modes**: counter blocks of all packets of a key fill one run of blocks, so that short packets use the wide
 //!   instructions as well as long ones;
+//! - **GCM**: where the CPU has AVX-512, a packet is encrypted or decrypted and hashed in one pass;
 //! - **CBC encryption**: a packet's blocks depend on each other, so blocks of several packets of a key are encrypted
 //!   together;
-//! - **HMAC-SHA1**: packets of any keys, in three streams of SHA-NI instructions or in sixteen lanes of AVX-512 (`sha1`).
+//! - **HMAC-SHA1**: packets of any keys, in three streams of SHA-NI instructions or, by length, in sixteen lanes of AVX-512 (`sha1`).
 //!
 //! Nothing allocates after a key exists. Nothing here opens sockets or knows a pipeline.
 //!
