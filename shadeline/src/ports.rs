@@ -173,7 +173,7 @@ impl LivePorts {
         }
         let list = twins.iter().map(|(_, twin, record, accept)| (*twin, record, *accept));
         let list: Vec<_> = list.collect();
-        let opened = twins::open(&list).map_err(|(i, error)| {
+        let opened = twins::open(&list, config.ipsec.linux).map_err(|(i, error)| {
             let (at, twin, ..) = &twins[i];
             let name = interfaces.name(all[*at].number);
             Failure::other(format!("the twin of {name} (`{twin}`): {error}"))
@@ -379,6 +379,12 @@ fn queues(
         Backend::Memory => {
             let sink: Box<dyn TxQueue> = Box::new(io::memory::Sink::new());
             Ok((vec![(None, Some(sink))], "memory".into()))
+        }
+        // `esp_out` takes its packets before they come here, and `esp_in` brings those of the peer.
+        Backend::Ipsec => {
+            let sink: Box<dyn TxQueue> = Box::new(io::memory::Sink::new());
+            let if_id = physical.if_id.unwrap_or_default();
+            Ok((vec![(None, Some(sink))], format!("ipsec {if_id}")))
         }
     }
 }

@@ -203,7 +203,13 @@ impl Report {
         let is_port = |name: &str| interfaces.number(name).is_some_and(|n| interfaces.is_port(n));
         for port in self.ports.iter_mut().filter(|port| is_port(&port.port)) {
             let own = received.iter().find(|(n, _)| interfaces.name(*n) == port.port);
-            let rx = own.map_or_else(QueueStats::default, |(_, rx)| *rx);
+            let rx = match own {
+                Some((_, rx)) => *rx,
+                // That of all ports is the first one's.
+                None if interfaces.number(&port.port) == Some(0) => QueueStats::default(),
+                // What came by a tunnel interface, the stages have counted.
+                None => continue,
+            };
             (port.rx_packets, port.rx_bytes, port.rx_drops) = (rx.packets, rx.bytes, rx.dropped);
         }
     }

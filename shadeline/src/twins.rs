@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use control::kernel::links;
 use control::kernel::listeners::Unread;
-use control::kernel::twin::{Advertisements, behave_as_router};
+use control::kernel::twin::{Advertisements, behave_as_router, leave_ipsec};
 use control::netlink::Client;
 use controlplane::Twin;
 use controlplane::interfaces::addresses;
@@ -50,11 +50,11 @@ pub(crate) struct Opened {
     pub(crate) announcer: Option<Announcer>,
 }
 
-/// Makes twins.
+/// Makes twins. `leaves_ipsec`: the data path applies the kernel's IPsec policies.
 ///
 /// # Errors
 /// The index in `wanted` of the twin that cannot be made, and why.
-pub(crate) fn open(wanted: &[Wanted<'_>]) -> Result<Opened, (usize, String)> {
+pub(crate) fn open(wanted: &[Wanted<'_>], leaves_ipsec: bool) -> Result<Opened, (usize, String)> {
     if wanted.is_empty() {
         return Ok(Opened::default());
     }
@@ -69,6 +69,12 @@ pub(crate) fn open(wanted: &[Wanted<'_>]) -> Result<Opened, (usize, String)> {
         let tap = Tap::open(&options).map_err(|e| (i, e.to_string()))?;
         // Before it is up: the kernel hears nothing until then.
         behave_as_router(&tap.name, *advertisements).map_err(|e| (i, e.to_string()))?;
+        if leaves_ipsec {
+            leave_ipsec(&tap.name).map_err(|e| (i, e.to_string()))?;
+        }
+        if record.if_id != 0 {
+            tap.set_noarp().map_err(|e| (i, e.to_string()))?;
+        }
         let ifindex = io::link::index_of(&tap.name).ok_or((i, "it vanished".to_owned()))?;
         taps.push((tap, ifindex));
     }

@@ -37,6 +37,11 @@ struct Bed {
 
 impl Bed {
     fn start(tunnel: &Tunnel) -> Option<Bed> {
+        Bed::with(tunnel, "192.0.2.2", "")
+    }
+
+    /// With `via` of the route to the inside of the other end, and more of a configuration.
+    fn with(tunnel: &Tunnel, via: &str, more: &str) -> Option<Bed> {
         if !require_strongswan() {
             return None;
         }
@@ -55,7 +60,7 @@ impl Bed {
             "mode = \"router\"\n[system]\nsocket = \"{}\"\n[ipsec]\nlinux = true\n\
              [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.1.0.1/24\"]\n\
              [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.1/24\"]\n\
-             [[route]]\nprefix = \"10.2.0.0/24\"\nvia = \"192.0.2.2\"\n",
+             [[route]]\nprefix = \"10.2.0.0/24\"\nvia = \"{via}\"\n{more}",
             scratch.join("ctl.sock").display()
         );
         let config = scratch.write("gateway.toml", &config);
@@ -156,6 +161,27 @@ fn charon_steers_the_gateway() {
     assert!(wait_until(SOON, none), "{}", bed.story());
     let (status, output) = bed.gateway.stop(Stop::Terminate, SOON);
     assert!(status.success(), "{status}\n{output}");
+}
+
+/// charon gives associations and policies an interface number: they are those of the tunnel interface that routes lead to.
+#[test]
+fn an_interface_number_is_that_of_a_tunnel_interface() {
+    let child = "if_id_in = 7\n      if_id_out = 7\n      start_action = trap".to_owned();
+    let more = "[port.vpn]\nbackend = \"ipsec\"\nif_id = 7\nrpf = \"strict\"\ntwin = false\n";
+    let tunnel = Tunnel { child, ..Tunnel::default() };
+    let Some(bed) = Bed::with(&tunnel, "vpn", more) else { return };
+    let policies = || bed.ctl("show policies");
+    let is_there = || policies().contains("10.1.0.0/24 > 10.2.0.0/24");
+    assert!(wait_until(SOON, is_there), "{}", policies());
+    // The first packet makes charon begin.
+    assert!(wait_until(SOON, || ping(&bed.host, "10.2.0.1", 1) == 1), "{}", bed.story());
+    assert_eq!(ping(&bed.host, "10.2.0.1", 20), 20, "{}", bed.story());
+    let shown = bed.ctl("show sa --json");
+    assert_eq!(
+        shown.matches("\"if_id\": 7").count() + shown.matches("\"if_id\":7").count(),
+        2,
+        "{shown}"
+    );
 }
 
 #[test]

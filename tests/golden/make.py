@@ -1362,10 +1362,90 @@ def ipsec():
     yield "lan", bytes(lan_ether() / IP(src="10.0.0.7", dst=own["host"], flags="MF", proto=17) / Raw(bytes(64)))
 
 
+def ipsec_routes():
+    """(port, frame): route-based tunnels: routes choose the association, and what comes is received on the tunnel interface."""
+    folder = HERE / "ipsec_routes"
+    folder.mkdir(exist_ok=True)
+    local = "192.0.2.1"
+    # if_id, its interface, the peer, and whether in UDP; the last one has no interface.
+    all = [(7, "first", "198.51.100.7", False), (8, "second", "198.51.100.8", True), (9, None, "198.51.100.9", False)]
+    key = lambda if_id, way: hashlib.sha256(f"route {if_id} {way}".encode()).digest()[:20]
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16", "fd00:1::1/64"]\n',
+        '[port.wan]\nmac = "02:00:00:00:02:01"\naddresses = ["192.0.2.1/24"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
+        '[[route]]\nprefix = "10.2.0.0/16"\nvia = "first"\n',
+        '[[route]]\nprefix = "fd00:2::/32"\nvia = "first"\n',
+        '[[route]]\nprefix = "10.3.0.0/16"\nvia = "second"\n',
+        '[[route]]\nprefix = "10.3.9.0/24"\nvia = "first"\n',
+        "# The interface `second` has policies.\n"
+        '[[policy]]\naction = "protect"\nreqid = 8\nif_id = 8\nsource = "10.0.0.0/8"\ndestination = "10.3.0.0/16"\nprotocol = "udp"\n',
+        "# Policies without `if_id` are not for tunnel interfaces.\n"
+        '[[policy]]\naction = "discard"\ndestination = "10.0.0.0/8"\ndirection = "out"\nprotocol = "tcp"\n',
+        '[[rule]]\nname = "no-telnet"\naction = "drop"\nin = "first"\nproto = "udp"\ndport = 23\n',
+    ]
+    for if_id, name, peer, udp in all:
+        if name:
+            out.append(f'[port.{name}]\nbackend = "ipsec"\nif_id = {if_id}\naddresses = ["10.9.{if_id}.1/30"]\nrpf = "strict"\n')
+        for way in ("out", "in"):
+            (folder / f"{if_id}-{way}.key").write_text(key(if_id, way).hex() + "\n")
+            source, destination = (local, peer) if way == "out" else (peer, local)
+            spi = (0x1000 if way == "out" else 0x2000) + if_id
+            out.append(
+                f'[[sa]]\ndirection = "{way}"\nspi = {spi:#x}\nsource = "{source}"\ndestination = "{destination}"\n'
+                f'reqid = {if_id}\nif_id = {if_id}\nkey_file = "{if_id}-{way}.key"\n' + "udp = true\n" * udp
+            )
+    (folder / "config.toml").write_text("\n".join(out))
+    lan_ether = lambda: Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01")
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+
+    def udp_packet(source, to, size=20, port=6000, **fields):
+        ip = (IPv6 if ":" in to else IP)(src=source, dst=to, **fields)
+        return ip / UDP(sport=5000, dport=port) / bytes(i & 255 for i in range(size))
+
+    def sealed(if_id, packet, seq):
+        _, _, peer, udp = next(own for own in all if own[0] == if_id)
+        sa = SecurityAssociation(
+            ESP, spi=0x2000 + if_id, crypt_algo="AES-GCM", crypt_key=key(if_id, "in"), auth_algo="NULL", auth_key=None,
+            tunnel_header=IP(src=peer, dst=local), nat_t_header=UDP(sport=4500, dport=4500) if udp else None,
+        )
+        iv = hashlib.sha256(f"route {if_id} {seq}".encode()).digest()[:8]
+        esp = sa.encrypt((IPv6 if packet.version == 6 else IP)(bytes(packet)), seq_num=seq, iv=iv)
+        if udp:
+            esp[UDP].chksum = 0  # RFC 3948
+        return bytes(wan_ether() / esp)
+
+    lan = lambda *own, **fields: ("lan", bytes(lan_ether() / udp_packet("10.1.0.7", *own, **fields)))
+    yield lan("10.2.0.5")
+    yield lan("10.3.0.5")
+    yield lan("10.3.9.5")  # a longer prefix, another tunnel
+    yield "lan", bytes(lan_ether() / udp_packet("fd00:1::7", "fd00:2::5"))
+    yield lan("203.0.113.5")  # no tunnel
+    yield lan("10.2.0.6", 1000)
+    yield lan("10.2.0.5", 1400, flags="DF")  # longer than the interface takes
+    yield lan("10.2.0.5", ttl=1)
+    yield "lan", bytes(lan_ether() / IP(src="10.1.0.7", dst="10.2.0.5") / TCP(sport=5000, dport=80))
+    yield "lan", bytes(lan_ether() / IP(src="10.1.0.7", dst="10.3.0.5") / TCP(sport=5000, dport=80))  # no policy of `second`
+    yield lan("10.4.0.5")  # no tunnel either
+    yield "wan", sealed(7, udp_packet("10.2.0.5", "10.1.0.7"), 1)
+    yield "wan", sealed(8, udp_packet("10.3.0.5", "10.1.0.7"), 1)
+    yield "wan", sealed(7, udp_packet("fd00:2::5", "fd00:1::7"), 2)
+    yield "wan", sealed(7, udp_packet("10.3.0.5", "10.1.0.7"), 3)  # the way back is another tunnel
+    yield "wan", sealed(8, udp_packet("10.3.9.5", "10.1.0.7"), 2)  # likewise
+    yield "wan", sealed(7, udp_packet("10.2.0.5", "10.3.0.5"), 4)  # from tunnel to tunnel
+    yield "wan", sealed(8, udp_packet("10.3.0.5", "10.2.0.5"), 3)  # likewise
+    yield "wan", sealed(8, IP(src="10.3.0.5", dst="10.1.0.7") / TCP(sport=80, dport=5000), 5)  # no policy lets it in
+    yield "wan", sealed(7, udp_packet("10.2.0.5", "10.1.0.7", port=23), 5)  # a firewall rule of the interface
+    yield "wan", sealed(8, udp_packet("10.3.0.5", "10.1.0.7", port=23), 4)
+    yield "wan", sealed(9, udp_packet("10.4.0.5", "10.1.0.7"), 1)  # no interface
+    yield "wan", bytes(wan_ether() / udp_packet("10.2.0.5", "10.1.0.7"))  # unprotected, and the port has no check
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat_ftp, ids_fragments, ipsec,
+    firewall_classbench, nat, nat64, nat_ftp, ids_fragments, ipsec, ipsec_routes,
 ]
 
 

@@ -75,11 +75,21 @@ def fields(ip):
     return *map(ipaddress.ip_address, ends), protocol, ports, fragment
 
 
-def policy(config, ip, incoming):
+def tunnel(config, address):
+    """`if_id` of the tunnel interface that the longest prefix of an address leads to, or None."""
+    matches = [own for own in config.get("route", []) if address in ipaddress.ip_network(own["prefix"])]
+    best = max(matches, key=lambda own: ipaddress.ip_network(own["prefix"]).prefixlen, default={})
+    near = [port for port in config["port"].values() for own in port["addresses"] if address in ipaddress.ip_interface(own).network]
+    return None if near else config["port"].get(best.get("via"), {}).get("if_id")
+
+
+def policy(config, ip, incoming, if_id=None):
     source, destination, protocol, ports, _ = fields(ip)
     if incoming:
         source, destination, ports = destination, source, ports and ports[::-1]
     for own in config.get("policy", []):
+        if own.get("if_id") != if_id or own.get("direction", "both") == ("out" if incoming else "in"):
+            continue
         holds = lambda key, address: key not in own or address in ipaddress.ip_network(own[key])
         if not holds("source", source) or not holds("destination", destination):
             continue
@@ -128,8 +138,14 @@ def esp_of(ip):
 
 def sent(config, associations, ip):
     """What becomes of a packet from inside: (port, kind, …)."""
-    own = policy(config, ip, False)
+    if_id = tunnel(config, fields(ip)[1])
+    own = policy(config, ip, False, if_id)
     action = own["action"] if own else "bypass"
+    has_policies = any(own.get("if_id") == if_id for own in config.get("policy", []))
+    if if_id:
+        own, action = (own or {}, action if has_policies else "protect")
+        if action != "protect":
+            return None
     ttl = ip[8] if ip[0] >> 4 == 4 else ip[7]
     if action == "discard":
         return None
@@ -137,7 +153,7 @@ def sent(config, associations, ip):
         return "wan", "plain", lowered(ip)
     if ttl <= 1:
         return "lan", "error", 11, ip
-    out = next(sa for sa in associations if sa.reqid == own["reqid"] and sa.table["direction"] == "out")
+    out = next(sa for sa in associations if sa.reqid == own.get("reqid", sa.reqid) and sa.table["direction"] == "out" and sa.table.get("if_id") == if_id)
     if fields(ip)[4] and not out.is_tunnel:
         return None
     may_not = ip[0] >> 4 == 6 or ip[6] & 0x40
@@ -172,7 +188,19 @@ def received(config, associations, addresses, ip):
         inner = congested(inner)
         if inner is None:
             return None
-    own = policy(config, inner, True)
+    if_id = sa.table.get("if_id")
+    own = policy(config, inner, True, if_id)
+    if if_id:
+        interface = next((port for port in config["port"].values() if port.get("if_id") == if_id), None)
+        has_policies = any(own.get("if_id") == if_id for own in config.get("policy", []))
+        rules = [own for own in config.get("rule", []) if config["port"][own["in"]] is interface]
+        if interface is None or tunnel(config, fields(inner)[0]) != if_id:
+            return None
+        if has_policies and (not own or own.get("reqid") != sa.reqid):
+            return None
+        if any(fields(inner)[3] and fields(inner)[3][1] == own["dport"] for own in rules):
+            return None
+        return sent(config, associations, inner) if tunnel(config, fields(inner)[1]) else ("lan", "plain", lowered(inner))
     if not own or own.get("reqid") != sa.reqid:
         return None
     return "lan", "plain", lowered(inner)

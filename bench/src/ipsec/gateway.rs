@@ -307,7 +307,7 @@ impl Gateway {
             let selector = Selector { destination: Some(host), ..Selector::ANY };
             let selector = if direction == Direction::Out { selector } else { selector.reversed() };
             let action = Action::Protect(Template { reqid, tunnel: None });
-            all.push(Policy { direction, priority: reqid, selector, action });
+            all.push(Policy { direction, priority: reqid, if_id: 0, selector, action });
         }
         let view = database.view().map_err(|error| error.to_string())?;
         drop(database);
@@ -329,7 +329,7 @@ impl Gateway {
         let mut stages: Vec<Box<dyn Stage<Tables>>> = Vec::new();
         for name in NAMES {
             if name == "rewrite" {
-                stages.push(Box::new(EspOut::new(views(), &names, counters.clone())));
+                stages.push(Box::new(EspOut::new(views(), &options, &names, counters.clone())));
             }
             let own = stage(name, &NAMES, &options).map_err(|error| error.to_string())?;
             stages.push(OverPart::boxed(own, self.part));

@@ -189,6 +189,11 @@ pub fn mtu_warning(
     ))
 }
 
+/// Without an interface of the kernel.
+const ETHERNET_MTU: u32 = 1500;
+/// Of a tunnel: with an outer header, UDP and ESP, a link of 1500 bytes takes it.
+const TUNNEL_MTU: u32 = 1400;
+
 /// Interface `number` as configuration and system say. `is_live`: packets come from ports and Linux has the twins;
 /// otherwise from captures (`-r`), and there are no twins.
 pub fn record(
@@ -219,7 +224,12 @@ pub fn record(
     let facts = facts(physical);
     let parent = config.port(interfaces.name(physical));
     let mac = port.mac.or(parent.and_then(|p| p.mac)).map(|m| m.0).or(facts.mac);
-    let inherited = parent.and_then(|p| p.mtu).or(facts.mtu).unwrap_or(1500);
+    let if_id = match &port.kind {
+        PortKind::Physical(own) if own.backend == Backend::Ipsec => own.if_id.unwrap_or(0),
+        _ => 0,
+    };
+    let own_mtu = if if_id == 0 { ETHERNET_MTU } else { TUNNEL_MTU };
+    let inherited = parent.and_then(|p| p.mtu).or(facts.mtu).unwrap_or(own_mtu);
     let mtu =
         port.mtu.unwrap_or_else(|| inherited.min(facts.mtu_with(tags.len()).unwrap_or(inherited)));
     let mut addresses4 = Vec::new();
@@ -249,6 +259,7 @@ pub fn record(
         },
         any_mac: takes_any_mac(config, interfaces.name(physical), is_live),
         twin: is_live && port.twin.is_some(),
+        if_id,
     }
 }
 

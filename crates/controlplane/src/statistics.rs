@@ -61,7 +61,8 @@ impl PortCounters {
     }
 }
 
-/// What each interface received and sent. A port's queues count for it; for a subinterface, which has none, the stages do.
+/// What each interface received and sent. A port's queues count for it; for a subinterface and a tunnel, which have none,
+/// the stages do.
 pub fn totals(
     ports: &[PortCounters],
     interfaces: &Interfaces,
@@ -75,8 +76,8 @@ pub fn totals(
             sums.1 += tx;
         }
     }
-    let is_tagged = |(i, _): &(usize, &mut _)| interfaces.tagged(*i as u16).is_some();
-    for (i, sums) in all.iter_mut().enumerate().filter(is_tagged) {
+    // Nothing is counted there for a port with packets of its own.
+    for (i, sums) in all.iter_mut().enumerate() {
         for (rx, tx) in parts.iter().map(|own| own.part.tagged(i as u16)) {
             sums.0 += rx;
             sums.1 += tx;

@@ -249,6 +249,17 @@ impl Link {
         self.set(libc::SIOCSIFFLAGS as u32, data, "setting it up or down")
     }
 
+    /// Has the kernel send to it without asking for the addresses of neighbours (`IFF_NOARP`).
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN.
+    pub fn set_noarp(&self) -> Result<(), LinkError> {
+        let flags = i32::from(self.flags()?) | libc::IFF_NOARP;
+        let mut data = [0; 24];
+        data[..2].copy_from_slice(&(flags as i16).to_ne_bytes());
+        self.set(libc::SIOCSIFFLAGS as u32, data, "setting IFF_NOARP")
+    }
+
     /// How many queues it uses now. Interfaces that do not say have one.
     pub fn channels(&self) -> Channels {
         let mut channels =

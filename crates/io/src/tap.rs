@@ -104,6 +104,14 @@ impl Tap {
         Link::open(&self.name)?.set_up(true)
     }
 
+    /// Has the kernel send without asking for the addresses of neighbours: there is nobody to answer.
+    ///
+    /// # Errors
+    /// If it is gone, or without CAP_NET_ADMIN.
+    pub fn set_noarp(&self) -> Result<(), LinkError> {
+        Link::open(&self.name)?.set_noarp()
+    }
+
     /// A queue to the kernel; several may be used at once.
     pub fn tx(&self) -> Tx {
         Tx {

@@ -3,15 +3,16 @@
 //! An association is for one direction. All threads share it: sequence numbers and replay window are those of
 //! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use crypto::esp::{self, AssociationError};
 use crypto::sequence::Sequence;
 use crypto::window::ReplayWindow;
 use crypto::{Key, Marks, Suite};
 
+use crate::peer::{self, Peer};
 use crate::policy::Tuple;
 use crate::{Words, words};
 
@@ -100,6 +101,8 @@ pub struct Parameters {
     pub mode: Mode,
     /// The number by which policies name it.
     pub reqid: u32,
+    /// The tunnel interface whose packets it carries; 0: those that policies protect.
+    pub if_id: u32,
     /// Sequence numbers have 64 bits.
     pub is_extended: bool,
     /// Numbers of the replay window; 0 for none.
@@ -132,6 +135,7 @@ impl Parameters {
             destination: ends.1,
             mode: Mode::Tunnel,
             reqid,
+            if_id: 0,
             is_extended: false,
             window: 64,
             first_number: 1,
@@ -208,13 +212,16 @@ pub struct Association {
     forged: AtomicU64,
     /// Packets that the window refused.
     replayed: AtomicU64,
-    /// In: where the last authentic packet in UDP came from; port 0 before the first.
-    heard: [AtomicU64; 3],
+    /// Packets with a wrong length or padding.
+    malformed: AtomicU64,
     /// In, without a window: the highest number that was heard.
     newest: AtomicU64,
-    /// Out, in UDP: the peer is elsewhere than the parameters say.
-    has_moved: AtomicBool,
-    peer: RwLock<(IpAddr, u16)>,
+    /// In UDP: where the peer is, for all associations with it.
+    peer: Arc<Peer>,
+    /// Out: the hash of the place that the parameters say.
+    peer_tag: u64,
+    /// The place of the association among all, by when they were added.
+    generation: u64,
     /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
     place: AtomicU32,
 }
@@ -227,12 +234,12 @@ impl Association {
     pub fn new(parameters: Parameters, key: Key, now_ns: u64) -> Result<Self, AssociationError> {
         let Parameters { direction, spi, is_extended, window, .. } = parameters;
         let first = parameters.first_number;
-        let peer = (parameters.destination, parameters.udp.map_or(0, |udp| udp.destination));
         let esp = match direction {
             Direction::In => Esp::In(esp::Inbound::new(key, spi, is_extended, window)?),
             Direction::Out => Esp::Out(esp::Outbound::resume(key, spi, is_extended, first)?),
         };
         let ((family, src), (_, dst)) = (words(parameters.source), words(parameters.destination));
+        let peer_tag = peer::tag(dst, parameters.udp.map_or(0, |udp| udp.destination));
         Ok(Self {
             parameters,
             family,
@@ -245,10 +252,11 @@ impl Association {
             is_hard: AtomicBool::new(false),
             forged: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
-            heard: [src[0], src[1], 0].map(AtomicU64::new),
+            malformed: AtomicU64::new(0),
             newest: AtomicU64::new(0),
-            has_moved: AtomicBool::new(false),
-            peer: RwLock::new(peer),
+            peer: Arc::default(),
+            peer_tag,
+            generation: 0,
             place: AtomicU32::new(u32::MAX),
         })
     }
@@ -382,8 +390,16 @@ impl Association {
         match error {
             esp::OpenError::Replay(_) => self.replayed.fetch_add(1, Relaxed),
             esp::OpenError::Authentication => self.forged.fetch_add(1, Relaxed),
-            _ => 0,
+            esp::OpenError::Truncated | esp::OpenError::Length | esp::OpenError::Padding => {
+                self.malformed.fetch_add(1, Relaxed)
+            }
+            esp::OpenError::Spi => 0, // another association's
         };
+    }
+
+    /// Packets whose length or padding was wrong.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Relaxed)
     }
 
     /// Authentic packet `number` in UDP came from this address, of the family of the association, and port. `Some` if the last
@@ -395,44 +411,45 @@ impl Association {
             // Nothing else stops a packet that somebody sends again from elsewhere.
             None => self.newest.fetch_max(number, Relaxed) >= number,
         };
-        let now = [address[0], address[1], port.into()];
-        let before = [0, 1, 2].map(|at| self.heard[at].load(Relaxed));
-        if before == now || is_late {
+        if self.peer.tag() == peer::tag(address, port) || is_late {
             return None;
         }
-        // Of two workers, either may be the last: the next packet puts it right.
-        self.heard.iter().zip(now).for_each(|(own, now)| own.store(now, Relaxed));
-        Some(before[2] != 0 || before[..2] != now[..2])
+        let before = self.peer.heard((self.generation, number), self.address(address), port)?;
+        Some(before.is_some() || address != self.ends.0)
     }
 
-    /// Packets in UDP to the peer go there from now on. The address is of the family of the association; in transport mode it is
-    /// that of the packets, and only the port counts.
-    pub fn send_to(&self, address: IpAddr, port: u16) {
-        let Parameters { destination, udp, mode, .. } = self.parameters;
-        if udp.is_none() || address.is_ipv4() != destination.is_ipv4() {
-            return;
+    /// An address of its family.
+    fn address(&self, [high, low]: Words) -> IpAddr {
+        match self.family {
+            4 => Ipv4Addr::from_bits(low as u32).into(),
+            _ => Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).into(),
         }
-        let address = if mode == Mode::Tunnel { address } else { destination };
-        let is_known = (address, Some(port)) == (destination, udp.map(|udp| udp.destination));
-        *self.peer.write().unwrap_or_else(PoisonError::into_inner) = (address, port);
-        self.has_moved.store(!is_known, Relaxed);
     }
 
-    /// Where packets go: the receiver, and the port of those in UDP.
+    /// Where packets go: the receiver, and the port of those in UDP. In tunnel mode the address is the one that the peer was heard
+    /// from, in transport mode that of the packets, and only the port is heard.
     pub fn peer(&self) -> (IpAddr, Option<u16>) {
-        let Parameters { destination, udp, .. } = self.parameters;
-        match self.has_moved.load(Relaxed) {
-            false => (destination, udp.map(|udp| udp.destination)),
-            true => {
-                let (address, port) = *self.peer.read().unwrap_or_else(PoisonError::into_inner);
-                (address, Some(port))
-            }
+        let Parameters { destination, udp, mode, .. } = self.parameters;
+        let known = (destination, udp.map(|udp| udp.destination));
+        let tag = self.peer.tag();
+        if tag == 0 || tag == self.peer_tag || udp.is_none() {
+            return known;
+        }
+        match (self.peer.place(), mode) {
+            (Some((address, port)), Mode::Tunnel) => (address, Some(port)),
+            (Some((_, port)), Mode::Transport) => (destination, Some(port)),
+            (None, _) => known,
         }
     }
 
     /// Where authentic packets come from.
     pub fn source(&self) -> Words {
-        [0, 1].map(|at| self.heard[at].load(Relaxed))
+        self.peer.place().map_or(self.ends.0, |own| words(own.0).1)
+    }
+
+    /// Makes the peer the one of other associations with it.
+    pub(crate) fn join(&mut self, peer: Arc<Peer>, generation: u64) {
+        (self.peer, self.generation) = (peer, generation);
     }
 
     /// By which its keys are compared.

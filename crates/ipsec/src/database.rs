@@ -8,16 +8,18 @@
 //! changed: do several changes, then one view. Counts, sequence numbers and windows live in the associations, which
 //! views share.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crypto::esp::AssociationError;
 use crypto::{Key, Marks};
 
 use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past};
 use crate::hash::Keyed;
-use crate::policy::{Policies, Policy, PolicyError, Selector, Template, Tuple};
+use crate::peer::Peer;
+use crate::policy::{Action, Policies, Policy, PolicyError, Selector, Template, Tuple};
 use crate::{Words, words};
 
 /// By what a received packet names its association: receiver (family and address) and index. All are ESP's.
@@ -30,6 +32,9 @@ fn place(spi: u32, destination: IpAddr) -> Place {
 
 /// Associations that are remembered when they are gone.
 const ENDED_MAX: usize = 4096;
+
+/// Peers that are known before those that are gone are looked for.
+const PEERS_MIN: usize = 64;
 
 /// Why a change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,14 +71,43 @@ pub enum DatabaseError {
     PolicyExists,
 }
 
+/// What the packets of a tunnel interface leave and come by: route-based IPsec, as with the XFRM interfaces of Linux. Routes
+/// choose the tunnel. Its policies decide about its packets if it has any; otherwise its associations carry all of them.
+#[derive(Debug)]
+struct Tunnel {
+    incoming: Arc<Policies>,
+    outgoing: Arc<Policies>,
+    /// Those that send, the newest first.
+    associations: Vec<Arc<Association>>,
+}
+
+impl Tunnel {
+    fn has_policies(&self) -> bool {
+        !self.incoming.is_empty() || !self.outgoing.is_empty()
+    }
+}
+
+/// Why a packet cannot leave by a tunnel interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotCarried {
+    /// Its policies do not protect it.
+    Discard,
+    /// No association serves it; with what the policy asks for.
+    Missing(Option<Template>),
+}
+
 /// What the data path reads.
 #[derive(Debug)]
 pub struct View {
     inbound: HashMap<Place, Arc<Association>, Keyed>,
     /// Senders and receivers with UDP around ESP.
     peers: HashSet<(u8, Words, Words)>,
-    /// By the number that policies have, the newest first.
+    /// By the number that policies have, the newest first; without those of tunnel interfaces.
     outbound: HashMap<u32, Vec<Arc<Association>>, Keyed>,
+    /// By their `if_id`.
+    tunnels: HashMap<u32, Tunnel, Keyed>,
+    /// An association sends in UDP.
+    pub sends_in_udp: bool,
     /// Policies of packets that were received.
     pub incoming: Arc<Policies>,
     /// Policies of packets that are sent.
@@ -91,25 +125,48 @@ impl View {
     #[inline]
     pub fn outbound(&self, template: &Template, tuple: &Tuple) -> Option<&Arc<Association>> {
         let all = self.outbound.get(&template.reqid)?;
-        all.iter().find(|own| {
-            let Parameters { source, destination, mode, .. } = *own.parameters();
-            let fits = template.tunnel.is_none_or(|(from, to)| {
-                mode == Mode::Transport || (from, to) == (source, destination)
-            });
-            fits && !own.has_ended() && own.serves(tuple)
-        })
+        all.iter().find(|own| is_carrier(own, template, tuple))
     }
 
-    /// Associations to a peer: those that answer an association in.
-    pub fn answers<'a>(
-        &'a self,
-        inbound: &'a Association,
-    ) -> impl Iterator<Item = &'a Arc<Association>> {
-        let Parameters { reqid, source, destination, .. } = *inbound.parameters();
-        let all = self.outbound.get(&reqid).map_or(&[][..], |own| own);
-        all.iter().filter(move |own| {
-            let out = own.parameters();
-            (out.source, out.destination) == (destination, source)
+    /// The association that carries a packet out of the tunnel interface with this number.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn through(&self, if_id: u32, tuple: &Tuple) -> Result<&Arc<Association>, NotCarried> {
+        let tunnel = self.tunnels.get(&if_id).ok_or(NotCarried::Missing(None))?;
+        let mut all = tunnel.associations.iter();
+        if !tunnel.has_policies() {
+            let found = all.find(|own| !own.has_ended() && own.serves(tuple));
+            return found.ok_or(NotCarried::Missing(None));
+        }
+        match tunnel.outgoing.find(tuple) {
+            Some(Action::Protect(template)) => {
+                let fits = |own: &&Arc<Association>| {
+                    own.parameters().reqid == template.reqid && is_carrier(own, &template, tuple)
+                };
+                all.find(fits).ok_or(NotCarried::Missing(Some(template)))
+            }
+            // What passes as it is has no way out of a tunnel.
+            Some(Action::Bypass | Action::Discard) | None => Err(NotCarried::Discard),
+        }
+    }
+
+    /// Whether a packet that an association opened may enter by the tunnel interface with this number.
+    pub fn enters(&self, if_id: u32, reqid: u32, tuple: &Tuple) -> bool {
+        let Some(tunnel) = self.tunnels.get(&if_id).filter(|own| own.has_policies()) else {
+            return true;
+        };
+        matches!(tunnel.incoming.find(tuple), Some(Action::Protect(own)) if own.reqid == reqid)
+    }
+
+    /// Whether an association that sends has this index and receiver.
+    pub fn sends(&self, family: u8, destination: Words, spi: u32) -> bool {
+        let tunnels = self.tunnels.values().map(|own| &own.associations);
+        let mut all = self.outbound.values().chain(tunnels).flatten();
+        all.any(|own| {
+            own.parameters().spi == spi
+                && own.family() == family
+                && words(own.peer().0).1 == destination
         })
     }
 
@@ -120,8 +177,21 @@ impl View {
 
     /// Whether there is nothing to do for any packet.
     pub fn is_empty(&self) -> bool {
-        self.inbound.is_empty() && self.incoming.is_empty() && self.outgoing.is_empty()
+        self.inbound.is_empty()
+            && self.incoming.is_empty()
+            && self.outgoing.is_empty()
+            && self.tunnels.is_empty()
     }
+}
+
+/// Whether an association is between the ends of a template, and may carry a packet.
+#[inline]
+fn is_carrier(own: &Association, template: &Template, tuple: &Tuple) -> bool {
+    let Parameters { source, destination, mode, .. } = *own.parameters();
+    let fits = template
+        .tunnel
+        .is_none_or(|(from, to)| mode == Mode::Transport || (from, to) == (source, destination));
+    fits && !own.has_ended() && own.serves(tuple)
 }
 
 /// An association and what was said about its limits.
@@ -165,8 +235,10 @@ pub struct Database {
     /// In their order.
     policies: Vec<Policy>,
     added: u64,
-    /// Lookups of both directions, until a policy changes.
-    built: Option<[Arc<Policies>; 2]>,
+    /// Where peers are: by both ends, `reqid` and `if_id`.
+    peers: HashMap<(IpAddr, IpAddr, u32, u32), Weak<Peer>>,
+    /// Lookups of both directions, for each `if_id` that has policies and for 0, until a policy changes.
+    built: Option<BTreeMap<u32, [Arc<Policies>; 2]>>,
 }
 
 impl Database {
@@ -234,12 +306,38 @@ impl Database {
         if let Some(past) = &past {
             made.follow(past);
         }
-        let association = Arc::new(made);
         self.added += 1;
+        if made.parameters().udp.is_some() {
+            let peer = self.peer(&made);
+            made.join(peer, self.added);
+        }
+        let association = Arc::new(made);
         let (number, said_soft) = (self.added, false);
         let known = Known { association: association.clone(), number, said_soft };
         self.associations.insert(place(spi, destination), known);
         Ok(association)
+    }
+
+    /// The peer of an association: that of all in UDP with its ends, `reqid` and `if_id`, of both directions.
+    fn peer(&mut self, own: &Association) -> Arc<Peer> {
+        let parameters = own.parameters();
+        let Parameters { spi, source, destination, direction, reqid, if_id, .. } = *parameters;
+        let (us, them) = match direction {
+            Direction::In => (destination, source),
+            Direction::Out => (source, destination),
+        };
+        let known = self.peers.entry((us, them, reqid, if_id)).or_default();
+        let peer = known.upgrade().unwrap_or_default();
+        *known = Arc::downgrade(&peer);
+        // Whoever puts another port in the place of one knows better.
+        let before = self.associations.get(&place(spi, destination));
+        if before.is_some_and(|before| before.association.parameters().udp != parameters.udp) {
+            peer.forget();
+        }
+        if self.peers.len() > 2 * self.associations.len() + PEERS_MIN {
+            self.peers.retain(|_, peer| peer.strong_count() > 0);
+        }
+        peer
     }
 
     /// Takes an association away; `None` if there is no such one.
@@ -343,7 +441,7 @@ impl Database {
     /// # Errors
     /// Why it cannot be.
     pub fn add_policy(&mut self, policy: Policy) -> Result<(), DatabaseError> {
-        let key = |own: &Policy| (own.direction, own.priority);
+        let key = |own: &Policy| (own.direction, own.priority, own.if_id);
         let is_same = |own: &&Policy| key(own) == key(&policy) && own.selector == policy.selector;
         if self.policies.iter().any(|own| is_same(&own)) {
             return Err(DatabaseError::PolicyExists);
@@ -360,9 +458,9 @@ impl Database {
     /// # Errors
     /// Why it cannot be.
     pub fn replace_policy(&mut self, policy: Policy) -> Result<(), DatabaseError> {
-        let Policy { direction, priority, .. } = policy;
+        let Policy { direction, priority, if_id, .. } = policy;
         let is_same = |own: &&mut Policy| {
-            (own.direction, own.priority) == (direction, priority)
+            (own.direction, own.priority, own.if_id) == (direction, priority, if_id)
                 && own.selector == policy.selector
         };
         match self.policies.iter_mut().find(is_same) {
@@ -402,13 +500,20 @@ impl Database {
     /// # Errors
     /// The lookup of policies cannot be built.
     pub fn view(&mut self) -> Result<Arc<View>, DatabaseError> {
-        let [incoming, outgoing] = match &self.built {
+        let mut built = match &self.built {
             Some(built) => built.clone(),
             None => {
-                let of = |direction| self.policies.iter().filter(move |p| p.direction == direction);
-                let built = [Direction::In, Direction::Out].map(|own| Policies::new(of(own)));
-                let [incoming, outgoing] = built;
-                let built = [Arc::new(incoming?), Arc::new(outgoing?)];
+                let of = |if_id, direction| {
+                    let is_own =
+                        move |own: &&Policy| (own.if_id, own.direction) == (if_id, direction);
+                    Policies::new(self.policies.iter().filter(is_own)).map(Arc::new)
+                };
+                let mut built = BTreeMap::new();
+                for if_id in self.policies.iter().map(|own| own.if_id).chain([0]) {
+                    if let Entry::Vacant(place) = built.entry(if_id) {
+                        place.insert([of(if_id, Direction::In)?, of(if_id, Direction::Out)?]);
+                    }
+                }
                 self.built.insert(built).clone()
             }
         };
@@ -431,10 +536,27 @@ impl Database {
         }
         out.sort_unstable_by_key(|own| std::cmp::Reverse(own.number));
         let mut outbound: HashMap<u32, Vec<Arc<Association>>, Keyed> = HashMap::default();
+        let none = Arc::new(Policies::new(std::iter::empty())?);
+        let [incoming, outgoing] = built.remove(&0).unwrap_or([none.clone(), none.clone()]);
+        let tunnel = |[incoming, outgoing]: [Arc<Policies>; 2]| Tunnel {
+            incoming,
+            outgoing,
+            associations: Vec::new(),
+        };
+        let mut tunnels: HashMap<u32, Tunnel, Keyed> =
+            built.into_iter().map(|(if_id, policies)| (if_id, tunnel(policies))).collect();
+        let sends_in_udp = out.iter().any(|own| own.association.parameters().udp.is_some());
         for known in out {
-            let reqid = known.association.parameters().reqid;
-            outbound.entry(reqid).or_default().push(known.association.clone());
+            let Parameters { reqid, if_id, .. } = *known.association.parameters();
+            let all = match if_id {
+                0 => outbound.entry(reqid).or_default(),
+                _ => {
+                    let plain = || tunnel([none.clone(), none.clone()]);
+                    &mut tunnels.entry(if_id).or_insert_with(plain).associations
+                }
+            };
+            all.push(known.association.clone());
         }
-        Ok(Arc::new(View { inbound, peers, outbound, incoming, outgoing }))
+        Ok(Arc::new(View { inbound, peers, outbound, tunnels, sends_in_udp, incoming, outgoing }))
     }
 }

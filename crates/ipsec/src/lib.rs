@@ -27,6 +27,7 @@
 //! database.add_policy(Policy {
 //!     direction: Direction::Out,
 //!     priority: 1,
+//!     if_id: 0,
 //!     selector: Selector { destination: Some("10.2.0.0/16".parse()?), ..Selector::ANY },
 //!     action: Action::Protect(Template { reqid: 1, tunnel: None }),
 //! })?;
@@ -45,12 +46,13 @@ pub mod database;
 mod hash;
 pub mod inbound;
 pub mod outbound;
+mod peer;
 pub mod policy;
 
 pub use association::{
     Association, Direction, Dont, Dscp, Exhausted, Expiry, Limit, Limits, Mode, Parameters, Udp,
 };
-pub use database::{Database, DatabaseError, View};
+pub use database::{Database, DatabaseError, NotCarried, View};
 pub use policy::{Action, Policies, Policy, Selector, Template, Tuple};
 
 /// An address as packets are looked up by: IPv6 as `[high, low]`, IPv4 as `[0, address]`.

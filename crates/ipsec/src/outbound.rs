@@ -58,6 +58,8 @@ pub struct Plan {
     protocol_at: usize,
     /// The family of the packet that comes out, 4 or 6.
     pub family: u8,
+    /// The packet is one of the gateway's own, which no router has forwarded: its TTL stays.
+    pub is_own: bool,
 }
 
 /// Room for a packet: its bytes from the IP header on begin `ip`, at least its headers, and `d` is its record, counted from
@@ -78,7 +80,18 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> 
             let back = padding + esp::back_len(own.suite(), len + padding);
             let (front, family) = (outer + around, own.family());
             let (kept, protocol_at) = (0, 0);
-            Plan { kept, front, payload: len, padding, back, next_header, protocol_at, family }
+            let is_own = false;
+            Plan {
+                kept,
+                front,
+                payload: len,
+                padding,
+                back,
+                next_header,
+                protocol_at,
+                family,
+                is_own,
+            }
         }
         Mode::Transport if d.has(Decoded::FRAGMENT) => return Err(Refusal::Fragment),
         Mode::Transport => {
@@ -87,7 +100,8 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> 
             let back = esp::back_len(own.suite(), payload);
             let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
             let (front, padding) = (around, 0);
-            Plan { kept, front, payload, padding, back, next_header, protocol_at, family }
+            let is_own = false;
+            Plan { kept, front, payload, padding, back, next_header, protocol_at, family, is_own }
         }
     };
     // IPv6 counts what is behind its header.
@@ -153,7 +167,7 @@ impl Plan {
     }
 
     /// Fills the headers of a packet that has room: exactly [`Plan::len`] bytes. `number` is its sequence number. A TTL in
-    /// a tunnel is taken down, as routers do; its packet must have more than 1 left.
+    /// a tunnel is taken down, as routers do, if the packet is not the gateway's own; it must have more than 1 left.
     pub fn write_headers(&self, own: &Association, packet: &mut [u8], number: u64) {
         let parameters = own.parameters();
         let (peer, port) = own.peer();
@@ -165,6 +179,9 @@ impl Plan {
                 let (header, inner) = packet.split_at_mut(self.front);
                 let next = (protocol, number);
                 write_outer(parameters, peer, next, header, inner, behind - outer);
+                if !self.is_own {
+                    lower_ttl(inner);
+                }
                 outer
             }
             Mode::Transport => {
@@ -188,23 +205,27 @@ impl Plan {
     }
 }
 
-/// Writes an outer header to the front of `header`, and takes the TTL of `inner` down.
+/// Takes one from the TTL of a packet.
+fn lower_ttl(packet: &mut [u8]) {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) if packet.len() >= 12 => _ = ipv4_decrement_ttl(packet),
+        Some(4) | None => {}
+        _ => _ = decrement_hop_limit(packet),
+    }
+}
+
+/// Writes an outer header to the front of `header`.
 fn write_outer(
     parameters: &Parameters,
     peer: IpAddr,
     (protocol, number): (IpProtocol, u64),
     header: &mut [u8],
-    inner: &mut [u8],
+    inner: &[u8],
     payload_len: usize,
 ) {
     let (class, inner_df) = match inner {
-        [first, _, _, _, _, _, bits, _, ..] if *first >> 4 == 4 => {
-            let df = *bits & 0x40 != 0;
-            ipv4_decrement_ttl(inner);
-            (inner[1], df)
-        }
+        [first, _, _, _, _, _, bits, _, ..] if *first >> 4 == 4 => (inner[1], *bits & 0x40 != 0),
         [_, _, ..] => {
-            decrement_hop_limit(inner);
             // IPv6 is never fragmented on its way.
             ((u16::from_be_bytes([inner[0], inner[1]]) >> 4) as u8, true)
         }

@@ -189,6 +189,8 @@ pub struct Policy {
     pub direction: Direction,
     /// The lowest comes first; among equals the one that was added first.
     pub priority: u32,
+    /// The tunnel interface by which its packets leave or come; 0: those of all others.
+    pub if_id: u32,
     /// What it asks for.
     pub selector: Selector,
     /// What becomes of those packets.

@@ -53,7 +53,7 @@ pub(super) fn check(
         }
         let PortKind::Physical(physical) = &port.kind else { continue };
         match physical.backend {
-            Backend::Memory | Backend::Pcap => continue,
+            Backend::Memory | Backend::Pcap | Backend::Ipsec => continue,
             Backend::Tap => {
                 taps.push((&port.name, &physical.interface));
                 need(NET_ADMIN);

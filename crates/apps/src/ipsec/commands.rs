@@ -24,6 +24,7 @@ pub const REQUESTS: &[RequestKind] = &[
             "source",
             "destination",
             "reqid",
+            "if-id",
             "mode",
             "encryption",
             "authentication",
@@ -35,6 +36,7 @@ pub const REQUESTS: &[RequestKind] = &[
         .keywords(&[
             "action",
             "reqid",
+            "if-id",
             "direction",
             "source",
             "destination",
@@ -82,6 +84,10 @@ pub struct SaAdd {
     /// File with the keys, readable by the program, and by nobody but its owner
     #[arg(long, value_name = "FILE")]
     pub key_file: PathBuf,
+    /// Number of the tunnel interface whose packets it carries
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_id: Option<u32>,
     /// tunnel or transport
     #[arg(long, value_name = "MODE")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +127,7 @@ impl SaAdd {
             text("destination", self.destination.to_string()),
             number("reqid", self.reqid),
             text("key_file", self.key_file.display().to_string()),
+            self.if_id.and_then(|own| number("if_id", own)),
             self.mode.clone().and_then(|own| text("mode", own)),
             self.encryption.clone().and_then(|own| text("encryption", own)),
             self.authentication.clone().and_then(|own| text("authentication", own)),
@@ -155,6 +162,10 @@ pub struct PolicyAdd {
     #[arg(long, value_name = "NUMBER")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reqid: Option<u32>,
+    /// Number of the tunnel interface whose packets it is for
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_id: Option<u32>,
     /// both, in or out; default: both
     #[arg(long, value_name = "DIRECTION")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,6 +203,7 @@ impl PolicyAdd {
         let all = [
             text("action", Some(self.action.clone())),
             self.reqid.map(|own| ("reqid".to_owned(), Value::from(i64::from(own)))),
+            self.if_id.map(|own| ("if_id".to_owned(), Value::from(i64::from(own)))),
             text("direction", self.direction.clone()),
             text("source", self.source.map(|own| own.to_string())),
             text("destination", self.destination.map(|own| own.to_string())),
@@ -222,25 +234,26 @@ mod tests {
     #[test]
     fn associations_are_requests_in_the_words_of_the_file() {
         let (add, del) = (&REQUESTS[0], &REQUESTS[1]);
-        let words = "direction out spi 0x1001 source 192.0.2.1 destination 198.51.100.1 reqid 7 --key-file k --esn";
+        let words = "direction out spi 0x1001 source 192.0.2.1 destination 198.51.100.1 reqid 7 if-id 3 --key-file k --esn";
         let words: Vec<_> = words.split(' ').collect();
         let fields = json!({"direction": "out", "spi": 4097, "source": "192.0.2.1", "destination": "198.51.100.1",
-            "reqid": 7, "key_file": "k", "esn": true, "udp": false});
+            "reqid": 7, "if_id": 3, "key_file": "k", "esn": true, "udp": false});
         let read: SaAdd = request_of(add, &words, "sa_add", &fields);
         let keys: Vec<_> = read.keys().iter().map(|(key, _)| key.clone()).collect();
-        let expected = ["direction", "spi", "source", "destination", "reqid", "key_file", "esn"];
+        let expected =
+            ["direction", "spi", "source", "destination", "reqid", "key_file", "if_id", "esn"];
         assert_eq!(keys, expected);
         let fields = json!({"spi": 256, "destination": "2001:db8::1"});
         request_of::<SaDel>(del, &["spi", "256", "destination", "2001:db8::1"], "sa_del", &fields);
         assert!(error_of(del, &["spi", "255", "destination", "::1"]).contains("256"));
 
         let (add, del) = (&REQUESTS[2], &REQUESTS[3]);
-        let words = "action protect reqid 7 source 10.1.0.0/16 destination-port 80-90 at 1";
+        let words = "action protect reqid 7 if-id 3 source 10.1.0.0/16 destination-port 80-90 at 1";
         let words: Vec<_> = words.split(' ').collect();
-        let fields = json!({"action": "protect", "reqid": 7, "source": "10.1.0.0/16", "destination_port": "80-90", "at": 1});
+        let fields = json!({"action": "protect", "reqid": 7, "if_id": 3, "source": "10.1.0.0/16", "destination_port": "80-90", "at": 1});
         let read: PolicyAdd = request_of(add, &words, "policy_add", &fields);
         let keys: Vec<_> = read.keys().iter().map(|(key, _)| key.clone()).collect();
-        assert_eq!(keys, ["action", "reqid", "source", "destination_port"]);
+        assert_eq!(keys, ["action", "reqid", "if_id", "source", "destination_port"]);
         request_of::<PolicyDel>(del, &["2"], "policy_del", &json!({"number": 2}));
     }
 }

@@ -8,6 +8,7 @@ use control::api::table::thousands;
 use control::config::draft::{Draft, Keys};
 use control::config::{Config, EngineBackend, PolicyEntry, SaEntry, Severity};
 use control::metrics::Metrics;
+use controlplane::interfaces::addresses;
 use controlplane::{
     Built, Call, ControlPart, Environment, Findings, Interfaces, Outcome, Refusal, Rows, Save,
     Section, Setup, Source, Tables, TablesPatch, WorkerSetup, events,
@@ -15,13 +16,15 @@ use controlplane::{
 use crypto::{Key, Marks};
 use engine::Stage;
 use ipsec::{Association, Database};
+use lookup::fib::Interface;
 use serde_json::{Map, Value};
 
 use super::commands::{PolicyAdd, PolicyDel, SaAdd, SaDel};
-use super::current::{Asker, Counters, Current, Event, Reader};
+use super::current::{Asker, Counters, Current, Event, Reader, Refused, Why};
 use super::device::keys::Places;
 use super::events::Events;
 use super::incoming::EspIn;
+use super::keep_alive::KeepAlives;
 use super::linux::Linux;
 use super::outgoing::EspOut;
 use super::policy_list;
@@ -31,6 +34,9 @@ use crate::router::PipelineOptions;
 
 /// How often lifetimes are looked at, nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
+
+/// Associations that have metrics of their own: the newest ones.
+const SERIES_MAX: usize = 1024;
 
 /// What is counted: a name, and a sentence.
 const COLUMNS: [(&str, &str); 6] = [
@@ -72,6 +78,7 @@ struct IpsecControl {
     events: Events,
     /// With `device`.
     places: Option<Places>,
+    keep_alives: KeepAlives,
 }
 
 fn text(own: &SaEntry) -> String {
@@ -148,6 +155,7 @@ pub(super) fn start(
         source,
         events: Events::default(),
         places,
+        keep_alives: KeepAlives::default(),
     }))
 }
 
@@ -272,6 +280,29 @@ impl IpsecControl {
         (0..COLUMNS.len()).map(|at| (COLUMNS[at].0.to_owned(), self.value(at).into())).collect()
     }
 
+    /// Sends what keeps translators between from forgetting peers.
+    fn keep_alive(&mut self, env: &mut Environment<'_>) {
+        let every_ns = u64::from(env.config.ipsec.keep_alive) * 1_000_000_000;
+        if every_ns == 0 {
+            return;
+        }
+        let database = &self.database;
+        let own = self.listed.iter().filter_map(|own| database.get(own.spi, own.destination));
+        for (source, frame) in self.keep_alives.due(own.map(|own| &**own), every_ns, env.now_ns) {
+            let has = |record: &Interface| {
+                record.up
+                    && record.if_id == 0
+                    && addresses(record).iter().any(|own| own.addr() == source)
+            };
+            // Without its address on a port the packet leaves all the same: the route decides by which.
+            let is_up = |record: &Interface| record.up && record.if_id == 0;
+            let port = env.records.iter().position(has);
+            if let Some(port) = port.or_else(|| env.records.iter().position(is_up)) {
+                env.send(port as u16, &frame);
+            }
+        }
+    }
+
     /// Ends associations that have reached a hard limit, and says which reached one.
     fn expire(&mut self, now_ns: u64) {
         let expiries = self.database.expire(now_ns);
@@ -318,8 +349,9 @@ impl ControlPart for IpsecControl {
                     self.events.lines = worker.shared.get();
                     self.events.look(&self.database, chunk_now_ns());
                 }
+                let router: PipelineOptions = worker.shared.get().unwrap_or_default();
                 let stages = &worker.pipeline.kinds;
-                let own = EspOut::new(reader, stages, counters);
+                let own = EspOut::new(reader, &router, stages, counters);
                 Some(match &self.places {
                     Some(places) => Box::new(own.with_device(places.part())),
                     None => Box::new(own),
@@ -348,6 +380,7 @@ impl ControlPart for IpsecControl {
                 linux.write_counts(&self.database, env.now_ns);
             }
             self.expire(env.now_ns);
+            self.keep_alive(env);
         }
     }
 
@@ -367,11 +400,11 @@ impl ControlPart for IpsecControl {
                     tracing::error!("IPsec: {error}");
                 }
             }
-            (Event::Wanted(tuple, template), linux) => {
+            (Event::Wanted(wanted), linux) => {
                 if let Some(linux) = linux {
-                    linux.ask(&tuple, &template);
+                    linux.ask(&wanted);
                 }
-                self.events.missing(&tuple, &template, env.now_ns);
+                self.events.missing(&wanted, env.now_ns);
             }
             (Event::Moved { spi, destination, address, port }, _) => {
                 tracing::info!(
@@ -380,6 +413,18 @@ impl ControlPart for IpsecControl {
                 self.events.moved((spi, destination), (address, port), env.now_ns);
                 // Fragments from there are looked at, too.
                 let _ = self.publish();
+            }
+            (Event::Refused(refused), _) => {
+                let Refused { why, spi, number, source, destination } = refused;
+                let what = match why {
+                    Why::UnknownSpi => "has an index that no association has",
+                    Why::Replayed => "was received before, or is too old",
+                    Why::Forged => "is not genuine",
+                };
+                tracing::warn!(
+                    "IPsec: an ESP packet of {source} to {destination} {what}: SPI {spi:#x}, sequence number {number}"
+                );
+                self.events.refused(&refused, env.now_ns);
             }
             (Event::Linux(_), None) => {}
         }
@@ -538,23 +583,33 @@ impl ControlPart for IpsecControl {
         for (column, (name, about)) in COLUMNS.iter().enumerate() {
             out.counter(&format!("ipsec_{name}_total"), about).sample(&[], self.value(column));
         }
-        let all = self.database.associations();
+        let mut all = self.database.associations();
         out.gauge("ipsec_associations", "Security associations.").sample(&[], all.len() as u64);
-        let counts: [Count; 4] = [
+        // Who has more wants sums.
+        all.drain(..all.len().saturating_sub(SERIES_MAX));
+        let counts: [Count; 5] = [
             ("ipsec_sa_bytes_total", "Bytes of payload of an association.", |own| own.counts()[0]),
             ("ipsec_sa_packets_total", "Packets of an association.", |own| own.counts()[1]),
             ("ipsec_sa_forged_total", "Packets that were not genuine.", |own| own.counts()[2]),
             ("ipsec_sa_replayed_total", "Packets that the window refused.", |own| own.counts()[3]),
+            (
+                "ipsec_sa_malformed_total",
+                "Packets with a wrong length or padding.",
+                Association::malformed,
+            ),
         ];
         for (name, about, value) in counts {
             let mut family = out.counter(name, about);
             for own in &all {
                 let row = SaRow::of(own);
-                let spi = format!("{:#x}", row.spi);
+                let (spi, reqid) = (format!("{:#x}", row.spi), row.reqid.to_string());
+                let if_id = row.if_id.unwrap_or(0).to_string();
                 let labels = [
                     ("spi", &*spi),
                     ("destination", &row.destination),
                     ("direction", &row.direction),
+                    ("reqid", &reqid),
+                    ("if_id", &if_id),
                 ];
                 family.sample(&labels, value(own));
             }
@@ -583,6 +638,7 @@ mod tests {
             source: "192.0.2.1".parse().unwrap(),
             destination: "198.51.100.1".parse().unwrap(),
             reqid: 7,
+            if_id: Some(9),
             key_file: "/etc/shadeline/a.key".into(),
             mode: Some("transport".to_owned()),
             encryption: encryption.map(str::to_owned),
@@ -597,6 +653,7 @@ mod tests {
     fn a_request_is_an_entry_of_the_file() {
         let own = with(&[], request(None).keys()).unwrap();
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
+        assert_eq!(own.if_id, Some(9));
         assert_eq!(own.mode, control::config::SaMode::Transport);
         let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();
         assert_eq!(twice, "there is an association 0x1000 to 198.51.100.1");

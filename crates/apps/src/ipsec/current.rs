@@ -16,7 +16,9 @@ pub enum Event {
     /// Associations and policies of Linux have changed.
     Linux(Vec<Change>),
     /// A packet has no association.
-    Wanted(Tuple, Template),
+    Wanted(Wanted),
+    /// A packet was refused.
+    Refused(Refused),
     /// Authentic packets of an association come from elsewhere.
     Moved {
         /// Its index.
@@ -28,6 +30,89 @@ pub enum Event {
         /// The port.
         port: u16,
     },
+}
+
+/// What an association is missing for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The packet.
+    pub tuple: Tuple,
+    /// What its policy asks for.
+    pub template: Template,
+    /// The tunnel interface that it leaves by; 0: none.
+    pub if_id: u32,
+}
+
+/// Why a packet was refused that others are to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// No association has its index.
+    UnknownSpi,
+    /// The window refused it.
+    Replayed,
+    /// It is not genuine.
+    Forged,
+}
+
+impl Why {
+    /// As events have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UnknownSpi => "unknown_spi",
+            Self::Replayed => "replayed",
+            Self::Forged => "forged",
+        }
+    }
+}
+
+/// An ESP packet that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub why: Why,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Its sequence number: the lower 32 bits.
+    pub number: u32,
+    /// Who sent it, as it says.
+    pub source: IpAddr,
+    /// Where to.
+    pub destination: IpAddr,
+}
+
+/// Refused packets that control hears of in a second.
+const TOLD: u64 = 16;
+/// Places of the time of the last one.
+const TOLD_PLACES: usize = 256;
+
+/// Which refused packets control hears of: one a second for a sender, an index and a reason, and `TOLD` in all.
+#[derive(Debug)]
+struct Limit {
+    hash: RandomState,
+    told_s: Vec<AtomicU64>,
+    /// The second, and in the lowest byte how many.
+    told: AtomicU64,
+}
+
+impl Limit {
+    fn new() -> Self {
+        let told_s = (0..TOLD_PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { hash: RandomState::new(), told_s, told: AtomicU64::new(0) }
+    }
+
+    fn allows(&self, own: &Refused, now_ns: u64) -> bool {
+        let now_s = now_ns / 1_000_000_000 + 1; // 0: never
+        let place = self.hash.hash_one((own.why, own.spi, own.source)) as usize % TOLD_PLACES;
+        if self.told_s[place].swap(now_s, Ordering::Relaxed) == now_s {
+            return false;
+        }
+        let next = |told: u64| match (told >> 8 == now_s, told & 0xff) {
+            (false, _) => Some(now_s << 8 | 1),
+            (true, count) if count < TOLD => Some(told + 1),
+            (true, _) => None,
+        };
+        self.told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
 }
 
 /// Time between two questions for the same, nanoseconds.
@@ -50,15 +135,15 @@ impl Asker {
         Self { sender, hash: RandomState::new(), asked_ns }
     }
 
-    fn ask(&self, template: Template, tuple: Tuple, now_ns: u64) {
-        let place = self.hash.hash_one(template) as usize % ASKED;
+    fn ask(&self, wanted: Wanted, now_ns: u64) {
+        let place = self.hash.hash_one((wanted.template, wanted.if_id)) as usize % ASKED;
         let last = self.asked_ns[place].load(Ordering::Relaxed);
         let is_due = last == 0 || now_ns.saturating_sub(last) >= ASK_NS;
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         let slot = &self.asked_ns[place];
         if is_due && slot.compare_exchange(last, now_ns.max(1), success, failure).is_ok() {
             // If control is behind, the next packet asks.
-            let _ = self.sender.try_send(Event::Wanted(tuple, template));
+            let _ = self.sender.try_send(Event::Wanted(wanted));
         }
     }
 }
@@ -69,6 +154,7 @@ pub struct Current {
     generation: AtomicU64,
     view: Mutex<Arc<View>>,
     asker: Option<Asker>,
+    limit: Limit,
     /// Live runs.
     sender: Option<SyncSender<Event>>,
 }
@@ -76,7 +162,13 @@ pub struct Current {
 impl Current {
     /// The first one. `sender` leads to control; `asker` asks there for associations, if anybody makes them.
     pub fn new(view: Arc<View>, sender: Option<SyncSender<Event>>, asker: Option<Asker>) -> Self {
-        Self { generation: AtomicU64::new(0), view: Mutex::new(view), asker, sender }
+        Self {
+            generation: AtomicU64::new(0),
+            view: Mutex::new(view),
+            asker,
+            limit: Limit::new(),
+            sender,
+        }
     }
 
     /// Another one: packets of chunks that begin from now on are looked up in it.
@@ -111,9 +203,19 @@ impl Reader {
     }
 
     /// Asks for an association that a packet lacks, if there is anybody who makes one.
-    pub fn ask(&self, template: Template, tuple: Tuple, now_ns: u64) {
+    pub fn ask(&self, wanted: Wanted, now_ns: u64) {
         if let Some(asker) = &self.current.asker {
-            asker.ask(template, tuple, now_ns);
+            asker.ask(wanted, now_ns);
+        }
+    }
+
+    /// Tells control of a refused packet, within limits.
+    pub fn refuse(&self, refused: impl FnOnce() -> Option<Refused>, now_ns: u64) {
+        if self.current.sender.is_some()
+            && let Some(own) = refused()
+            && self.current.limit.allows(&own, now_ns)
+        {
+            self.tell(Event::Refused(own));
         }
     }
 
@@ -150,4 +252,29 @@ pub struct Counters {
     pub passed: Counter,
     /// Packets for which no association was there: what a daemon would be asked for.
     pub wanted: Counter,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refused_packets_is_told_of_in_part() {
+        let limit = Limit::new();
+        let second = 1_000_000_000;
+        let refused = |spi: u32| Refused {
+            why: Why::UnknownSpi,
+            spi,
+            number: 1,
+            source: [192, 0, 2, 1].into(),
+            destination: [192, 0, 2, 2].into(),
+        };
+        assert!(limit.allows(&refused(256), second));
+        assert!(!limit.allows(&refused(256), second + 1));
+        assert!(limit.allows(&refused(256), 2 * second));
+        let told =
+            |second: u64| (0..1000).filter(|spi| limit.allows(&refused(*spi), second)).count();
+        assert_eq!(told(3 * second), TOLD as usize);
+        assert_eq!(told(4 * second), TOLD as usize);
+    }
 }

@@ -7,6 +7,11 @@
 //! | `deleted` | it was taken away |
 //! | `moved` | authentic packets of the peer come from elsewhere |
 //! | `missing` | a packet is to be protected and has no association; once a second for a policy's `reqid` at most |
+//! | `unknown_spi` | ESP came for the router with an index that no association has |
+//! | `replayed`, `forged` | a packet of an association was refused: by the window, or because it is not genuine |
+//!
+//! Of the last three (RFC 4301 §4.4.2.1, RFC 4303 §3.4.2 to §3.4.4: events to be audited), there is one a second at most for an
+//! index and a sender, and 16 in all; every packet is counted under its drop reason.
 //!
 //! Live runs only. Which associations are new and which are gone is seen by what was there before, so it does not matter who
 //! has changed them.
@@ -18,8 +23,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use flowlog::eve::AssociationEvent;
-use ipsec::{Association, Database, Direction, Expiry, Template, Tuple};
+use ipsec::{Association, Database, Direction, Expiry};
 
+use super::current::{Refused, Wanted};
 use crate::flow::events::EventLines;
 
 /// What control has said, and where to.
@@ -37,7 +43,8 @@ fn event(name: &'static str, own: &Association) -> AssociationEvent {
         event: name,
         is_out: parameters.direction == Direction::Out,
         spi: Some(parameters.spi),
-        reqid: parameters.reqid,
+        reqid: Some(parameters.reqid),
+        number: None,
         source: parameters.source,
         destination: parameters.destination,
         counts: Some((packets, bytes)),
@@ -91,14 +98,35 @@ impl Events {
         }
     }
 
+    /// A packet was refused.
+    pub(super) fn refused(&self, own: &Refused, at_ns: u64) {
+        let known = self.known.get(&(own.spi, own.destination)).map(|own| event("", own));
+        self.write(
+            AssociationEvent {
+                event: own.why.name(),
+                is_out: false,
+                spi: Some(own.spi),
+                reqid: known.as_ref().and_then(|own| own.reqid),
+                number: Some(own.number),
+                source: own.source,
+                destination: own.destination,
+                counts: known.and_then(|own| own.counts),
+                moved: None,
+                at_ns,
+            },
+            at_ns,
+        );
+    }
+
     /// A packet has no association.
-    pub(super) fn missing(&self, tuple: &Tuple, template: &Template, at_ns: u64) {
+    pub(super) fn missing(&self, Wanted { tuple, template, .. }: &Wanted, at_ns: u64) {
         let (source, destination) = super::linux::ends(tuple);
         let own = AssociationEvent {
             event: "missing",
             is_out: true,
             spi: None,
-            reqid: template.reqid,
+            reqid: Some(template.reqid),
+            number: None,
             source,
             destination,
             counts: None,

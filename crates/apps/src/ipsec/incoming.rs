@@ -20,6 +20,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
+    VerdictKind,
 };
 use controlplane::{PartId, Tables};
 use crypto::esp::{self, Open, OpenError, Opened};
@@ -29,11 +30,12 @@ use ipsec::{Action, Association, Direction, Mode, Parameters, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, EtherType, IpProtocol};
 
-use super::current::{Counters, Event, Reader};
+use super::current::{Counters, Event, Reader, Refused, Why};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::reasons;
+use super::tunnels::{self, Tunnels};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, Records};
@@ -65,6 +67,11 @@ pub struct EspIn {
     next: Vec<u16>,
     /// By row: the number of the association that it was opened by.
     reqids: Box<[u32]>,
+    /// By row: the tunnel interface of that association; 0: none.
+    if_ids: Box<[u32]>,
+    tunnels: Tunnels,
+    /// Of the interfaces.
+    router: Arc<RouterCounters>,
     verdicts: Vec<u32>,
     fragments: Fragments,
     now_ns: u64,
@@ -134,7 +141,8 @@ impl EspIn {
     ) -> Self {
         let has = |stage: &str| stages.iter().any(|own| own == stage);
         // The packets of subinterfaces are counted as they came.
-        let own = Arc::new(RouterCounters::new(options.counters.interfaces()));
+        let router = options.counters.clone();
+        let own = Arc::new(RouterCounters::new(router.interfaces()));
         let options = PipelineOptions { counters: own, ..options.clone() };
         let decode = Decode::new(has("rpf"), &options);
         let with_headers = has(crate::firewall::STAGE);
@@ -151,6 +159,9 @@ impl EspIn {
             rows: Vec::with_capacity(max),
             next: Vec::with_capacity(max),
             reqids: vec![0; max].into(),
+            if_ids: vec![0; max].into(),
+            tunnels: Tunnels::default(),
+            router,
             verdicts: Vec::with_capacity(max),
             fragments: Fragments::new(options.seed, reasons::ESP_FRAGMENT),
             now_ns: 0,
@@ -172,6 +183,10 @@ impl EspIn {
     fn judge(&self, view: &View, row: usize, d: &Decoded, fib: &Fib) -> Option<DropReason> {
         let tuple = Tuple::of(d)?;
         let reqid = self.reqids[row];
+        if self.if_ids[row] != 0 {
+            let fits = view.enters(self.if_ids[row], reqid, &tuple);
+            return (!fits).then_some(reasons::ESP_POLICY);
+        }
         let found = view.incoming.find(&tuple);
         if reqid != 0 {
             let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
@@ -192,7 +207,6 @@ impl EspIn {
     /// Opens the packets of a group, in the order of their rows.
     fn open(
         &mut self,
-        view: &View,
         members: &[Member<'_>],
         verdicts: &mut [u32],
         packets: &mut [Packet],
@@ -234,7 +248,7 @@ impl EspIn {
         for (member, result) in members.iter().zip(results) {
             let packet = &mut packets[member.row];
             let change = match result {
-                Some(result) => self.settle(view, member, result, packet.data_mut()),
+                Some(result) => self.settle(member, result, packet.data_mut()),
                 // A frame over several cells, by itself.
                 None => {
                     let mut frame = std::mem::take(&mut self.scratch);
@@ -247,7 +261,7 @@ impl EspIn {
                         open[0].result()
                     });
                     let result = result.unwrap_or(Err(OpenError::Truncated));
-                    let change = self.settle(view, member, result, &mut frame);
+                    let change = self.settle(member, result, &mut frame);
                     packet.write_at(0, &frame);
                     self.scratch = frame;
                     change
@@ -260,7 +274,13 @@ impl EspIn {
             match done {
                 Ok(()) => {
                     packet.mark |= MARK_OPENED;
-                    self.reqids[member.row] = member.association.parameters().reqid;
+                    let Parameters { reqid, if_id, .. } = *member.association.parameters();
+                    self.reqids[member.row] = reqid;
+                    self.if_ids[member.row] = if_id;
+                    if if_id != 0 && !self.enter(packet, if_id) {
+                        verdicts[member.row] = Verdict::drop(reasons::ESP_NO_INTERFACE).0;
+                        continue;
+                    }
                     self.next.push(member.row as u16);
                 }
                 Err(reason) => verdicts[member.row] = Verdict::drop(reason).0,
@@ -268,10 +288,18 @@ impl EspIn {
         }
     }
 
+    /// Has an opened packet come by the tunnel interface with this number. `false`: there is none.
+    fn enter(&self, packet: &mut Packet, if_id: u32) -> bool {
+        let Some(interface) = self.tunnels.find(if_id) else { return false };
+        let l3 = usize::from(received::decode(packet).l3_offset);
+        let is_received = tunnels::receive(packet, l3, interface);
+        self.router.count_tagged_rx(interface.0, packet.frame_len());
+        is_received
+    }
+
     /// What becomes of a packet by what was found in it; `frame` is all of it.
     fn settle(
         &self,
-        view: &View,
         member: &Member<'_>,
         result: Result<Opened, OpenError>,
         frame: &mut [u8],
@@ -279,6 +307,13 @@ impl EspIn {
         let Member { association, d, at, .. } = member;
         let opened = result.map_err(|error| {
             association.count_refused(error);
+            let why = match error {
+                OpenError::Replay(_) => Some(Why::Replayed),
+                OpenError::Authentication => Some(Why::Forged),
+                _ => None,
+            };
+            let spi = association.parameters().spi;
+            self.reader.refuse(|| refused(why?, spi, d, frame, *at), member.now_ns);
             reason(error)
         })?;
         let len = opened.payload.len();
@@ -287,7 +322,6 @@ impl EspIn {
             // What is sent to the peer follows it.
             let heard = association.heard_from(opened.number, d.src, port);
             if let (Some(has_moved), Some(address)) = (heard, d.src_ip()) {
-                view.answers(association).for_each(|own| own.send_to(address, port));
                 if has_moved {
                     let Parameters { spi, destination, .. } = *association.parameters();
                     self.reader.tell(Event::Moved { spi, destination, address, port });
@@ -362,8 +396,15 @@ fn apply(packet: &mut Packet, pool: &mut Pool, d: &Decoded, change: Change) -> b
     true
 }
 
+/// What control hears of a packet whose ESP begins with byte `at` of the frame.
+fn refused(why: Why, spi: u32, d: &Decoded, frame: &[u8], at: usize) -> Option<Refused> {
+    let number = frame.get(at + 4..).and_then(|rest| rest.first_chunk::<4>())?;
+    let (source, destination) = d.src_ip().zip(d.dst_ip())?;
+    Some(Refused { why, spi, number: u32::from_be_bytes(*number), source, destination })
+}
+
 /// Whether a packet is of a key agreement: UDP 500 or 4500 (RFC 7296 §2).
-fn is_ike(d: &Decoded) -> bool {
+pub(super) fn is_ike(d: &Decoded) -> bool {
     d.protocol == IpProtocol::UDP && matches!(d.ports(), Some((_, 500 | inbound::UDP_PORT)))
 }
 
@@ -582,11 +623,12 @@ impl EspIn {
             return;
         }
         let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        self.tunnels.look(cx.version, fib);
         let columns = RouterColumns::view(&mut chunk.rows);
         self.now_ns = cx.now_ns;
         self.rows.clear();
         for (row, (verdict, bits)) in columns.verdict.iter().zip(&*columns.flags).enumerate() {
-            self.reqids[row] = 0;
+            (self.reqids[row], self.if_ids[row]) = (0, 0);
             if Verdict(*verdict).is_next() && bits & (flags::IPV4 | flags::IPV6) != 0 {
                 self.rows.push(row as u16);
             }
@@ -601,7 +643,15 @@ impl EspIn {
                 for &row in &rows {
                     let row = usize::from(row);
                     if !Verdict(verdicts[row]).is_next() {
-                        continue; // what was inside is not to be forwarded
+                        // What was inside is not to be forwarded. The host gets what policies let in.
+                        let is_host = Verdict(verdicts[row]).kind() == VerdictKind::Host;
+                        if depth > 0 && is_host {
+                            let d = received::decode(&chunk.packets[row]);
+                            if let Some(reason) = self.judge(&view, row, &d, fib) {
+                                verdicts[row] = Verdict::drop(reason).0;
+                            }
+                        }
+                        continue;
                     }
                     cx.at(row);
                     let packet = &mut chunk.packets[row];
@@ -642,7 +692,7 @@ impl EspIn {
                             // In the order of their rows, whoever opens them.
                             let is_shaded = member.shaded.is_some();
                             if members.last().is_some_and(|own| own.shaded.is_some() != is_shaded) {
-                                self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+                                self.open(&members, verdicts, &mut chunk.packets, cx.pool);
                                 members.clear();
                             }
                             members.push(member);
@@ -651,11 +701,11 @@ impl EspIn {
                         Err(reason) => verdicts[row] = Verdict::drop(reason).0,
                     }
                     if members.is_full() {
-                        self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+                        self.open(&members, verdicts, &mut chunk.packets, cx.pool);
                         members.clear();
                     }
                 }
-                self.open(&view, &members, verdicts, &mut chunk.packets, cx.pool);
+                self.open(&members, verdicts, &mut chunk.packets, cx.pool);
             }
             self.rows = rows;
             if self.next.is_empty() {
@@ -690,7 +740,11 @@ impl EspIn {
             Found::Esp { at, spi, end, port } => {
                 let Some(association) = view.inbound(family, d.dst, spi) else {
                     return match is_own(fib, &d) {
-                        true => Err(reasons::ESP_UNKNOWN_SPI),
+                        true => {
+                            let told = || refused(Why::UnknownSpi, spi, &d, packet.data(), at);
+                            self.reader.refuse(told, now_ns);
+                            Err(reasons::ESP_UNKNOWN_SPI)
+                        }
                         false if self.reqids[row] != 0 => Ok(None),
                         false => self.judge(view, row, &d, fib).map_or(Ok(None), Err),
                     };

@@ -40,7 +40,7 @@ use xfrm::structs::value::{
 };
 use xfrm::{AssociationId, Change, Counters, Follower, PolicyDirection, PolicyId};
 
-use super::current::Event;
+use super::current::{Event, Wanted};
 
 /// Protocol number of ESP.
 const ESP: u8 = 50;
@@ -231,8 +231,9 @@ impl Linux {
         if self.is_incomplete {
             for direction in [Direction::In, Direction::Out] {
                 let (selector, action) = (Selector::ANY, Action::Discard);
-                seen.insert((direction, u32::MAX, selector.clone()));
-                all.push(Policy { direction, priority: u32::MAX, selector, action });
+                seen.insert((direction, u32::MAX, 0, selector.clone()));
+                let (priority, if_id) = (u32::MAX, 0);
+                all.push(Policy { direction, priority, if_id, selector, action });
             }
         }
         for own in self.policies.values() {
@@ -241,7 +242,8 @@ impl Linux {
                 continue;
             }
             policy.priority = policy.priority.saturating_add(after + 1);
-            if seen.insert((policy.direction, policy.priority, policy.selector.clone())) {
+            let Policy { direction, priority, if_id, .. } = policy;
+            if seen.insert((direction, priority, if_id, policy.selector.clone())) {
                 all.push(policy);
             }
         }
@@ -302,12 +304,15 @@ impl Linux {
     }
 
     /// Asks the kernel to announce that a packet has no association; `None` if no policy of the kernel protects it.
-    pub fn wanted(&self, tuple: &Tuple, template: &Template) -> Option<(xfrm::Message, u16)> {
+    pub fn wanted(&self, wanted: &Wanted) -> Option<(xfrm::Message, u16)> {
+        let Wanted { tuple, template, if_id } = wanted;
         let protects = |own: &&Arc<xfrm::Policy>| {
             let found = policy(own).0;
             own.id.direction == PolicyDirection::Out
                 && found.is_some_and(|found| {
-                    found.action == Action::Protect(*template) && found.selector.matches(tuple)
+                    found.action == Action::Protect(*template)
+                        && found.if_id == *if_id
+                        && found.selector.matches(tuple)
                 })
         };
         let own = self.policies.values().filter(protects).min_by_key(|own| own.priority)?;
@@ -315,8 +320,8 @@ impl Linux {
     }
 
     /// Sends what [`Linux::wanted`] has made.
-    pub fn ask(&self, tuple: &Tuple, template: &Template) {
-        if let Some(request) = self.wanted(tuple, template) {
+    pub fn ask(&self, wanted: &Wanted) {
+        if let Some(request) = self.wanted(wanted) {
             self.send(request);
         }
     }
@@ -387,8 +392,8 @@ pub fn parameters(
         None if local.contains(&own.source) => Direction::Out,
         None => return Err("neither end is an address of a port".to_owned()),
     };
-    if own.id.mark != (0, 0) || own.if_id != 0 {
-        return Err("marks and interface numbers are not supported".to_owned());
+    if own.id.mark != (0, 0) {
+        return Err("marks are not supported".to_owned());
     }
     if own.reqid == 0 {
         return Err("no policy names it: its `reqid` is 0".to_owned());
@@ -404,6 +409,7 @@ pub fn parameters(
             xfrm::Mode::Tunnel => Mode::Tunnel,
             xfrm::Mode::Other(mode) => return Err(format!("mode {mode} is not supported")),
         },
+        if_id: own.if_id,
         is_extended: own.is_extended,
         window: own.window,
         first_number: own.start.sent + 1,
@@ -428,8 +434,8 @@ pub fn parameters(
 /// A policy of the kernel as one of this gateway, `None` if it is for packets that do not exist here; and what is different.
 pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
     let mut doubts = Vec::new();
-    if own.mark != (0, 0) || own.if_id != 0 {
-        doubts.push("not used: no packet here has its mark or interface number".to_owned());
+    if own.mark != (0, 0) {
+        doubts.push("not used: no packet here has its mark".to_owned());
         return (None, doubts);
     }
     let mut is_exact = true;
@@ -511,5 +517,6 @@ pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
         PolicyDirection::Out => Direction::Out,
         PolicyDirection::In | PolicyDirection::Forward => Direction::In,
     };
-    (Some(Policy { direction, priority: own.priority, selector, action }), doubts)
+    let (priority, if_id) = (own.priority, own.if_id);
+    (Some(Policy { direction, priority, if_id, selector, action }), doubts)
 }

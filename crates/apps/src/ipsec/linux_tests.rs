@@ -7,10 +7,11 @@ use ipsec::{Action, Database, Direction, Dont, Dscp, Expiry, Mode, Template, Tup
 use xfrm::reference::Kernel;
 use xfrm::structs::value::*;
 use xfrm::structs::{
-    Encapsulation, Id, LifetimeLimits, PolicyInfo, ReplayState, SaId, SaInfo, Selector,
+    Encapsulation, Id, LifetimeLimits, Migration, PolicyInfo, ReplayState, SaId, SaInfo, Selector,
 };
 use xfrm::{AF_INET, Algorithm, Attribute, Body, Bounds, Kind, Message, Mirror, Port, Spi, group};
 
+use super::current::Wanted;
 use super::linux::{Linux, parameters, policy};
 
 const US: &str = "192.0.2.1";
@@ -44,9 +45,16 @@ impl Bed {
         for (from, event) in self.kernel.take_events() {
             let event = event.expose();
             let kind = u16::from_ne_bytes([event[4], event[5]]);
-            if [group::SA, group::POLICY, group::EXPIRE].contains(&from) {
+            if [group::SA, group::POLICY, group::EXPIRE, group::MIGRATE].contains(&from) {
                 self.mirror.event(&Message::decode(kind, 0, &event[16..]).unwrap());
             }
+        }
+        if self.mirror.wants_dump() {
+            self.mirror.begin();
+            let (states, policies) =
+                (self.kernel.dump_states(0, usize::MAX), self.kernel.dump_policies(0, usize::MAX));
+            states.iter().chain(&policies).for_each(|(_, own)| self.mirror.dumped(own));
+            self.mirror.end(false);
         }
         if self.linux.take(self.mirror.take_changes(), &mut self.database, 0) {
             self.database.clear_policies();
@@ -161,11 +169,12 @@ fn a_tunnel_of_a_daemon_carries_packets() {
     // A packet without an association is asked for.
     bed.ask(gone(&sa(US, PEER, 0x201)));
     assert!(bed.database.get(0x201, ip(PEER)).is_none());
-    let (message, _) = bed.linux.wanted(&there, &expected).unwrap();
+    let wanted = |tuple| Wanted { tuple, template: expected, if_id: 0 };
+    let (message, _) = bed.linux.wanted(&wanted(there)).unwrap();
     let Body::Acquire(acquire) = message.body else { panic!("{message:?}") };
     assert_eq!(acquire.sel.daddr.ip(AF_INET), Some(ip("10.2.0.9")));
     assert_eq!(acquire.id.daddr.ip(AF_INET), Some(ip(PEER)));
-    assert!(bed.linux.wanted(&tuple("10.1.0.9", "10.3.0.9"), &expected).is_none());
+    assert!(bed.linux.wanted(&wanted(tuple("10.1.0.9", "10.3.0.9"))).is_none());
     // Without a follower this has nobody to tell, and nothing breaks.
     let expiry = Expiry {
         spi: 0x101,
@@ -340,15 +349,64 @@ fn selectors_are_those_of_the_kernel() {
     assert_eq!(all.unwrap().selector.to_string(), "0.0.0.0/0 > 0.0.0.0/0");
 }
 
+/// The ends of a tunnel move (RFC 4555): associations and policies go with them, and no number comes twice.
+#[test]
+fn associations_and_policies_migrate() {
+    const AWAY: &str = "203.0.113.7";
+    let mut bed = Bed::new();
+    let sel = selector("10.1.0.0", "10.2.0.0");
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x101)));
+    bed.ask(new(Kind::NewSa, sa(US, PEER, 0x201)));
+    bed.ask(protect(XFRM_POLICY_OUT, sel, template(US, PEER)));
+    let before = bed.database.get(0x201, ip(PEER)).unwrap().clone();
+    let taken = before.sealer().unwrap().take(40).count();
+    bed.database.get(0x101, ip(US)).unwrap().opener().unwrap().accept(9).unwrap();
+
+    let step = |from: [&str; 2], to: [&str; 2]| Migration {
+        old_saddr: ip(from[0]).into(),
+        old_daddr: ip(from[1]).into(),
+        new_saddr: ip(to[0]).into(),
+        new_daddr: ip(to[1]).into(),
+        proto: IPPROTO_ESP,
+        mode: XFRM_MODE_TUNNEL,
+        reqid: 7,
+        old_family: AF_INET,
+        new_family: AF_INET,
+        ..Migration::default()
+    };
+    let steps = vec![step([US, PEER], [US, AWAY]), step([PEER, US], [AWAY, US])];
+    let id = xfrm::structs::PolicyId { sel, index: 0, dir: XFRM_POLICY_OUT };
+    let body = Body::PolicyId(id);
+    bed.ask(Message::new(Kind::Migrate, body).with(Attribute::Migrate(steps)));
+
+    assert!(bed.database.get(0x201, ip(PEER)).is_none());
+    let out = bed.database.get(0x201, ip(AWAY)).unwrap();
+    assert_eq!(out.sealer().unwrap().sequence().next(), taken as u64 + 1);
+    let back = bed.database.get(0x101, ip(US)).unwrap();
+    assert_eq!(back.parameters().source, ip(AWAY));
+    assert!(back.opener().unwrap().accept(9).is_err(), "accepted before");
+    let view = bed.database.view().unwrap();
+    let expected = Template { reqid: 7, tunnel: Some((ip(US), ip(AWAY))) };
+    let there = tuple("10.1.0.9", "10.2.0.9");
+    assert_eq!(view.outgoing.find(&there), Some(Action::Protect(expected)));
+    assert_eq!(view.outbound(&expected, &there).unwrap().peer().0, ip(AWAY));
+}
+
 #[test]
 fn marks_and_interface_numbers_are_not_ignored() {
-    let message = new(Kind::NewSa, sa(US, PEER, 0x201)).with(Attribute::InterfaceId(9));
-    let Body::SaInfo(info) = message.body else { panic!() };
-    let own = xfrm::Association::read(&info, &message.attributes).unwrap();
-    assert!(parameters(&own, &[ip(US)], 64).unwrap_err().contains("interface numbers"));
+    let read = |attribute| {
+        let message = new(Kind::NewSa, sa(US, PEER, 0x201)).with(attribute);
+        let Body::SaInfo(info) = message.body else { panic!() };
+        let own = xfrm::Association::read(&info, &message.attributes).unwrap();
+        parameters(&own, &[ip(US)], 64)
+    };
+    let mark = Attribute::Mark(xfrm::structs::Mark { v: 1, m: 1 });
+    assert!(read(mark.clone()).unwrap_err().contains("marks"));
+    assert_eq!(read(Attribute::InterfaceId(9)).unwrap().if_id, 9);
     let sel = selector("10.1.0.0", "10.2.0.0");
     let info = PolicyInfo { sel, dir: XFRM_POLICY_OUT, ..PolicyInfo::default() };
-    let own = xfrm::Policy::read(&info, &[Attribute::InterfaceId(9)]).unwrap();
-    let (none, doubts) = policy(&own);
+    let (none, doubts) = policy(&xfrm::Policy::read(&info, &[mark]).unwrap());
     assert!(none.is_none() && doubts.len() == 1);
+    let (some, doubts) = policy(&xfrm::Policy::read(&info, &[Attribute::InterfaceId(9)]).unwrap());
+    assert!(some.unwrap().if_id == 9 && doubts.is_empty());
 }

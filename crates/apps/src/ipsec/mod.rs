@@ -13,6 +13,7 @@
 //!   whether each packet came as it must.
 //! - [`outgoing`] asks the policies about packets that leave, makes room, and seals them; finds the way of the outer packet.
 //! - [`device`] is the encryption as a step of its own, which a device can take.
+//! - [`tunnels`] are the interfaces of route-based IPsec: ports whose packets associations carry.
 //! - [`current`] is what both read, and what they count.
 //! - [`settings`] makes associations and policies of `[[sa]]` and `[[policy]]`, [`linux`] those of a key-exchange daemon;
 //!   `control_part` keeps the database.
@@ -29,6 +30,7 @@ pub mod current;
 pub mod device;
 mod events;
 pub mod incoming;
+mod keep_alive;
 pub mod linux;
 #[cfg(test)]
 mod linux_tests;
@@ -39,8 +41,9 @@ pub mod rows;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+pub mod tunnels;
 
-use control::config::{Application, StageKind};
+use control::config::{Application, Backend, StageKind};
 use controlplane::Descriptor;
 
 /// The stage that opens packets.
@@ -76,6 +79,11 @@ pub static APPLICATION: Application = Application {
     sections: &["ipsec", "sa", "policy"],
     joins: Some(IN),
     joins_end: Some(OUT),
+    // Nothing else takes the packets of tunnel interfaces.
+    joins_for: &["port"],
+    joins_when: Some(|config, _| {
+        config.physical_ports().any(|(_, own)| own.backend == Backend::Ipsec)
+    }),
     ..Application::NONE
 };
 

@@ -16,25 +16,32 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
+    VerdictKind,
 };
 use controlplane::{PartId, Tables};
 use crypto::esp::{self, Numbers, Seal};
-use engine::{Context, Phases, Shade, Stage};
+use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
+use ipsec::inbound::{self, Found};
 use ipsec::outbound::{self, Plan, Refusal};
-use ipsec::{Action, Association, Direction, Dont, Mode, Tuple, View};
-use lookup::fib::Fib;
+use ipsec::{Action, Association, Direction, Dont, Mode, NotCarried, Template, Tuple, View};
+use lookup::fib::{Fib, Interface};
 use packet::flow::FlowKey;
 use packet::{Decoded, EtherType, IpProtocol, Kind};
 
-use super::current::{Counters, Reader};
+use super::current::{Counters, Reader, Wanted};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
+use super::incoming::is_ike;
+use super::keep_alive;
 use super::reasons;
+use super::tunnels::Tunnels;
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
-use crate::router::{MARK_OPENED, RouterPart, egress, mtu_of, way};
+use crate::router::{
+    MARK_OPENED, PipelineOptions, RouterCounters, RouterPart, egress, mtu_of, way,
+};
 
 /// Packets that are sealed together.
 const GROUP: usize = 32;
@@ -58,7 +65,10 @@ pub struct EspOut {
     shares: bool,
     /// Rows of a chunk that are sealed.
     sealed: Vec<u16>,
+    tunnels: Tunnels,
     counters: Arc<Counters>,
+    /// Of the interfaces.
+    router: Arc<RouterCounters>,
     scratch: Vec<u8>,
     /// Encryption is a step of its own, with these keys.
     split: Option<(PartId<EspPart>, Arc<EspShade>)>,
@@ -88,21 +98,37 @@ struct Member<'v> {
 enum Fate<'v> {
     /// It passes as it is.
     Pass,
-    /// It is sealed, and goes this way.
-    Seal(Member<'v>, u32),
+    /// It is sealed, and goes this way; `None`: where it would have gone.
+    Seal(Member<'v>, Option<u32>),
+    /// It goes this way as it is.
+    Send(u32),
     /// Its sender is told that it is longer than this.
     TooBig(u32),
 }
 
 impl EspOut {
     /// A stage in a pipeline with these stages.
-    pub fn new(reader: Reader, stages: &[String], counters: Arc<Counters>) -> Self {
+    pub fn new(
+        reader: Reader,
+        options: &PipelineOptions,
+        stages: &[String],
+        counters: Arc<Counters>,
+    ) -> Self {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
         let shares = records::are_shared(stages);
         let sealed = Vec::with_capacity(chunk::CHUNK_PACKETS_MAX);
-        let scratch = Vec::with_capacity(FRAME_MAX);
-        let (split, prepared) = (None, Vec::new());
-        Self { reader, with_nat, shares, sealed, counters, scratch, split, prepared }
+        Self {
+            reader,
+            with_nat,
+            shares,
+            sealed,
+            tunnels: Tunnels::default(),
+            counters,
+            router: options.counters.clone(),
+            scratch: Vec::with_capacity(FRAME_MAX),
+            split: None,
+            prepared: Vec::new(),
+        }
     }
 
     /// With encryption as a step of its own, by the keys of this part.
@@ -120,6 +146,7 @@ impl EspOut {
         row: usize,
         packet: &Packet,
         (decision, now_ns, fib): (u32, u64, &Fib),
+        tunnel: Option<&Interface>,
     ) -> Result<Fate<'v>, DropReason> {
         let d = received::decode(packet);
         let Some(tuple) = Tuple::of(&d) else { return Ok(Fate::Pass) };
@@ -131,25 +158,114 @@ impl EspOut {
                 Some(Action::Bypass) | None => {}
             }
         }
-        let template = match view.outgoing.find(&tuple) {
-            None | Some(Action::Bypass) => {
-                self.counters.passed.add(1);
-                return Ok(Fate::Pass);
-            }
-            Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
-            Some(Action::Protect(template)) => template,
+        if tunnel.is_some() && d.ttl <= 1 {
+            return Ok(Fate::Pass);
+        }
+        let Some(association) = self.choose(view, &tuple, tunnel, now_ns)? else {
+            return Ok(Fate::Pass);
         };
         if d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
-        let Some(association) = view.outbound(&template, &tuple) else {
-            self.counters.wanted.add(1);
-            self.reader.ask(template, tuple, now_ns);
-            return Err(reasons::SA_MISSING);
+        self.prepare(row, packet, &d, association, (Some(decision), now_ns, fib), tunnel)
+    }
+
+    /// The same of a packet that Linux sends by a twin. What `decode` decided is a frame's way out of the port: a packet in
+    /// transport mode goes that way, too.
+    fn decide_own<'v>(
+        &self,
+        view: &'v View,
+        row: usize,
+        packet: &Packet,
+        (now_ns, fib): (u64, &Fib),
+    ) -> Result<Fate<'v>, DropReason> {
+        let d = received::decode(packet);
+        let tunnel = fib.interface(packet.port).filter(|own| own.if_id != 0);
+        let Some(tuple) = Tuple::of(&d) else {
+            return match tunnel {
+                Some(_) => Err(packet::reasons::ETHERTYPE_UNKNOWN),
+                None => Ok(Fate::Pass),
+            };
         };
+        if keep_alive::is_own(packet.data()) {
+            let (decision, _) =
+                way(fib, tuple.family, tuple.dst, 0).ok_or(reasons::ESP_NO_ROUTE)?;
+            return match tunnel_of(decision, fib) {
+                Some(_) => Err(reasons::ESP_NO_ROUTE),
+                None => Ok(Fate::Send(decision)),
+            };
+        }
+        if tunnel.is_none() {
+            if is_sealed(view, packet, &d) {
+                return Err(reasons::ESP_FROM_HOST);
+            }
+            // Key agreement cannot be protected by what it agrees on, nor the way to a neighbour by what goes there.
+            if is_ike(&d) || is_neighbour_discovery(&d) {
+                return Ok(Fate::Pass);
+            }
+        }
+        let Some(association) = self.choose(view, &tuple, tunnel, now_ns)? else {
+            return Ok(Fate::Pass);
+        };
+        match self.prepare(row, packet, &d, association, (None, now_ns, fib), tunnel)? {
+            Fate::Seal(mut member, way) => {
+                member.plan.is_own = true;
+                Ok(Fate::Seal(member, way))
+            }
+            // Linux knows the MTU of the twin.
+            Fate::TooBig(_) => Err(reasons::ESP_TOO_BIG),
+            other => Ok(other),
+        }
+    }
+
+    /// The association that a packet leaves by; `None`: it passes as it is.
+    fn choose<'v>(
+        &self,
+        view: &'v View,
+        tuple: &Tuple,
+        tunnel: Option<&Interface>,
+        now_ns: u64,
+    ) -> Result<Option<&'v Association>, DropReason> {
+        let missing = |template: Option<Template>, if_id| {
+            self.counters.wanted.add(1);
+            if let Some(template) = template {
+                self.reader.ask(Wanted { tuple: *tuple, template, if_id }, now_ns);
+            }
+            reasons::SA_MISSING
+        };
+        if let Some(&Interface { if_id, .. }) = tunnel {
+            let found = view.through(if_id, tuple).map_err(|why| match why {
+                NotCarried::Discard => reasons::POLICY_DISCARD,
+                NotCarried::Missing(template) => missing(template, if_id),
+            });
+            return found.map(|own| Some(&**own));
+        }
+        match view.outgoing.find(tuple) {
+            None | Some(Action::Bypass) => {
+                self.counters.passed.add(1);
+                Ok(None)
+            }
+            Some(Action::Discard) => Err(reasons::POLICY_DISCARD),
+            Some(Action::Protect(template)) => match view.outbound(&template, tuple) {
+                Some(own) => Ok(Some(own)),
+                None => Err(missing(Some(template), 0)),
+            },
+        }
+    }
+
+    /// How a packet is sealed by an association, and its way. `decision`: the one of `route`, if that was asked.
+    fn prepare<'v>(
+        &self,
+        row: usize,
+        packet: &Packet,
+        d: &Decoded,
+        association: &'v Association,
+        (decision, now_ns, fib): (Option<u32>, u64, &Fib),
+        tunnel: Option<&Interface>,
+    ) -> Result<Fate<'v>, DropReason> {
         let l3 = usize::from(d.l3_offset);
         let ip = packet.data().get(l3..).unwrap_or_default();
-        let plan = outbound::plan(association, ip, &d).map_err(|refusal| match refusal {
+        let plan = outbound::plan(association, ip, d).map_err(|refusal| match refusal {
             Refusal::Fragment => reasons::ESP_FRAGMENT,
             Refusal::TooLong => reasons::ESP_TOO_BIG,
             Refusal::Malformed => reasons::ESP_MALFORMED,
@@ -158,10 +274,20 @@ impl EspOut {
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
                 let hash = flow_hash(association);
-                way(fib, plan.family, ipsec::words(association.peer().0).1, hash)
-                    .ok_or(reasons::ESP_NO_ROUTE)?
+                let found = way(fib, plan.family, ipsec::words(association.peer().0).1, hash);
+                let (decision, mtu) = found.ok_or(reasons::ESP_NO_ROUTE)?;
+                // What is sealed does not go into a tunnel again: that could go on forever.
+                if self.tunnels.is_any() && tunnel_of(decision, fib).is_some() {
+                    return Err(reasons::ESP_NO_ROUTE);
+                }
+                (Some(decision), mtu)
             }
-            Mode::Transport => (decision, mtu_of(fib, decision).unwrap_or(u16::MAX)),
+            // By a tunnel interface, packets of transport mode have no way of their own.
+            Mode::Transport if tunnel.is_some() => return Err(reasons::ESP_NO_ROUTE),
+            Mode::Transport => match decision {
+                Some(own) => (decision, mtu_of(fib, own).unwrap_or(u16::MAX)),
+                None => (None, fib.interface(packet.port).map_or(u16::MAX, |own| own.mtu)),
+            },
         };
         let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
         let is_v4 = d.kind == Kind::Ipv4;
@@ -171,17 +297,23 @@ impl EspOut {
             (4, _, Dont::Clear) => false,
             _ => true,
         };
-        if plan.len() > mtu && outer_df {
+        // DF asks for the MTU of the interface, too; other packets leave in fragments, if they must.
+        let tunnel_mtu = tunnel.map_or(usize::MAX, |own| own.mtu.into());
+        if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
             let most = match parameters.mode {
                 Mode::Tunnel => outbound::inner_max(association, mtu),
                 // Padding depends on the length by less than a block.
                 Mode::Transport => mtu.saturating_sub(plan.len() - len + 16),
             };
+            let most = most.min(tunnel_mtu);
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
             let is_told = inner_df && len > most && most > 0;
             return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
         }
         association.count(plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        if let Some(own) = tunnel {
+            self.router.count_tagged_tx(own.port, packet.frame_len());
+        }
         Ok(Fate::Seal(Member { row, association, plan, l3 }, decision))
     }
 
@@ -279,6 +411,25 @@ impl EspOut {
     }
 }
 
+/// The tunnel interface that a way leads to.
+fn tunnel_of(decision: u32, fib: &Fib) -> Option<&Interface> {
+    fib.interface(egress(decision, fib)?).filter(|own| own.if_id != 0)
+}
+
+/// Whether Linux has sealed a packet by an association that is used here.
+fn is_sealed(view: &View, packet: &Packet, d: &Decoded) -> bool {
+    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+    match inbound::found(packet.data(), d) {
+        Found::Esp { spi, .. } => view.sends(family, d.dst, spi),
+        _ => false,
+    }
+}
+
+/// Whether a packet is of neighbour discovery (RFC 4861).
+fn is_neighbour_discovery(d: &Decoded) -> bool {
+    d.kind == Kind::Ipv6 && matches!(d.icmp_type_code(), Some((133..=137, _)))
+}
+
 /// The hash by which the packets of an association choose among equal ways: all go the same.
 fn flow_hash(own: &Association) -> u32 {
     let ((src, _), version) = (own.ends(), own.family());
@@ -319,18 +470,36 @@ fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32) {
         return;
     }
     let dst = ipsec::words(association.peer().0).1;
-    columns.decision[*row] = decision;
-    columns.flow_hash[*row] = flow_hash(association);
-    match plan.family {
+    lead(columns, *row, (plan.family, dst), (decision, flow_hash(association)));
+}
+
+/// Gives the packet of a row a destination, its way there and its flow hash.
+fn lead(
+    columns: &mut RouterView<'_>,
+    row: usize,
+    (family, dst): (u8, [u64; 2]),
+    (decision, flow_hash): (u32, u32),
+) {
+    columns.decision[row] = decision;
+    columns.flow_hash[row] = flow_hash;
+    match family {
         4 => {
-            columns.flags[*row] = flags::IPV4;
-            columns.dst4[*row] = dst[1] as u32;
+            columns.flags[row] = flags::IPV4;
+            columns.dst4[row] = dst[1] as u32;
         }
         _ => {
-            columns.flags[*row] = flags::IPV6;
-            columns.dst6[*row] = dst;
+            columns.flags[row] = flags::IPV6;
+            columns.dst6[row] = dst;
         }
     }
+}
+
+/// Has `rewrite` send a packet of Linux or of control as any other, by its way.
+fn send(columns: &mut RouterView<'_>, row: usize, packet: &mut Packet, l3: usize) {
+    packet.mark &= !MARK_FROM_HOST;
+    columns.verdict[row] = Verdict::NEXT.0;
+    columns.l3[row] = l3 as u8;
+    columns.interface[row] = packet.port;
 }
 
 impl Stage<Tables> for EspOut {
@@ -461,10 +630,16 @@ impl EspOut {
     /// Asks the policies about the packets of a chunk, and seals, or prepares, those that they protect.
     fn protect(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         let view = self.reader.get();
-        if view.outgoing.is_empty() && (view.incoming.is_empty() || !self.with_nat) {
+        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
+        self.tunnels.look(cx.version, fib);
+        let has_tunnels = self.tunnels.is_any();
+        if view.outgoing.is_empty()
+            && (view.incoming.is_empty() || !self.with_nat)
+            && !has_tunnels
+            && !view.sends_in_udp
+        {
             return;
         }
-        let Some(fib) = cx.tables.find::<RouterPart>() else { return };
         self.sealed.clear();
         let mut columns = RouterColumns::view(&mut chunk.rows);
         let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
@@ -472,19 +647,39 @@ impl EspOut {
             let bits = columns.flags[row];
             let is_ip = bits & (flags::IPV4 | flags::IPV6) != 0 && bits & flags::LINK_LOCAL == 0;
             let decision = columns.decision[row];
-            if !Verdict(columns.verdict[row]).is_next() || !is_ip || egress(decision, fib).is_none()
-            {
+            let verdict = Verdict(columns.verdict[row]);
+            let packet = &mut chunk.packets[row];
+            let is_own = packet.mark & MARK_FROM_HOST != 0;
+            let is_sent = is_own && verdict.kind() == VerdictKind::Forward;
+            if !is_sent && (!verdict.is_next() || !is_ip || egress(decision, fib).is_none()) {
                 continue;
             }
             cx.at(row);
-            let packet = &chunk.packets[row];
-            let known = (decision, cx.arrival_ns(packet), fib);
-            match self.decide(&view, row, packet, known) {
+            let now_ns = cx.arrival_ns(packet);
+            let fate = match is_sent {
+                true => self.decide_own(&view, row, packet, (now_ns, fib)),
+                false => {
+                    let tunnel = if has_tunnels { tunnel_of(decision, fib) } else { None };
+                    self.decide(&view, row, packet, (decision, now_ns, fib), tunnel)
+                }
+            };
+            match fate {
                 Ok(Fate::Pass) => {}
-                Ok(Fate::Seal(member, decision)) => {
-                    tell(&mut columns, &member, decision);
+                Ok(Fate::Seal(member, way)) => {
+                    if let Some(decision) = way {
+                        tell(&mut columns, &member, decision);
+                    }
+                    if is_sent && way.is_some() {
+                        send(&mut columns, row, packet, member.l3);
+                    }
                     self.sealed.push(row as u16);
                     members.push(member);
+                }
+                Ok(Fate::Send(decision)) => {
+                    let d = received::decode(packet);
+                    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+                    lead(&mut columns, row, (family, d.dst), (decision, 0));
+                    send(&mut columns, row, packet, usize::from(d.l3_offset));
                 }
                 Ok(Fate::TooBig(most)) => {
                     let is_v4 = bits & flags::IPV4 != 0;

@@ -82,6 +82,7 @@ fn keys(own: &PolicyEntry) -> Keys {
     let all = [
         text("action", Some(action.to_owned())),
         own.reqid.map(|own| ("reqid".to_owned(), Value::from(i64::from(own)))),
+        own.if_id.map(|own| ("if_id".to_owned(), Value::from(i64::from(own)))),
         text("direction", direction.map(str::to_owned)),
         text("source", own.source.map(|own| own.to_string())),
         text("destination", own.destination.map(|own| own.to_string())),

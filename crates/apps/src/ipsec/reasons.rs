@@ -30,12 +30,16 @@ chunk::drop_reasons! {
         "Check that the peer protects these packets, or add a `bypass` policy before.";
     POLICY_DISCARD = 12, "policy_discard", "a policy discards the packet",
         "Nothing, if that is intended; otherwise check the order of the policies.";
-    SA_MISSING = 13, "sa_missing", "a policy protects the packet, and no association serves it",
-        "Add an association with the `reqid` of the policy (`ctl sa add`, `[[sa]]`).";
+    SA_MISSING = 13, "sa_missing", "a policy protects the packet, or it leaves by a tunnel interface, and no association serves it",
+        "Add an association with the `reqid` of the policy, or the `if_id` of the interface (`ctl sa add`, `[[sa]]`).";
     SA_EXPIRED = 14, "sa_expired", "the association has reached its hard lifetime, or has no sequence numbers left",
         "Add a new association before the old one ends: at its soft lifetime.";
     ESP_TOO_BIG = 15, "esp_too_big", "the ESP packet would be longer than the way takes, and may not be fragmented",
         "Lower the MTU of the hosts, or set `df = \"clear\"` of the association.";
-    ESP_NO_ROUTE = 16, "esp_no_route", "there is no route to the peer of the tunnel",
-        "Add a route to the `destination` of the association.";
+    ESP_NO_ROUTE = 16, "esp_no_route", "there is no route to the peer of the tunnel, or it leads into a tunnel interface",
+        "Add a route to the `destination` of the association that does not lead into a tunnel interface.";
+    ESP_NO_INTERFACE = 17, "esp_no_interface", "no tunnel interface has the `if_id` of the association, or it is down",
+        "Add a port with `backend = \"ipsec\"` and this `if_id`.";
+    ESP_FROM_HOST = 18, "esp_from_host", "Linux sealed a packet itself by an association of the gateway: numbers would come twice",
+        "See `disable_xfrm` in ipsec.md; IPv6 has no such setting: use a tunnel interface for packets of Linux itself.";
 }

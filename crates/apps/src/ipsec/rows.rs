@@ -21,6 +21,9 @@ pub struct SaRow {
     pub suite: String,
     /// The number by which policies name it.
     pub reqid: u32,
+    /// Number of its tunnel interface; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_id: Option<u32>,
     /// The next number that is sent, or the highest that was accepted.
     pub number: u64,
     /// Packets sealed or opened.
@@ -64,6 +67,7 @@ impl SaRow {
             mode: if parameters.udp.is_some() { format!("{mode} udp") } else { mode.to_owned() },
             suite: own.suite().to_string(),
             reqid: parameters.reqid,
+            if_id: (parameters.if_id != 0).then_some(parameters.if_id),
             number: own.number(),
             packets,
             bytes,
@@ -83,6 +87,7 @@ impl Row for SaRow {
         "mode",
         "suite",
         ">reqid",
+        ">if_id",
         ">number",
         ">packets",
         ">bytes",
@@ -101,6 +106,7 @@ impl Row for SaRow {
             self.mode.clone(),
             self.suite.clone(),
             self.reqid.to_string(),
+            shown(self.if_id),
             self.number.to_string(),
             thousands(self.packets),
             thousands(self.bytes),
@@ -125,6 +131,13 @@ pub struct PolicyRow {
     /// Number of its associations; absent without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reqid: Option<u32>,
+    /// Number of its tunnel interface; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_id: Option<u32>,
+}
+
+fn shown(number: Option<u32>) -> String {
+    number.map_or(String::new(), |own| own.to_string())
 }
 
 impl PolicyRow {
@@ -141,13 +154,14 @@ impl PolicyRow {
             selector: own.selector.to_string(),
             action: action.to_owned(),
             reqid,
+            if_id: (own.if_id != 0).then_some(own.if_id),
         }
     }
 }
 
 impl Row for PolicyRow {
     const COLUMNS: &'static [&'static str] =
-        &["direction", ">number", "selector", "action", ">reqid"];
+        &["direction", ">number", "selector", "action", ">reqid", ">if_id"];
     const EMPTY: &'static str = "no policies";
 
     fn cells(&self) -> Vec<String> {
@@ -156,7 +170,8 @@ impl Row for PolicyRow {
             self.number.to_string(),
             self.selector.clone(),
             self.action.clone(),
-            self.reqid.map_or(String::new(), |own| own.to_string()),
+            shown(self.reqid),
+            shown(self.if_id),
         ]
     }
 }

@@ -96,6 +96,7 @@ pub fn parameters(own: &SaEntry) -> Parameters {
             SaMode::Tunnel => Mode::Tunnel,
             SaMode::Transport => Mode::Transport,
         },
+        if_id: own.if_id.unwrap_or(0),
         is_extended: own.esn,
         window: own.window,
         first_number: own.first_number,
@@ -135,7 +136,8 @@ pub fn policies(own: &PolicyEntry, priority: u32) -> Vec<Policy> {
             Action::Protect(Template { reqid: own.reqid.unwrap_or(0), tunnel: None })
         }
     };
-    let of = |direction, selector| Policy { direction, priority, selector, action };
+    let if_id = own.if_id.unwrap_or(0);
+    let of = |direction, selector| Policy { direction, priority, if_id, selector, action };
     match own.direction {
         PolicyDirection::In => vec![of(Direction::In, selector)],
         PolicyDirection::Out => vec![of(Direction::Out, selector)],

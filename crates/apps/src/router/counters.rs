@@ -2,8 +2,8 @@
 //! subinterfaces. Every received packet has its one fate in the engine's counters; an ICMP error that
 //! the rate limit withheld is not a packet and is only here.
 //!
-//! A port's queues count its packets. A subinterface has no queue, so the stages count what comes in
-//! with its tags and what leaves with them: on their tagged paths alone, the untagged one pays nothing.
+//! A port's queues count its packets. A subinterface has no queue, and that of a tunnel has no packets, so the stages
+//! count what comes in with its tags and what leaves with them: on their tagged paths alone, the untagged one pays nothing.
 
 use engine::Counter;
 
@@ -27,14 +27,14 @@ pub struct RouterCounters {
     tagged: Box<[TaggedCounters]>,
 }
 
-/// Packets of one interface that have tags.
+/// Packets of one interface that have tags, or are those of a tunnel.
 #[derive(Debug, Default)]
 pub struct TaggedCounters {
-    /// Packets that came in with its tags.
+    /// Packets that came in with its tags, or by its associations.
     pub rx_packets: Counter,
     /// Their bytes, tags and link header included.
     pub rx_bytes: Counter,
-    /// Packets that were handed to its port with its tags.
+    /// Packets that were handed to its port with its tags, or sealed.
     pub tx_packets: Counter,
     /// Their bytes.
     pub tx_bytes: Counter,
@@ -58,14 +58,14 @@ impl RouterCounters {
         self.tagged.get(usize::from(interface))
     }
 
-    pub(super) fn count_tagged_rx(&self, interface: u16, bytes: usize) {
+    pub(crate) fn count_tagged_rx(&self, interface: u16, bytes: usize) {
         if let Some(counters) = self.tagged(interface) {
             counters.rx_packets.add(1);
             counters.rx_bytes.add(bytes as u64);
         }
     }
 
-    pub(super) fn count_tagged_tx(&self, interface: u16, bytes: usize) {
+    pub(crate) fn count_tagged_tx(&self, interface: u16, bytes: usize) {
         if let Some(counters) = self.tagged(interface) {
             counters.tx_packets.add(1);
             counters.tx_bytes.add(bytes as u64);

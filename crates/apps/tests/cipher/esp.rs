@@ -118,7 +118,8 @@ impl Bed {
             let destination = Some(destination.parse().expect("a prefix"));
             let selector = Selector { destination, ..Selector::ANY };
             let action = Action::Protect(Template { reqid: own.number.into(), tunnel: None });
-            let policy = Policy { direction, priority: own.number.into(), selector, action };
+            let policy =
+                Policy { direction, priority: own.number.into(), if_id: 0, selector, action };
             database.add_policy(policy).expect("a policy");
         }
         let current = Arc::new(Current::new(database.view().expect("a view"), None, None));
@@ -141,7 +142,7 @@ impl Bed {
         let part = self.places.as_ref().map(Places::part);
         let stage = |name: &String| match (&**name, part) {
             ("esp_out", part) => {
-                let own = EspOut::new(view(), &names, Arc::default());
+                let own = EspOut::new(view(), &options, &names, Arc::default());
                 Box::new(if let Some(part) = part { own.with_device(part) } else { own }) as _
             }
             ("esp_in", part) => {

@@ -23,6 +23,8 @@
 //! | `arp_ignore` | 1 | ARP is answered for the addresses of its own link alone, as without a twin |
 //! | `arp_announce` | 2 | requests come from an address of the neighbour's subnet |
 //!
+//! Where the data path applies the kernel's IPsec policies, `disable_xfrm` and `disable_policy` are 1 ([`leave_ipsec`]).
+//!
 //! `rp_filter`, `arp_ignore` and `arp_announce` of `conf.all` count, too: the larger number applies.
 
 use std::{fs, io, path::PathBuf};
@@ -75,6 +77,23 @@ pub fn behave_as_router(name: &str, advertisements: Advertisements) -> Result<()
     for (family, setting, value) in settings {
         set(name, family, setting, value).map_err(|error| {
             Error::socket(format!("setting net.{family}.conf.{name}.{setting} to {value}"), error)
+        })?;
+    }
+    Ok(())
+}
+
+/// Has the kernel send and take packets of this interface as they are, whatever its IPsec policies say: the data path applies
+/// them, and numbers of an association that both used would come twice. IPv6 has no such setting for what is sent.
+///
+/// # Errors
+///
+/// As [`behave_as_router`].
+pub fn leave_ipsec(name: &str) -> Result<(), Error> {
+    let settings =
+        [("ipv4", "disable_xfrm"), ("ipv4", "disable_policy"), ("ipv6", "disable_policy")];
+    for (family, setting) in settings {
+        set(name, family, setting, "1").map_err(|error| {
+            Error::socket(format!("setting net.{family}.conf.{name}.{setting} to 1"), error)
         })?;
     }
     Ok(())

@@ -9,14 +9,16 @@ use crate::protocol;
 /// What happened to an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssociationEvent {
-    /// `up`, `soft`, `hard`, `deleted`, `moved`, or `missing`.
+    /// `up`, `soft`, `hard`, `deleted`, `moved`, `missing`, `unknown_spi`, `replayed`, or `forged`.
     pub event: &'static str,
     /// It sends.
     pub is_out: bool,
     /// Security parameters index; `None` of one that is not there.
     pub spi: Option<u32>,
-    /// The number by which policies name it.
-    pub reqid: u32,
+    /// The number by which policies name it; `None` of an index that no association has.
+    pub reqid: Option<u32>,
+    /// Sequence number of a packet that was refused: its lower 32 bits.
+    pub number: Option<u32>,
     /// Sender: of ESP packets, or of the packet that has no association.
     pub source: IpAddr,
     /// Receiver.
@@ -49,7 +51,12 @@ impl Eve {
         if let Some(spi) = own.spi {
             ipsec.number("spi", spi);
         }
-        ipsec.number("reqid", own.reqid);
+        if let Some(reqid) = own.reqid {
+            ipsec.number("reqid", reqid);
+        }
+        if let Some(number) = own.number {
+            ipsec.number("seq", number);
+        }
         if let Some((packets, bytes)) = own.counts {
             ipsec.number("pkts", packets);
             ipsec.number("bytes", bytes);
@@ -75,7 +82,8 @@ mod tests {
             event: "moved",
             is_out: false,
             spi: Some(0x1001),
-            reqid: 7,
+            reqid: Some(7),
+            number: None,
             source: [192, 0, 2, 1].into(),
             destination: [198, 51, 100, 1].into(),
             counts: Some((3, 252)),

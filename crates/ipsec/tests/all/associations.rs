@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
 use ipsec::{
-    Database, DatabaseError, Direction, Exhausted, Limit, Mode, Parameters, Template, Tuple, words,
+    Action, Database, DatabaseError, Direction, Exhausted, Limit, Mode, NotCarried, Parameters,
+    Policy, Selector, Template, Tuple, words,
 };
 
 fn key() -> Key {
@@ -250,4 +251,51 @@ fn a_soft_limit_is_said_also_if_the_hard_one_is_reached_at_once() {
     assert_eq!((own.count(1, 1), own.count(1, 1)), (Ok(()), Err(Exhausted)));
     let said: Vec<bool> = database.expire(1).iter().map(|own| own.is_hard).collect();
     assert_eq!(said, [false, true]);
+}
+
+/// Associations with an `if_id` carry the packets of their interface, by its policies where it has some, and nothing else.
+#[test]
+fn tunnel_interfaces_have_associations_and_policies_of_their_own() {
+    let mut database = Database::new();
+    let tuple = Tuple { family: 4, protocol: 6, ..Tuple::default() };
+    let template = Template { reqid: 7, tunnel: None };
+    let add = |database: &mut Database, spi: u32, if_id, reqid| {
+        let own = Parameters { if_id, ..Parameters::new(Direction::Out, spi, ends(), reqid) };
+        database.add(own, key_of(spi as u8), 0).unwrap();
+    };
+    let through = |database: &mut Database, if_id| {
+        let view = database.view().unwrap();
+        view.through(if_id, &tuple).map(|own| own.parameters().spi)
+    };
+    assert_eq!(through(&mut database, 3), Err(NotCarried::Missing(None)));
+    add(&mut database, 256, 3, 7);
+    add(&mut database, 257, 4, 7);
+    add(&mut database, 258, 3, 7);
+    assert_eq!((through(&mut database, 3), through(&mut database, 4)), (Ok(258), Ok(257)));
+    assert!(database.view().unwrap().outbound(&template, &tuple).is_none());
+    add(&mut database, 259, 0, 7);
+    assert_eq!(database.view().unwrap().outbound(&template, &tuple).unwrap().parameters().spi, 259);
+    assert!(database.view().unwrap().enters(3, 9, &tuple), "without policies all may");
+
+    let policy = |direction, protocol, action| Policy {
+        direction,
+        priority: 1,
+        if_id: 3,
+        selector: Selector { protocol: Some(protocol), ..Selector::ANY },
+        action,
+    };
+    database.add_policy(policy(Direction::Out, 17, Action::Protect(template))).unwrap();
+    assert_eq!(through(&mut database, 3), Err(NotCarried::Discard));
+    assert_eq!(through(&mut database, 4), Ok(257), "those of another interface");
+    assert!(!database.view().unwrap().enters(3, 7, &tuple));
+    database.add_policy(policy(Direction::Out, 6, Action::Protect(template))).unwrap();
+    database.add_policy(policy(Direction::In, 6, Action::Protect(template))).unwrap();
+    assert_eq!(through(&mut database, 3), Ok(258));
+    let view = database.view().unwrap();
+    assert!(view.enters(3, 7, &tuple) && !view.enters(3, 8, &tuple));
+    assert_eq!(view.outgoing.find(&tuple), None, "no policy of all others");
+    for spi in [256, 258] {
+        database.delete(spi, ends().1);
+    }
+    assert_eq!(through(&mut database, 3), Err(NotCarried::Missing(Some(template))));
 }

@@ -6,7 +6,7 @@ use crypto::esp::{self, Seal};
 use crypto::{Authentication, Key, Secret, Suite};
 use ipsec::inbound::{self, Found, combined, found, inner, transport_back};
 use ipsec::outbound::{self, Refusal, inner_max, plan};
-use ipsec::{Association, Direction, Dont, Dscp, Mode, Parameters, Udp, words};
+use ipsec::{Association, Database, Direction, Dont, Dscp, Mode, Parameters, Udp, words};
 use packet::checksum::internet_checksum;
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
@@ -392,14 +392,36 @@ fn a_peer_that_moves_is_noticed() {
     let extensions = (false, false);
     let inner = Inner { is_v6: false, class: 0, ttl: 9, df: false, extensions, len: 10 };
     assert_eq!(out.peer(), (ends.1, Some(4500)));
-    out.send_to([203, 0, 113, 9].into(), 30_000);
-    let sealed = seal(&out, &inner.bytes()).unwrap();
+
+    // In a database what sends follows what receives, also what is added later.
+    let mut database = Database::new();
+    let mut add = |direction, spi, (source, destination), udp| {
+        let key = || Key::new(suite, &Secret::none(), &Secret::new(vec![spi as u8; 20])).unwrap();
+        let own = Parameters { udp, ..Parameters::new(direction, spi, (source, destination), 1) };
+        database.replace(own, key(), 0).unwrap()
+    };
+    let (there, back) = (ends, (ends.1, ends.0));
+    let first = add(Direction::Out, 256, there, udp);
+    let old = add(Direction::In, 257, back, udp);
+    assert_eq!(first.peer(), (ends.1, Some(4500)));
+    assert_eq!(old.heard_from(5, away, 30_000), Some(true));
+    let sealed = seal(&first, &inner.bytes()).unwrap();
     assert_eq!(to(&sealed), ([203, 0, 113, 9].into(), 30_000));
     assert_eq!(decode(&sealed).anomaly, packet::Anomaly::None);
-    out.send_to("2001:db8::1".parse().unwrap(), 1);
-    assert_eq!(out.peer().1, Some(30_000), "another family");
-    out.send_to(ends.1, 4500);
-    assert_eq!(to(&seal(&out, &inner.bytes()).unwrap()), (ends.1, 4500));
+    let second = add(Direction::Out, 258, there, udp);
+    let new = add(Direction::In, 259, back, udp);
+    assert_eq!(to(&seal(&second, &inner.bytes()).unwrap()).1, 30_000);
+    assert_eq!(new.heard_from(1, words(ends.1).1, 4500), Some(true));
+    assert_eq!(to(&seal(&second, &inner.bytes()).unwrap()), (ends.1, 4500));
+    // What the old association says is older.
+    assert_eq!(old.heard_from(6, away, 30_000), None);
+    assert_eq!(first.peer(), (ends.1, Some(4500)));
+    // Another peer is not concerned, and a port that somebody says in the place of one counts.
+    let other = add(Direction::Out, 260, (ends.0, [198, 51, 100, 2].into()), udp);
+    assert_eq!(new.heard_from(2, away, 30_000), Some(true));
+    assert_eq!(other.peer().1, Some(4500));
+    let said = Some(Udp { source: 4500, destination: 7777 });
+    assert_eq!(add(Direction::Out, 258, there, said).peer(), (ends.1, Some(7777)));
 }
 
 /// What was computed over the addresses in front of a translator is right again behind it.

@@ -44,7 +44,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     (selector, action, 0u32..4).prop_map(|(selector, action, priority)| {
         let (source, destination, protocol, source_ports, destination_ports) = selector;
         let selector = Selector { source, destination, protocol, source_ports, destination_ports };
-        Policy { direction: Direction::Out, priority, selector, action }
+        Policy { direction: Direction::Out, priority, if_id: 0, selector, action }
     })
 }
 
@@ -117,6 +117,7 @@ fn fragments_do_not_pass_by_policies_with_ports() {
     let policy = |action| Policy {
         direction: Direction::Out,
         priority: 1,
+        if_id: 0,
         selector: selector.clone(),
         action,
     };
@@ -141,9 +142,13 @@ fn what_contradicts_itself_is_refused() {
         ..Selector::ANY
     };
     let (direction, priority, action) = (Direction::In, 0, Action::Discard);
-    assert!(database.add_policy(Policy { direction, priority, selector, action }).is_err());
+    assert!(
+        database.add_policy(Policy { direction, priority, if_id: 0, selector, action }).is_err()
+    );
     #[allow(clippy::reversed_empty_ranges)]
     let selector = Selector { source_ports: 9..=8, ..Selector::ANY };
-    assert!(database.add_policy(Policy { direction, priority, selector, action }).is_err());
+    assert!(
+        database.add_policy(Policy { direction, priority, if_id: 0, selector, action }).is_err()
+    );
     assert!(database.policies().is_empty());
 }

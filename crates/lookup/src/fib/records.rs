@@ -121,6 +121,8 @@ pub struct Interface {
     /// Whether a Linux twin takes what is for the host. Without one the router answers ARP,
     /// neighbour discovery and echo requests itself.
     pub twin: bool,
+    /// Of a tunnel interface: the number by which associations of IPsec are its own; 0: none.
+    pub if_id: u32,
 }
 
 /// What of the configuration the data path needs to know.

@@ -130,7 +130,7 @@ fn can_be_asked(config: &Config, port: &Port, hop: IpAddr, place: &Place, walk: 
     let is_given = config.neighbours.iter().any(|n| n.port == port.name && n.address == hop);
     let is_live = match &port.kind {
         PortKind::Physical(physical) => {
-            !matches!(physical.backend, Backend::Memory | Backend::Pcap)
+            !matches!(physical.backend, Backend::Memory | Backend::Pcap | Backend::Ipsec)
         }
         PortKind::Vlan { .. } => false,
     };

@@ -48,11 +48,25 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     }
     let mut interfaces: HashMap<&str, &str> = HashMap::new();
     let mut tags: HashMap<(&str, VlanTag), &str> = HashMap::new();
+    let mut tunnels: HashMap<u32, &str> = HashMap::new();
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
         match &port.kind {
             PortKind::Physical(physical) => {
                 effects(physical, &spans.keys, walk);
-                let is_kernels = !matches!(physical.backend, Backend::Memory | Backend::Pcap);
+                let main = config.pipeline_of(&port.name).main().name;
+                if physical.backend == Backend::Ipsec && main != "router" {
+                    walk.error(spans.keys.at("backend"), "a tunnel interface without a router")
+                        .expected("mode = \"router\"");
+                }
+                let if_id = physical.if_id.filter(|_| physical.backend == Backend::Ipsec);
+                if let Some(other) = if_id.and_then(|id| tunnels.insert(id, &port.name)) {
+                    walk.error(
+                        spans.keys.at("if_id"),
+                        format!("port `{other}` has this `if_id` too"),
+                    )
+                    .expected("a number of its own for each tunnel interface");
+                }
+                let is_kernels = has_interface(physical.backend);
                 let other = is_kernels
                     .then(|| interfaces.insert(&physical.interface, &port.name))
                     .flatten();
@@ -88,8 +102,7 @@ pub(super) fn interfaces(config: &Config, spans: &Spans, machine: &Machine, walk
     for (port, spans) in config.ports.iter().zip(&spans.ports) {
         let PortKind::Physical(physical) = &port.kind else { continue };
         let name = physical.interface.as_str();
-        let is_on_wire =
-            !matches!(physical.backend, Backend::Memory | Backend::Pcap | Backend::Tap);
+        let is_on_wire = has_interface(physical.backend) && physical.backend != Backend::Tap;
         if !is_on_wire || name.is_empty() || machine.interfaces.iter().any(|own| own == name) {
             continue;
         }
@@ -121,11 +134,17 @@ pub(super) fn interfaces(config: &Config, spans: &Spans, machine: &Machine, walk
     }
 }
 
+/// Whether a port is on an interface of the kernel.
+fn has_interface(backend: Backend) -> bool {
+    !matches!(backend, Backend::Memory | Backend::Pcap | Backend::Ipsec)
+}
+
 /// Keys that this back end does not read.
 fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
     let backend = physical.backend;
     let xdp = matches!(backend, Backend::Auto | Backend::AfXdp);
-    let kernels = !matches!(backend, Backend::Memory | Backend::Pcap);
+    let kernels = has_interface(backend);
+    let is_tunnel = backend == Backend::Ipsec;
     let pcap = backend == Backend::Pcap;
     for (key, used, by) in [
         ("xdp", xdp, "backend = \"af_xdp\" or \"auto\""),
@@ -134,11 +153,19 @@ fn effects(physical: &Physical, keys: &Place, walk: &mut Walk<'_>) {
         ("promiscuous", kernels || pcap, "a back end with a kernel interface, or \"pcap\""),
         ("read", pcap, "backend = \"pcap\""),
         ("write", pcap, "backend = \"pcap\""),
+        ("if_id", is_tunnel, "backend = \"ipsec\""),
+        ("queues", !is_tunnel, "a back end with packets of its own"),
+        ("pipeline", !is_tunnel, "`pipeline` of the ports that ESP packets come by"),
+        ("checksums", !is_tunnel, "a back end with packets of its own"),
     ] {
         if keys.has(key) && !used {
             let message = format!("`{key}` has no effect with backend = \"{}\"", backend.word());
             walk.warning(keys.at(key), message).expected(by);
         }
+    }
+    if is_tunnel && physical.if_id.is_none() && keys.is_right("if_id") {
+        walk.error(keys.at("backend"), "a tunnel interface without `if_id`")
+            .expected("the `if_id` of its associations");
     }
     if pcap && !keys.has("read") && !keys.has("write") {
         walk.error(keys.at("backend"), "a pcap port that reads and writes nothing")

@@ -32,6 +32,9 @@ crate::section! {
         live destination: IpAddr = NOWHERE, address().needed("\"198.51.100.1\"");
         /// Number by which policies refer to the association. Several associations may have the same; the newest one sends.
         live reqid: u32 = 0, integer(1..=4_294_967_295).needed("1");
+        /// Number of the tunnel interface whose packets it carries (a port with `backend = "ipsec"`); without it, packets that
+        /// policies protect.
+        live if_id: Option<u32> = None, integer(1..=4_294_967_295).optional();
         /// `tunnel`: whole packets, behind an IP header of their own. `transport`: what is behind the IP header of packets
         /// between both addresses.
         live mode: SaMode = SaMode::Tunnel, words();
@@ -87,6 +90,9 @@ crate::section! {
         /// Encrypt and authenticate on the device, which then has the keys of associations. It needs a `backend` with a device;
         /// otherwise workers do it in the same step, slower than without the key. Packets are the same.
         restart device: bool = false, boolean();
+        /// `[[sa]]` with `udp`: seconds without a packet to a peer after which it is sent a keep-alive (RFC 3948 §4), so that an
+        /// address translator between does not forget it; 0: never. A daemon sends its own.
+        live keep_alive: u32 = 20, integer(0..=3_600).unit("seconds");
     }
 }
 
@@ -99,6 +105,8 @@ crate::section! {
         live action: PolicyAction = PolicyAction::Protect, words().needed("\"protect\"");
         /// Number of the associations of `protect`.
         live reqid: Option<u32> = None, integer(1..=4_294_967_295).optional();
+        /// Number of a tunnel interface: the policy is for packets that leave or come by it, and only those.
+        live if_id: Option<u32> = None, integer(1..=4_294_967_295).optional();
         /// `out`: packets that are sent. `in`: packets that were received. `both`: packets that are sent, and those of the
         /// opposite direction, with source and destination exchanged.
         live direction: PolicyDirection = PolicyDirection::Both, words();

@@ -28,7 +28,7 @@ crate::section! {
     /// A port.
     pub struct Port("port.NAME") {
         /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
-        /// the interface's (a subinterface: the parent's, less what does not fit with two tags). The twin has the same
+        /// the interface's (a subinterface: the parent's, less what does not fit with two tags; `backend = "ipsec"`: 1400). The twin has the same
         /// MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
@@ -50,7 +50,7 @@ crate::section! {
         /// keys of signatures are not verified. `none`: nobody.
         live register: Register = Register::None, words();
         /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
-        /// default is `true` for the back ends `auto`, `af_packet` and `af_xdp`, and `false` for the others, for
+        /// default is `true` for the back ends `auto`, `af_packet`, `af_xdp` and `ipsec`, and `false` for the others, for
         /// subinterfaces, and in a switch or a wire.
         rebuild twin: Option<String> = None, twin().shown("depends on `backend`");
         /// Use the default routes of Router Advertisements that the port receives, in the order of their preferences
@@ -99,17 +99,21 @@ impl fmt::Display for PortKind {
 crate::section! {
     /// A port with queues of its own.
     pub struct Physical("port.NAME") {
-        /// Interface of the kernel. With `backend = "tap"`: name of the TAP device. Not used by `memory` and `pcap`.
+        /// Interface of the kernel. With `backend = "tap"`: name of the TAP device. Not used by `memory`, `pcap` and `ipsec`.
         rebuild interface: String = String::new(), interface().shown("the port's name");
         /// How packets are received and sent. `auto`: AF_XDP where the driver works without copying, otherwise
         /// AF_PACKET. `af_packet`: AF_PACKET (TPACKET_V2). `af_xdp`: AF_XDP. `tap`: a TAP device. `memory`: rings in
-        /// this process. `pcap`: capture files.
+        /// this process. `pcap`: capture files. `ipsec`: a tunnel interface, whose packets leave and come by the associations of
+        /// IPsec with its `if_id` ([ipsec.md](ipsec.md)).
         rebuild backend: Backend = Backend::Auto, words();
         /// AF_XDP: where the program is attached. `native`: in the driver. `skb`: in the network stack. `auto`:
         /// native if possible, otherwise skb.
         rebuild xdp: XdpMode = XdpMode::Auto, words();
         /// AF_XDP without copies. `on`: required. `off`: never. `auto`: where the driver supports it.
         rebuild zero_copy: ZeroCopy = ZeroCopy::Auto, words();
+        /// With `backend = "ipsec"`: the number by which associations belong to the tunnel interface (`if_id` of `[[sa]]`, and
+        /// of an XFRM interface in Linux).
+        rebuild if_id: Option<u32> = None, integer(1..=4_294_967_295).optional();
         /// Receive queues. `"auto"`: as many as the interface and the workers allow. With AF_XDP the interface has this
         /// number of queues until the port is closed.
         rebuild queues: Option<usize> = None, queues();
@@ -147,6 +151,8 @@ crate::words! {
         Tap = "tap",
         /// Capture files.
         Pcap = "pcap",
+        /// A tunnel of IPsec.
+        Ipsec = "ipsec",
     }
 }
 
@@ -353,9 +359,10 @@ fn twin_name(port: &str) -> String {
 }
 
 /// Whether a port with this back end has a twin unless the file says otherwise: where there is a kernel interface to
-/// represent. Ports of a switch and a wire have none: their frames are not for this machine.
+/// represent, or a tunnel. Ports of a switch and a wire have none: their frames are not for this machine.
 fn has_twin(app: &Application, backend: Backend) -> bool {
-    app.has_host && matches!(backend, Backend::Auto | Backend::AfPacket | Backend::AfXdp)
+    let backends = [Backend::Auto, Backend::AfPacket, Backend::AfXdp, Backend::Ipsec];
+    app.has_host && backends.contains(&backend)
 }
 
 fn twin() -> Custom<Option<String>> {

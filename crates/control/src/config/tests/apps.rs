@@ -404,7 +404,7 @@ fn known_keys_are_those_of_the_mode() {
         let list = |said: &str| said.split_once("one of ").unwrap().1.to_owned();
         (list(&said[0]), list(&said[1]))
     };
-    let common = "backend, checksums, fault, interface";
+    let common = "backend, checksums, fault, if_id, interface";
     let (file, port) = of("router");
     assert_eq!(
         file,
