@@ -12,6 +12,9 @@
 //!                ├─ walk_many   a batch of segments: interleaved walks
 //!                └─ scan_many   a batch: vector prefilter, then a walk of what passes; walk_many where too much does
 //!
+//!           ─▶ Finder
+//!                └─ find        one buffer as a whole, without a state: vector prefilter, then comparisons
+//!
 //!  Regex, … ─▶ Regexes (tables as words, for CPU and device; the hybrid engine for what has too many states)
 //!                └─ scan        one segment
 //! ```
@@ -19,6 +22,7 @@
 //! - [`Patterns`]: a set, with its limits and errors; [`Pattern::nocase`], [`Pattern::anchored`].
 //! - [`Automaton`]: Aho-Corasick; `layout` in the sources shows the tables, which take 16 bytes for most nodes. A byte
 //!   takes at most two reads of records in the mean, whatever the patterns and the bytes are.
+//! - [`Finder`]: the same matches in bytes of which nothing comes before or after, by the rarest four bytes of each pattern.
 //! - [`Segment`], [`Found`], [`Scratch`]: batches.
 //! - [`Regexes`]: regular expressions; [`mod@regex`] says how.
 //! - [`mod@reference`]: every pattern at every place, for tests.
@@ -46,7 +50,7 @@ pub mod regex;
 mod trie;
 
 pub use automaton::{Automaton, Match, State};
-pub use filter::{Level, Scratch};
+pub use filter::{Finder, Level, Scratch};
 pub use interleaved::{Found, Segment};
 pub use layout::MAGIC;
 pub use patterns::{Limits, PATTERN_BYTES_MAX, Pattern, PatternError, Patterns};

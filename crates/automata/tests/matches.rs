@@ -1,8 +1,8 @@
 //! Every way to scan against the reference, over streams cut anywhere.
 
 use automata::{
-    Automaton, Found, Level, Limits, Match, Pattern, PatternError, Patterns, Scratch, Segment,
-    State, reference,
+    Automaton, Finder, Found, Level, Limits, Match, Pattern, PatternError, Patterns, Scratch,
+    Segment, State, reference,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,6 +13,14 @@ fn automaton(patterns: &[Pattern]) -> (Automaton, Vec<Pattern>) {
         set.insert(pattern.clone()).unwrap();
     }
     (Automaton::new(&set).unwrap(), set.as_slice().to_vec())
+}
+
+fn finder(patterns: &[Pattern]) -> Finder {
+    let mut set = Patterns::default();
+    for pattern in patterns {
+        set.insert(pattern.clone()).unwrap();
+    }
+    Finder::new(&set).unwrap()
 }
 
 /// How a batch is scanned.
@@ -88,6 +96,7 @@ fn scan(
 
 /// All ways and all vector levels agree with the reference, and with each other in their states.
 fn agree(patterns: &[Pattern], streams: &[(Vec<u8>, Vec<usize>)]) {
+    let mut finder = finder(patterns);
     let (mut automaton, patterns) = automaton(patterns);
     let expected: Vec<Vec<Match>> =
         streams.iter().map(|(bytes, _)| reference::matches(&patterns, bytes)).collect();
@@ -101,6 +110,19 @@ fn agree(patterns: &[Pattern], streams: &[(Vec<u8>, Vec<usize>)]) {
                 behind, states,
                 "{name} with {level:?}: states of {patterns:?} in {streams:?}"
             );
+        }
+        // A stream as all that there is.
+        finder.set_level(level);
+        let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        for ((bytes, _), expected) in streams.iter().zip(&expected) {
+            found.clear();
+            automaton.find_whole(bytes, &mut found, &mut scratch);
+            let own: Vec<Match> = found.iter().map(Found::as_match).collect();
+            assert_eq!(own, *expected, "whole with {level:?} of {patterns:?} in {bytes:?}");
+            found.clear();
+            finder.find(bytes, &mut found, &mut scratch);
+            let own: Vec<Match> = found.iter().map(Found::as_match).collect();
+            assert_eq!(own, *expected, "finder with {level:?} of {patterns:?} in {bytes:?}");
         }
     }
 }

@@ -26,6 +26,7 @@
 
 mod buckets;
 mod confirm;
+mod finder;
 mod grams;
 mod vectors;
 mod whole;
@@ -34,6 +35,7 @@ use crate::interleaved::{Found, Segment};
 use crate::patterns::Patterns;
 use crate::{Automaton, Pattern};
 use buckets::Buckets;
+pub use finder::Finder;
 use grams::Grams;
 use whole::Whole;
 
@@ -167,6 +169,20 @@ impl Filter {
         }
     }
 
+    /// The last places of a segment, where nothing is behind it: patterns that are as short may begin there.
+    #[inline]
+    fn end(&self, bytes: &[u8], masks: &mut [u64]) {
+        for at in bytes.len().saturating_sub(WINDOW - 1)..bytes.len() {
+            let mut window = [0; WINDOW];
+            let left = &bytes[at..];
+            window[..left.len()].copy_from_slice(left);
+            // The second byte may be none: the table has patterns of one byte for each that follows.
+            if !self.grams.short(window) {
+                masks[at / PLACES] &= !(1 << (at % PLACES));
+            }
+        }
+    }
+
     /// Adds the places of a segment to the masks, with forms of the first two stages.
     #[inline(always)]
     fn fill(
@@ -278,6 +294,35 @@ impl Automaton {
     ) {
         self.find_places(segments, scratch);
         self.confirm_many(segments, found, scratch);
+    }
+
+    /// The matches in bytes of which nothing comes before and nothing after: those of [`Automaton::scan`] from
+    /// [`Automaton::start`] on. As nobody wants the state behind them, the last places are not walked for it, and most bytes
+    /// without a match pass no place at all.
+    ///
+    /// ```
+    /// use automata::{Automaton, Found, Pattern, Patterns, Scratch};
+    ///
+    /// let mut patterns = Patterns::default();
+    /// patterns.insert(Pattern::new(b"needle")).unwrap();
+    /// let automaton = Automaton::new(&patterns).unwrap();
+    ///
+    /// let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+    /// automaton.find_whole(b"a needle in the hay, a nee", &mut found, &mut scratch);
+    /// assert_eq!(found, [Found { segment: 0, end: 8, pattern: 0 }]);
+    /// ```
+    pub fn find_whole(&self, bytes: &[u8], found: &mut Vec<Found>, scratch: &mut Scratch) {
+        let mut segments = [Segment { state: self.start(), offset: 0, bytes }];
+        scratch.masks.clear();
+        vectors::find(self.level(), &self.filter, &segments, &mut scratch.masks);
+        self.filter.end(bytes, &mut scratch.masks);
+        if self.start() == self.anywhere() && scratch.masks.iter().all(|mask| *mask == 0) {
+            return;
+        }
+        if Self::passed(&segments, scratch, WHOLE_MIN) {
+            self.filter.test_whole(&segments, &mut scratch.masks);
+        }
+        self.confirm_many(&mut segments, found, scratch);
     }
 
     /// How many places of a segment pass the prefilter, with the last three.
