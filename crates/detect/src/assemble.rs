@@ -5,10 +5,11 @@ use signatures::{Buffer, FlowSide, Transform};
 use crate::Sender;
 use crate::checks::Op;
 use crate::compile::{Draft, DraftPart, is_header_buffer, priority};
-use crate::index::{Bytes, Ports, SetBuilder};
+use crate::headers::HeadersBuilder;
+use crate::index::{Bytes, Ports, Ref, SetBuilder};
 use crate::literals::Wanted;
-use crate::rule::{Carried, Compiled, Cond, Ends, Kind, Part, When, least};
-use crate::ruleset::{BufferSets, Layers, Options, Plain, RuleInfo, Ruleset, Search};
+use crate::rule::{Carried, Compiled, Cond, Kind, Part, When, least};
+use crate::ruleset::{BufferSets, Layers, Options, RuleInfo, Ruleset, Search};
 
 /// The lists of transforms of a buffer, each with what is looked for behind it.
 type BufferBuilder = (Vec<Transform>, [LayersBuilder; 2]);
@@ -32,6 +33,7 @@ impl LayersBuilder {
 #[derive(Default)]
 pub(crate) struct Builder {
     ruleset: Ruleset,
+    headers: HeadersBuilder,
     packets: [[SetBuilder; 2]; 3],
     in_stream: [SetBuilder; 2],
     streams: [SetBuilder; 2],
@@ -58,11 +60,16 @@ impl Builder {
         });
         let key = key.map(|(at, _)| at);
         compiled.key = key.map_or(0, |at| 1 << at);
+        let header = match parts.is_empty() && compiled.kind != Kind::Packet {
+            // Only what is looked for by bytes, or tried on each packet, is asked again and again.
+            true => 0,
+            false => self.headers.number(&compiled),
+        };
         let too_large = |error: automata::PatternError| error.to_string();
         let mut numbers = Vec::with_capacity(parts.len());
         for (at, part) in parts.into_iter().enumerate() {
-            let own = self.ruleset.parts.len() as u32;
-            numbers.push(own);
+            let own = Ref { part: self.ruleset.parts.len() as u32, header };
+            numbers.push(own.part);
             let literals: Vec<Bytes> =
                 best(&part, wanted, options.search).map_or(&[][..], |own| own.0).to_vec();
             let is_lazy = key.is_some_and(|key| key != at)
@@ -123,11 +130,12 @@ impl Builder {
                 }
                 layers.all.add(own, &literals, ports).map_err(too_large)?;
                 if part.absent && !is_lazy {
-                    self.ruleset.absent[side].push(own);
+                    self.ruleset.absent[side].push(own.part);
                 }
             }
             self.ruleset.parts.push(Part {
                 rule: number,
+                header,
                 bit: 1 << at,
                 buffer: part.buffer,
                 transforms: part.transforms.into(),
@@ -157,7 +165,7 @@ impl Builder {
                         };
                         if !is_other {
                             let plain = &mut self.ruleset.plain[class][sender.index()];
-                            plain.add(number, &compiled.ends);
+                            plain.add(number, header, &compiled);
                         }
                     }
                 }
@@ -189,6 +197,7 @@ impl Builder {
             let literals = sets.flat_map(|set| set.patterns().iter().cloned());
             ruleset.literals = Some(literals.collect());
         }
+        ruleset.headers = self.headers.build();
         let both = |sets: [SetBuilder; 2]| sets.map(|set| set.build(search));
         ruleset.packets = self.packets.map(both);
         ruleset.in_stream = both(self.in_stream);
@@ -245,21 +254,5 @@ fn classes(carried: &Carried) -> Vec<usize> {
         Carried::Upper(17) => vec![1],
         Carried::Upper(_) | Carried::Icmp => vec![2],
         Carried::Application(_) => vec![0, 1],
-    }
-}
-
-impl Plain {
-    fn add(&mut self, rule: u32, ends: &Ends) {
-        let ports = ends.destination_ports.as_ref().filter(|_| !ends.both);
-        let size = |(first, last): &(u16, u16)| u32::from(*last) - u32::from(*first) + 1;
-        let few = ports.map(|ports| ports.iter().map(size).sum::<u32>());
-        match (ports, few) {
-            (Some(ports), Some(..=16)) => {
-                for port in ports.iter().flat_map(|(first, last)| *first..=*last) {
-                    self.by_port.entry(port).or_default().push(rule);
-                }
-            }
-            _ => self.any.push(rule),
-        }
     }
 }

@@ -22,8 +22,9 @@ use crate::alert::Found;
 use crate::conditions::{self, Answer, Scene};
 use crate::flow::{Match, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
-use crate::index::Room;
-use crate::rule::{Compiled, Kind, Part, Way};
+use crate::headers::Compared;
+use crate::index::{Ref, Room};
+use crate::rule::{Compiled, Kind, Way};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
@@ -155,6 +156,7 @@ impl Detector {
         flow.bits.clear();
         flow.counters.clear();
         flow.way = None;
+        flow.headers.iter_mut().for_each(Compared::forget);
         self.begin(packet, &mut flow, Sender::Client);
         let verdict = self.finish(&mut flow, alerts);
         self.lone = flow;
@@ -199,31 +201,43 @@ impl Detector {
         };
         let way = way_of_packet(header);
         let plain = &rules.plain[class][side];
-        let by_port = plain.by_port.get(&way.destination_port).map_or(&[][..], |rules| rules);
-        for number in by_port.iter().chain(&plain.any) {
-            let rule = &rules.rules[*number as usize];
-            let is_it = conditions::of_packet_hold(rule, header)
-                && rule.ends.hold(&way)
-                && self.headers_hold(rule, packet, header);
+        // Nearly always a packet goes the way of its flow.
+        let mut lone = Compared::default();
+        let is_usual = flow.way_of(sender) == Some(way);
+        let headers = if is_usual { &mut flow.headers[side] } else { &mut lone };
+        for own in plain.of(way.destination_port).filter(|own| own.may_hold(header)) {
+            let rule = &rules.rules[own.rule as usize];
+            let is_it = headers.holds(&rules.headers, own.header, Some(&way))
+                && conditions::of_packet_hold(rule, header)
+                && headers_hold(&rules, rule, packet, header);
             if is_it {
-                self.found(*number, Found::Packet);
+                let found = Found::Packet;
+                self.step.matches.push(Match { rule: own.rule, found, sender, waits: false });
             }
         }
+        // Most packets of many captures: acknowledgments, and what is encrypted.
         let bytes = payload(packet);
+        if bytes.is_empty() || flow.is_encrypted && self.step.is_in_stream {
+            return;
+        }
         let set = match class == 0 && self.step.is_in_stream {
             true => &rules.in_stream[side],
             false => &rules.packets[class][side],
         };
         let set = set.of(Some(server_port(&way, sender)));
-        let is_encrypted = flow.is_encrypted && self.step.is_in_stream;
-        if bytes.is_empty() || set.is_empty() || is_encrypted {
+        if set.is_empty() {
             return;
         }
         let mut parts = std::mem::take(&mut self.scratch.parts);
         parts.clear();
-        parts.extend(set.always);
+        let mut hit = |own: Ref| {
+            if headers.holds(&rules.headers, own.header, Some(&way)) {
+                parts.push(own.part);
+            }
+        };
+        set.always.iter().for_each(|own| hit(*own));
         if !is_clean {
-            set.scan(&mut self.scratch.room, None, bytes, 0, |part, _| parts.push(part));
+            set.scan_whole(&mut self.scratch.room, bytes, |own, _| hit(own));
         }
         parts.sort_unstable();
         parts.dedup();
@@ -231,16 +245,13 @@ impl Detector {
             let part = &rules.parts[*number as usize];
             let rule = &rules.rules[part.rule as usize];
             let bytes = View { bytes, base: 0 };
-            if !part.fits(bytes)
-                || !conditions::of_packet_hold(rule, header)
-                || !rule.ends.hold(&way)
-            {
+            if !part.fits(bytes) || !conditions::of_packet_hold(rule, header) {
                 continue;
             }
             let mut given_up = false;
             let is_found = holds(&part.ops, bytes, &mut given_up) && part.write(bytes);
             self.counts.given_up += u64::from(given_up);
-            if !is_found || !self.headers_hold(rule, packet, header) {
+            if !is_found || !headers_hold(&rules, rule, packet, header) {
                 continue;
             }
             match rule.kind {
@@ -249,24 +260,6 @@ impl Detector {
             }
         }
         self.scratch.parts = parts;
-    }
-
-    /// Parts of a rule that are in headers.
-    fn headers_hold(&mut self, rule: &Compiled, packet: &Packet<'_>, header: &Header) -> bool {
-        if rule.headers == 0 {
-            return true;
-        }
-        let rules = self.rules.clone();
-        let parts = rule.parts.iter().map(|part| &rules.parts[*part as usize]);
-        let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
-        parts.all(|part| {
-            let mut given_up = false;
-            let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
-                return false;
-            };
-            let view = View { bytes: &bytes[..len], base: 0 };
-            holds(&part.ops, view, &mut given_up) && part.write(view)
-        })
     }
 
     fn found(&mut self, rule: u32, found: Found) {
@@ -317,7 +310,8 @@ impl Detector {
         let mut window = std::mem::take(&mut flow.messages[sender.index()]);
         let mut given_up = false;
         let way = flow.way_of(sender);
-        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
+        let mut headers = std::mem::take(&mut flow.headers[sender.index()]);
+        let wants = |header| headers.holds(&rules.headers, header, way.as_ref());
         let port = way.map(|way| server_port(&way, sender));
         let set = rules.streams[sender.index()].of(port);
         let mut room = std::mem::take(&mut self.scratch.room);
@@ -345,6 +339,7 @@ impl Detector {
         self.scratch.room = room;
         self.counts.given_up += u64::from(given_up);
         flow.messages[sender.index()] = window;
+        flow.headers[sender.index()] = headers;
     }
 
     /// What an end sent is a message.
@@ -509,17 +504,26 @@ impl Detector {
     }
 }
 
+/// Whether the parts of a rule hold that are in headers.
+fn headers_hold(rules: &Ruleset, rule: &Compiled, packet: &Packet<'_>, header: &Header) -> bool {
+    if rule.headers == 0 {
+        return true;
+    }
+    let parts = rule.parts.iter().map(|part| &rules.parts[*part as usize]);
+    let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
+    parts.all(|part| {
+        let mut given_up = false;
+        let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
+            return false;
+        };
+        let view = View { bytes: &bytes[..len], base: 0 };
+        holds(&part.ops, view, &mut given_up) && part.write(view)
+    })
+}
+
 /// The port of the server, where `sender` sends this way.
 pub(crate) fn server_port(way: &Way, sender: Sender) -> u16 {
     if sender == Sender::Client { way.destination_port } else { way.source_port }
-}
-
-/// May a rule hold, by the addresses and ports of its flow? Parts of a rule may be of either sender; what of it was found
-/// last says which way its header is compared.
-pub(crate) fn may_hold(rule: &Compiled, way: Option<Way>) -> bool {
-    way.is_none_or(|way| {
-        rule.ends.hold(&way) || rule.kind == Kind::Transaction && rule.ends.hold(&way.back())
-    })
 }
 
 /// A buffer of headers: its bytes, and how many.

@@ -5,6 +5,7 @@ use signatures::Buffer;
 use crate::Sender;
 use crate::alert::Found;
 use crate::header::Header;
+use crate::headers::Compared;
 use crate::rule::Way;
 use crate::window::Window;
 
@@ -52,6 +53,8 @@ pub struct FlowState {
     pub(crate) counters: Vec<(u32, u32)>,
     /// The message that each end sends.
     pub(crate) messages: [Window; 2],
+    /// Which headers of rules hold, by sender.
+    pub(crate) headers: [Compared; 2],
     /// What follows of the stream is encrypted.
     pub(crate) is_encrypted: bool,
     /// Who sent last.
@@ -162,6 +165,7 @@ impl FlowState {
         self.application_done.reverse();
         self.stream_bytes.reverse();
         self.messages.reverse();
+        self.headers.reverse();
         self.last = self.last.map(Sender::other);
         for own in &mut self.waiting {
             own.sender = own.sender.other();
@@ -262,6 +266,7 @@ impl FlowState {
     /// Forgets what is by numbers of rules: there are others.
     pub(crate) fn forget_rules(&mut self, generation: u64) {
         self.messages.iter_mut().for_each(Window::reset);
+        self.headers.iter_mut().for_each(Compared::forget);
         self.payloads.clear();
         self.transactions.clear();
         self.waiting.clear();

@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use automata::{Automaton, Found, Match, Pattern, PatternError, Patterns, Scratch, Segment, State};
+use automata::{Finder, Found, Match, Pattern, PatternError, Patterns, Scratch, State};
 
 use crate::plain::Table;
 use crate::ruleset::Search;
@@ -19,8 +19,6 @@ use crate::ruleset::Search;
 const GROUPS_MAX: usize = 40;
 /// Ranges of ports times parts at most, for parts to be told apart by port.
 const WORK_MAX: usize = 1 << 24;
-/// Fewer bytes are walked without the prefilter.
-const FEW: usize = 16;
 /// Lists of parts without a literal at most.
 const LISTS_MAX: usize = 256;
 
@@ -30,6 +28,13 @@ pub(crate) type Ports = Option<Vec<(u16, u16)>>;
 /// Bytes that are looked for, and whether case does not count.
 pub(crate) type Bytes = (Vec<u8>, bool);
 
+/// A part, and the number of its rule's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ref {
+    pub(crate) part: u32,
+    pub(crate) header: u32,
+}
+
 /// The parts of one buffer and sender.
 #[derive(Debug, Default)]
 pub(crate) struct Set {
@@ -38,9 +43,9 @@ pub(crate) struct Set {
     /// The first port of a range, and its group; sorted.
     places: Vec<(u16, u16)>,
     /// Those without, likewise.
-    lists: Vec<Vec<u32>>,
+    lists: Vec<Vec<Ref>>,
     list_places: Vec<(u16, u16)>,
-    all: Vec<u32>,
+    all: Vec<Ref>,
 }
 
 /// The parts with a literal that are looked for together.
@@ -49,7 +54,7 @@ pub(crate) struct Group {
     engine: Engine,
     /// By pattern: where its parts begin in `refs`; one more at the end.
     starts: Vec<u32>,
-    refs: Vec<u32>,
+    refs: Vec<Ref>,
     /// Bytes of the longest literal.
     longest: usize,
 }
@@ -58,7 +63,7 @@ pub(crate) struct Group {
 enum Engine {
     #[default]
     None,
-    Shared(Box<Automaton>),
+    Shared(Box<Finder>),
     Plain(Box<Table>),
 }
 
@@ -67,7 +72,7 @@ enum Engine {
 pub(crate) struct OfPort<'a> {
     group: Option<&'a Group>,
     /// Those without a literal.
-    pub(crate) always: &'a [u32],
+    pub(crate) always: &'a [Ref],
 }
 
 /// Room of a worker for the search.
@@ -99,7 +104,7 @@ impl Set {
 
 impl Group {
     /// The parts of a literal that is there.
-    fn each(&self, found: Match, hit: &mut impl FnMut(u32, u64)) {
+    fn each(&self, found: Match, hit: &mut impl FnMut(Ref, u64)) {
         let at = found.pattern as usize;
         let parts = self.starts[at] as usize..self.starts[at + 1] as usize;
         self.refs[parts].iter().for_each(|part| hit(*part, found.end));
@@ -111,14 +116,21 @@ impl OfPort<'_> {
         self.group.is_none() && self.always.is_empty()
     }
 
-    /// Walks on: `hit` gets parts, each as often as its literal is there, and where it ends.
-    pub(crate) fn scan(
+    /// All that is looked at: `hit` gets parts, each as often as its literal is there, and where it ends.
+    pub(crate) fn scan_whole(&self, room: &mut Room, bytes: &[u8], hit: impl FnMut(Ref, u64)) {
+        self.scan_more(room, None, bytes, 0, false, hit);
+    }
+
+    /// The same of what ends behind the first `before` bytes; those were searched before, and the state is what that gave.
+    /// `is_clean`: no literal is as a whole in the bytes behind them.
+    pub(crate) fn scan_more(
         &self,
         room: &mut Room,
         state: Option<State>,
         bytes: &[u8],
-        offset: u64,
-        mut hit: impl FnMut(u32, u64),
+        before: usize,
+        is_clean: bool,
+        mut hit: impl FnMut(Ref, u64),
     ) -> Option<State> {
         let group = self.group?;
         let mut pattern = |pattern: u32, end: u64| group.each(Match { pattern, end }, &mut hit);
@@ -126,57 +138,42 @@ impl OfPort<'_> {
             Engine::None => None,
             Engine::Plain(table) => {
                 let state = state.map_or(0, |state| state.to_bits() as u32);
-                let state = table.scan(state, bytes, |number, at| pattern(number, offset + at));
+                let state = table.scan(state, &bytes[before..], |number, end| {
+                    pattern(number, before as u64 + end);
+                });
                 Some(State::from_bits(state.into()))
             }
-            Engine::Shared(automaton) => {
-                let state = state.unwrap_or_else(|| automaton.start());
-                if bytes.len() < FEW {
-                    let found = |found: Match| pattern(found.pattern, found.end);
-                    return Some(automaton.scan(state, bytes, offset, found));
+            // A literal that began before is found by its bytes, which are there still: most messages are of one segment, and then
+            // neither a walk to a state nor one from it is needed.
+            Engine::Shared(finder) => {
+                let reach = group.longest.saturating_sub(1);
+                let from = before.saturating_sub(reach);
+                let to = match is_clean {
+                    true if before == 0 => return None,
+                    true => bytes.len().min(before + reach),
+                    false => bytes.len(),
+                };
+                if before == bytes.len() {
+                    return None;
                 }
-                let mut segments = [Segment { state, offset, bytes }];
                 room.found.clear();
-                automaton.filter_many(&mut segments, &mut room.found, &mut room.scratch);
-                room.found.iter().for_each(|found| pattern(found.pattern, found.end));
-                Some(segments[0].state)
+                finder.find(&bytes[from..to], &mut room.found, &mut room.scratch);
+                for found in &room.found {
+                    let end = from as u64 + found.end;
+                    if end > before as u64 {
+                        pattern(found.pattern, end);
+                    }
+                }
+                None
             }
         }
-    }
-
-    /// The same over bytes of which it is known that no literal is in them as a whole: only those that began before can end
-    /// there. So it walks on as long as one of them may, and then over what one that ends later may have of them.
-    pub(crate) fn scan_clean(
-        &self,
-        room: &mut Room,
-        state: Option<State>,
-        bytes: &[u8],
-        offset: u64,
-        mut hit: impl FnMut(u32, u64),
-    ) -> Option<State> {
-        let group = self.group?;
-        let Engine::Shared(automaton) = &group.engine else {
-            return self.scan(room, state, bytes, offset, hit);
-        };
-        let state = state.unwrap_or_else(|| automaton.start());
-        let (state, taken) =
-            automaton.scan_begun(state, bytes, offset, |found| group.each(found, &mut hit));
-        let rest = &bytes[taken..];
-        let keep = group.longest.saturating_sub(1);
-        // A state that comes of these bytes alone is that of the last of them.
-        let (state, rest) = match rest.len() > keep {
-            true => (automaton.start(), &rest[rest.len() - keep..]),
-            false => (state, rest),
-        };
-        let at = offset + (bytes.len() - rest.len()) as u64;
-        self.scan(room, Some(state), rest, at, hit)
     }
 }
 
 /// A part on its way into a set.
 #[derive(Debug)]
 struct Entry {
-    part: u32,
+    part: Ref,
     /// One of these is there where the part holds; none: nothing is known.
     literals: Vec<Bytes>,
     ports: Ports,
@@ -200,7 +197,7 @@ impl SetBuilder {
     /// A part of which one of the literals is there if it holds; without literals it is always tried.
     pub(crate) fn add(
         &mut self,
-        part: u32,
+        part: Ref,
         literals: &[Bytes],
         ports: Ports,
     ) -> Result<(), PatternError> {
@@ -219,20 +216,20 @@ impl SetBuilder {
     pub(crate) fn build(self, search: Search) -> Set {
         let Self { patterns, mut entries } = self;
         let with_literals = entries.iter().any(|entry| !entry.literals.is_empty());
-        let automaton = match search {
-            Search::Shared if with_literals => Automaton::new(&patterns).ok(),
+        let finder = match search {
+            Search::Shared if with_literals => Finder::new(&patterns).ok(),
             _ => None,
         };
         // Where the tables of the literals are too large, every part is evaluated on every buffer.
-        if search == Search::Every || search == Search::Shared && automaton.is_none() {
+        if search == Search::Every || search == Search::Shared && finder.is_none() {
             entries.iter_mut().for_each(|entry| entry.literals.clear());
         }
         let (with, without): (Vec<&Entry>, Vec<&Entry>) =
             entries.iter().partition(|entry| !entry.literals.is_empty());
         let (lists, list_places) = by_port(&without, LISTS_MAX);
         let lists = lists.into_iter().map(|own| own.iter().map(|entry| entry.part).collect());
-        let (groups, places) = match automaton {
-            Some(automaton) => (vec![shared(patterns, automaton, &with)], vec![(0, 0)]),
+        let (groups, places) = match finder {
+            Some(finder) => (vec![shared(patterns, finder, &with)], vec![(0, 0)]),
             None => {
                 let (groups, places) = by_port(&with, GROUPS_MAX);
                 (groups.iter().map(|own| plain(own)).collect(), places)
@@ -251,10 +248,10 @@ fn pattern(bytes: &[u8], nocase: bool) -> Pattern {
     if nocase { pattern.nocase() } else { pattern }
 }
 
-fn shared(mut patterns: Patterns, automaton: Automaton, entries: &[&Entry]) -> Group {
+fn shared(mut patterns: Patterns, finder: Finder, entries: &[&Entry]) -> Group {
     // A pattern that is there has its number.
     let number = |(bytes, nocase): &Bytes| patterns.insert(pattern(bytes, *nocase)).unwrap_or(0);
-    group(Engine::Shared(Box::new(automaton)), entries, number)
+    group(Engine::Shared(Box::new(finder)), entries, number)
 }
 
 fn plain(entries: &[&Entry]) -> Group {

@@ -26,6 +26,7 @@ mod explain;
 mod feed;
 mod flow;
 mod header;
+mod headers;
 mod index;
 mod input;
 mod literals;

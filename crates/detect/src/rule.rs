@@ -16,6 +16,8 @@ use crate::tables::Counted;
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) rule: u32,
+    /// The number of its rule's header.
+    pub(crate) header: u32,
     /// Its bit among the parts of its rule.
     pub(crate) bit: u32,
     pub(crate) buffer: Buffer,
@@ -211,7 +213,7 @@ pub(crate) enum CounterOperation {
 pub(crate) type PortRanges = Option<Box<[(u16, u16)]>>;
 
 /// Addresses and ports of a header; none is any.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ends {
     pub(crate) source: Option<Box<Intervals>>,
     pub(crate) destination: Option<Box<Intervals>>,
@@ -222,7 +224,7 @@ pub(crate) struct Ends {
 }
 
 /// The ends of a packet's way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,

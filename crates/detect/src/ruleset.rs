@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use automata::{Automaton, Pattern, PatternError, Patterns};
 use signatures::config::{Class, Limit};
-use signatures::{Action, RuleSet, Transform, Variables};
+use signatures::{Action, BitsMode, Compare, Condition, RuleSet, TcpFlags, Transform, Variables};
 
 use crate::compile::compile;
+use crate::header::Header;
+use crate::headers::Headers;
 use crate::index::Set;
-use crate::rule::{Compiled, Part, Registry};
+use crate::rule::{Compiled, Cond, Part, Registry};
 use crate::{Datasets, PatternLimits, Reputation};
 
 /// How rules are compiled.
@@ -123,6 +125,8 @@ pub struct Ruleset {
     pub(crate) in_stream: [Set; 2],
     /// Rules of packets without a payload part, likewise.
     pub(crate) plain: [[Plain; 2]; 3],
+    /// Headers of rules, each once.
+    pub(crate) headers: Headers,
     /// Parts in streams, by sender.
     pub(crate) streams: [Set; 2],
     /// Parts in buffers, by number of the buffer: for each list of transforms.
@@ -165,8 +169,89 @@ impl Layers {
 /// Rules that have to be tried on each packet, by destination port where they have few.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
-    pub(crate) by_port: HashMap<u16, Vec<u32>>,
-    pub(crate) any: Vec<u32>,
+    by_port: HashMap<u16, Vec<Tried>>,
+    /// A bit for each port that has some, by the port's hash.
+    ports: [u64; 16],
+    any: Vec<Tried>,
+}
+
+/// A rule that is tried on each packet, with what of its conditions tells most packets apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tried {
+    pub(crate) rule: u32,
+    /// The number of its header.
+    pub(crate) header: u32,
+    /// Bits of the flags of TCP, and what they have to be.
+    flags: (u8, u8),
+    /// Bytes of payload, both ends included.
+    payload: (u32, u32),
+}
+
+impl Tried {
+    /// Of a rule, and the number of its header.
+    pub(crate) fn new(number: u32, header: u32, rule: &Compiled) -> Self {
+        let mut own = Self { rule: number, header, flags: (0, 0), payload: (0, u32::MAX) };
+        for cond in &rule.conditions {
+            let Cond::Packet(condition) = cond else { continue };
+            match condition {
+                Condition::Flags(TcpFlags { mode: BitsMode::Exactly, bits, ignored }) => {
+                    own.flags = (!ignored, *bits);
+                }
+                Condition::Dsize(size) => {
+                    let bound = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
+                    own.payload = match *size {
+                        Compare::Equal(size) => (bound(size), bound(size)),
+                        Compare::Greater(size) => (bound(size), u32::MAX),
+                        Compare::Less(size) => (0, bound(size)),
+                        Compare::NotEqual(_) => (1, u32::MAX),
+                        _ => own.payload,
+                    };
+                }
+                _ => {}
+            }
+        }
+        own
+    }
+
+    /// No of most packets of which its conditions do not hold.
+    #[inline]
+    pub(crate) fn may_hold(&self, header: &Header) -> bool {
+        let flags = header.tcp.map_or(0, |tcp| tcp.flags);
+        let payload = u32::try_from(header.payload).unwrap_or(u32::MAX);
+        flags & self.flags.0 == self.flags.1
+            && self.payload.0 <= payload
+            && payload <= self.payload.1
+    }
+}
+
+impl Plain {
+    /// Those that packets to a port are tried for.
+    pub(crate) fn of(&self, port: u16) -> impl Iterator<Item = &Tried> {
+        let bit = usize::from(port) % 1_024;
+        let own = match self.ports[bit / 64] >> (bit % 64) & 1 {
+            0 => None,
+            _ => self.by_port.get(&port),
+        };
+        own.into_iter().flatten().chain(&self.any)
+    }
+
+    /// One more: for the ports that it is for, if these are few.
+    pub(crate) fn add(&mut self, number: u32, header: u32, rule: &Compiled) {
+        let own = Tried::new(number, header, rule);
+        let ports = rule.ends.destination_ports.as_ref().filter(|_| !rule.ends.both);
+        let size = |(first, last): &(u16, u16)| u32::from(*last) - u32::from(*first) + 1;
+        let few = ports.map(|ports| ports.iter().map(size).sum::<u32>());
+        match (ports, few) {
+            (Some(ports), Some(..=16)) => {
+                for port in ports.iter().flat_map(|(first, last)| *first..=*last) {
+                    let bit = usize::from(port) % 1_024;
+                    self.ports[bit / 64] |= 1 << (bit % 64);
+                    self.by_port.entry(port).or_default().push(own);
+                }
+            }
+            _ => self.any.push(own),
+        }
+    }
 }
 
 impl Ruleset {

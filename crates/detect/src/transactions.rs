@@ -15,8 +15,9 @@ use signatures::Buffer;
 use crate::alert::Found;
 use crate::compile::canonical;
 use crate::conditions;
-use crate::detector::{Detector, may_hold, server_port};
+use crate::detector::{Detector, server_port};
 use crate::flow::{Kept, Match, OPEN_MAX, Open};
+use crate::headers::Compared;
 use crate::rule::{Part, Way};
 use crate::ruleset::BufferSets;
 use crate::solve::{View, holds};
@@ -63,6 +64,7 @@ impl Detector {
         let ways = [Sender::Client, Sender::Server].map(|sender| flow.way_of(sender));
         let application =
             flow.application[sender.index()].or(flow.application[sender.other().index()]);
+        let mut headers = std::mem::take(&mut flow.headers);
         let transaction = flow.transaction(transaction);
         let at = match transaction.found.binary_search_by_key(&number, |(rule, _)| *rule) {
             Ok(at) => at,
@@ -76,15 +78,18 @@ impl Detector {
         // The key: now the parts count that wait for it.
         if bit == rule.key && before & bit == 0 {
             for own in rule.parts.iter().map(|own| &rules.parts[*own as usize]) {
-                let is_there = |kept: &Kept| {
+                let mut may_hold = |side: usize| {
+                    headers[side].holds(&rules.headers, own.header, ways[side].as_ref())
+                };
+                let is_there = |kept: &&Kept| {
                     own.buffer == kept.buffer
                         && own.senders[kept.sender.index()]
-                        && may_hold(rule, ways[kept.sender.index()])
+                        && may_hold(kept.sender.index())
                 };
                 if !own.is_lazy || bits & own.bit != 0 {
                     continue;
                 }
-                let kept = transaction.kept.iter().filter(|kept| is_there(kept));
+                let kept = transaction.kept.iter().filter(is_there);
                 let bytes = kept.map(|kept| &transaction.bytes[kept.begin..kept.end]);
                 let holds = { bytes }.any(|bytes| {
                     part_holds(own, bytes, &mut self.scratch.bytes, &mut self.counts.given_up)
@@ -110,6 +115,7 @@ impl Detector {
             let (found, waits) = (Found::Transaction(transaction.number), false);
             self.step.matches.push(Match { rule: number, found, sender, waits });
         }
+        flow.headers = headers;
     }
 
     /// Which parts of rules, whose key was found before, hold of a buffer that has come.
@@ -122,9 +128,15 @@ impl Detector {
     ) {
         let rules = self.rules.clone();
         let (buffer, side) = (canonical(part.buffer), part.sender.index());
+        let mut headers = std::mem::take(&mut flow.headers[side]);
         for (number, bits) in &flow.transaction(part.transaction).found {
             let rule = &rules.rules[*number as usize];
-            if rule.key & bits == 0 || *bits == rule.buffers || !may_hold(rule, way) {
+            if rule.key & bits == 0 || *bits == rule.buffers {
+                continue;
+            }
+            // All parts of a rule have its header.
+            let header = rule.parts.first().map_or(0, |own| rules.parts[*own as usize].header);
+            if !headers.holds(&rules.headers, header, way.as_ref()) {
                 continue;
             }
             for number in &rule.parts {
@@ -138,6 +150,7 @@ impl Detector {
                 }
             }
         }
+        flow.headers[side] = headers;
     }
 
     /// A buffer or a part of one.
@@ -149,7 +162,6 @@ impl Detector {
         let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
         let way = flow.way_of(sender);
         let port = way.map(|way| server_port(&way, sender));
-        let wants = |part: &Part| may_hold(&rules.rules[part.rule as usize], way);
         let transaction = flow.transaction(part.transaction);
         transaction.see(buffer, sender);
         let number = transaction.number;
@@ -165,6 +177,8 @@ impl Detector {
         let place = transaction.open.iter().position(is_same);
         let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
         if place.is_some() || !part.is_complete {
+            let mut headers = std::mem::take(&mut flow.headers[side]);
+            let transaction = flow.transaction(part.transaction);
             let place = place.unwrap_or_else(|| {
                 if transaction.open.len() == OPEN_MAX {
                     transaction.open.remove(0);
@@ -186,7 +200,7 @@ impl Detector {
                     is_last,
                     &mut self.scratch.room,
                     &mut given_up,
-                    wants,
+                    |header| headers.holds(&rules.headers, header, way.as_ref()),
                     found,
                 );
             }
@@ -197,8 +211,10 @@ impl Detector {
             if part.is_complete {
                 let open = transaction.open.remove(place);
                 let how = How { plain: false, is_kept: false, way };
-                self.whole(sets, sender, &open.raw, how, &mut given_up, &mut found);
+                let (given_up, found) = (&mut given_up, &mut found);
+                self.whole(sets, sender, &open.raw, how, &mut headers, given_up, found);
             }
+            flow.headers[side] = headers;
         } else {
             let is_kept = sets.iter().any(|set| set.sets[side].keys.is_some())
                 && part.bytes.len() <= 2 * BUFFER_HALF
@@ -207,7 +223,8 @@ impl Detector {
                 self.lazy_parts(flow, part, way, &mut found);
             }
             let how = How { plain: true, is_kept, way };
-            self.whole(sets, sender, part.bytes, how, &mut given_up, &mut found);
+            let headers = &mut flow.headers[side];
+            self.whole(sets, sender, part.bytes, how, headers, &mut given_up, &mut found);
         }
         self.counts.given_up += u64::from(given_up);
         for part in &found {
@@ -217,12 +234,14 @@ impl Detector {
     }
 
     /// A buffer of which all is there.
+    #[expect(clippy::too_many_arguments, reason = "what the caller has taken apart")]
     fn whole(
         &mut self,
         sets: &[BufferSets],
         sender: Sender,
         bytes: &[u8],
         How { plain, is_kept, way }: How,
+        headers: &mut Compared,
         given_up: &mut bool,
         found: &mut Vec<u32>,
     ) {
@@ -253,7 +272,7 @@ impl Detector {
                 true,
                 &mut self.scratch.room,
                 given_up,
-                |part: &Part| may_hold(&rules.rules[part.rule as usize], way),
+                |header| headers.holds(&rules.headers, header, way.as_ref()),
                 found,
             );
         }

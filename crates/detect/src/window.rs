@@ -12,7 +12,7 @@
 
 use automata::State;
 
-use crate::index::{OfPort, Room};
+use crate::index::{OfPort, Ref, Room};
 use crate::rule::{Part, When};
 use crate::solve::{View, holds};
 
@@ -26,8 +26,10 @@ pub(crate) struct Window {
     hits: Vec<(u32, u64)>,
     /// Parts that were found, sorted.
     done: Vec<u32>,
-    /// How many bytes were there when parts without a new literal were last evaluated.
+    /// How many bytes were there when parts were last evaluated, those without a new literal too.
     evaluated: usize,
+    /// Where the bytes began and how many there were, when parts with a literal were last evaluated, and those without one.
+    seen: [Option<(u64, usize)>; 2],
 }
 
 impl Window {
@@ -36,14 +38,14 @@ impl Window {
         self.bytes.clear();
         self.hits.clear();
         self.done.clear();
-        (self.start, self.state, self.evaluated) = (0, None, 0);
+        (self.start, self.state, self.evaluated, self.seen) = (0, None, 0, [None; 2]);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.start == 0 && self.bytes.is_empty()
     }
 
-    /// More bytes; `found` gets numbers of parts that hold, of those that `wants` is for. `is_clean`: no literal is in them as a
+    /// More bytes; `found` gets numbers of parts that hold, of those whose header `wants`. `is_clean`: no literal is in them as a
     /// whole.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
@@ -56,10 +58,10 @@ impl Window {
         is_last: bool,
         room: &mut Room,
         given_up: &mut bool,
-        wants: impl Fn(&Part) -> bool,
+        mut wants: impl FnMut(u32) -> bool,
         mut found: impl FnMut(u32),
     ) {
-        let wants: &dyn Fn(&Part) -> bool = &wants;
+        let wants: &mut dyn FnMut(u32) -> bool = &mut wants;
         if set.is_empty() {
             self.start += bytes.len() as u64;
             return;
@@ -68,7 +70,9 @@ impl Window {
         if is_last && self.is_empty() && bytes.len() <= 2 * half {
             let hits = &mut self.hits;
             if !is_clean {
-                set.scan(room, None, bytes, 0, |part, end| hit(hits, part, end));
+                set.scan_whole(room, bytes, |own, end| {
+                    hit(hits, own, end, wants);
+                });
             }
             self.evaluate(set, parts, bytes, When::Whole, true, given_up, wants, &mut found);
             return;
@@ -84,17 +88,11 @@ impl Window {
             }
             let take = bytes.len().min(2 * half - self.bytes.len());
             let (now, rest) = bytes.split_at(take);
-            let (offset, hits) = (self.start + self.bytes.len() as u64, &mut self.hits);
-            let mut is_new = false;
-            let new = |part, end| {
-                is_new = true;
-                hit(hits, part, end);
-            };
-            self.state = match is_clean {
-                true => set.scan_clean(room, self.state, now, offset, new),
-                false => set.scan(room, self.state, now, offset, new),
-            };
+            let (before, start, hits) = (self.bytes.len(), self.start, &mut self.hits);
             self.bytes.extend_from_slice(now);
+            let mut is_new = false;
+            let new = |own, end| is_new |= hit(hits, own, start + end, wants);
+            self.state = set.scan_more(room, self.state, &self.bytes, before, is_clean, new);
             bytes = rest;
             let is_end = is_last && rest.is_empty();
             // Few more bytes and no new literal: the work has to be in proportion to the bytes.
@@ -119,7 +117,7 @@ impl Window {
         when: When,
         with_always: bool,
         given_up: &mut bool,
-        wants: &dyn Fn(&Part) -> bool,
+        wants: &mut dyn FnMut(u32) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let own = std::mem::take(&mut self.bytes);
@@ -136,21 +134,23 @@ impl Window {
         when: When,
         with_always: bool,
         given_up: &mut bool,
-        wants: &dyn Fn(&Part) -> bool,
+        wants: &mut dyn FnMut(u32) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let view = View { bytes, base: self.start };
+        // What did not hold of the same bytes before does not now, unless it waited for the end.
+        let now = Some((self.start, bytes.len()));
+        let least = self.seen.map(|seen| if seen == now { When::Full } else { When::Always });
+        self.seen = [now, if with_always { now } else { self.seen[1] }];
         let always = if with_always { set.always } else { &[] };
-        let hits = self.hits.iter().map(|(part, _)| *part);
-        for number in hits.chain(always.iter().copied()) {
+        let always = always.iter().filter(|own| wants(own.header)).map(|own| (own.part, least[1]));
+        let hits = self.hits.iter().map(|(part, _)| (*part, least[0]));
+        for (number, least) in hits.chain(always) {
             let part = &parts[number as usize];
-            if part.when > when || !part.fits(view) {
+            if part.when > when || part.when < least || !part.fits(view) {
                 continue;
             }
             let Err(at) = self.done.binary_search(&number) else { continue };
-            if !wants(part) {
-                continue;
-            }
             if holds(&part.ops, view, given_up) && part.write(view) {
                 self.done.insert(at, number);
                 found(number);
@@ -159,9 +159,19 @@ impl Window {
     }
 }
 
-fn hit(hits: &mut Vec<(u32, u64)>, part: u32, end: u64) {
+/// The literal of a part ends there. Whether that matters: the header of its rule may hold.
+fn hit(
+    hits: &mut Vec<(u32, u64)>,
+    Ref { part, header }: Ref,
+    end: u64,
+    wants: &mut dyn FnMut(u32) -> bool,
+) -> bool {
+    if !wants(header) {
+        return false;
+    }
     match hits.binary_search_by_key(&part, |(part, _)| *part) {
         Ok(at) => hits[at].1 = end,
         Err(at) => hits.insert(at, (part, end)),
     }
+    true
 }

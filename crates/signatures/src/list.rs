@@ -83,7 +83,7 @@ pub(crate) trait Item: Sized + Clone + fmt::Display {
 type Key = (u8, u128);
 
 /// Sorted, disjoint ranges of addresses or of ports that do not touch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Intervals {
     ranges: Vec<(Key, Key)>,
 }
