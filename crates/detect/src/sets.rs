@@ -398,13 +398,20 @@ impl Wish {
                 _ => {}
             }
         }
-        if let Some(save) = &self.save {
-            let is_below = |part| matches!(part, Component::Normal(_));
-            if !Path::new(save).components().all(is_below) {
-                return Err(format!("`{save}` is not a file below the folder of outputs"));
+        // Rules of others name files of theirs, not any that this program may read or write; as in Suricata.
+        let is_below = |file: &str| {
+            let mut parts = Path::new(file).components();
+            parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        match (&self.save, &self.load) {
+            (Some(save), _) if !is_below(save) => {
+                Err(format!("`{save}` is not a file below the folder of outputs"))
             }
+            (_, Some((load, _))) if !is_below(load) => {
+                Err(format!("`{load}` is not a file below the folder of the rules"))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn build(

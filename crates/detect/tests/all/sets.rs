@@ -135,6 +135,8 @@ fn mistakes_in_sets() {
         ("dataset:isset,a,type md5,load text.lst", "not an MD5 digest"),
         ("dataset:set,a,type string,save ../x", "not a file below"),
         ("dataset:set,a,type string,save /x", "not a file below"),
+        ("dataset:isset,a,type string,load ../text.lst", "below the folder of the rules"),
+        ("dataset:isset,a,type string,load /etc/shadow", "below the folder of the rules"),
         ("dataset:isset,a,type string,load text.lst,memcap 9q", "no memcap"),
         ("dataset:isset,a,type string,load text.lst,memcap 10", "has room for"),
         ("datarep:a,>,1,type string,load text.lst", "VALUE,NUMBER"),
