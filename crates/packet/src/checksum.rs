@@ -112,6 +112,24 @@ pub(crate) fn sum20(header: &[u8; 20]) -> u16 {
 #[inline]
 fn native_sum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut sum = if blocks.is_empty() { 0 } else { sum_of_blocks(blocks) };
+    let (words, tail) = rest.as_chunks::<4>();
+    for word in words {
+        sum += u64::from(u32::from_ne_bytes(*word));
+    }
+    // Places of 16-bit words within words of 32 do not matter.
+    let (words, odd) = tail.as_chunks::<2>();
+    if let [word] = words {
+        sum += u64::from(u16::from_ne_bytes(*word));
+    }
+    if let [byte] = odd {
+        sum += u64::from(u16::from_ne_bytes([*byte, 0]));
+    }
+    sum
+}
+
+#[inline]
+fn sum_of_blocks(blocks: &[[u8; 32]]) -> u64 {
     let mut lanes = [0u64; 8];
     for block in blocks {
         let (words, _) = block.as_chunks::<4>();
@@ -119,14 +137,7 @@ fn native_sum(bytes: &[u8]) -> u64 {
             *lane += u64::from(u32::from_ne_bytes(*word));
         }
     }
-    let mut sum: u64 = lanes.iter().sum();
-    let (words, tail) = rest.as_chunks::<4>();
-    for word in words {
-        sum += u64::from(u32::from_ne_bytes(*word));
-    }
-    let mut last = [0; 4];
-    last[..tail.len()].copy_from_slice(tail);
-    sum + u64::from(u32::from_ne_bytes(last))
+    lanes.iter().sum()
 }
 
 /// Folds a sum of native words and gives it in host order of big-endian words.
