@@ -334,6 +334,18 @@ impl Reassembler {
         self.buffer.blocks_used() as usize * BLOCK
     }
 
+    /// Whether segments wait for others.
+    #[inline(always)]
+    pub fn is_waiting(&self) -> bool {
+        self.buffer.blocks_used() > 0
+    }
+
+    /// Asks for what the next late segment of a side reads of those that wait.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, connection: &Connection, side: Side) {
+        self.buffer.prefetch(connection.cold(side).list);
+    }
+
     /// What was done for lack of room.
     pub fn counters(&self) -> Counters {
         self.counters

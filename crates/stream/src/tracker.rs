@@ -21,6 +21,7 @@
 //! | `pieces` | fragments, where flows are tracked for a firewall |
 //! | `timeouts` | how long flows are kept |
 //! | `tracked` | what becomes of a packet |
+//! | `whole` | a datagram out of fragments |
 //!
 //! Threads: a tracker belongs to one worker.
 
@@ -32,6 +33,7 @@ mod pieces;
 mod tests;
 mod timeouts;
 mod tracked;
+mod whole;
 
 use std::ops::Range;
 
@@ -48,7 +50,8 @@ use crate::tcp::{self, Conntrack, Reassembler};
 use flows::{Admission, Hot, Rest};
 use input::{cause_of, key_of, opens, segment_of};
 use pieces::Pieces;
-use timeouts::{ms_of, timeout_ms};
+use timeouts::{Phase, ms_of, timeout_ms};
+use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
 pub use module::{Fragments, Identity, Module, OfFlow};
@@ -118,6 +121,8 @@ pub struct Counts {
     pub checksum: u64,
     /// Packets for whose flow there was no place.
     pub no_room: u64,
+    /// Packets that were earlier than one before them by more than [`LATE_NS`].
+    pub late: u64,
     /// Fragments.
     pub fragments: u64,
     /// Fragments that did not become a datagram.
@@ -154,9 +159,19 @@ const WALK_RECORDS: usize = 8;
 /// How many rows before its turn a flow is asked for.
 const AHEAD: usize = 16;
 
+/// And the bytes of a packet that are likely to be copied.
+const NEAR: usize = 8;
+
+/// And what waits of its connection.
+const NEAREST: usize = 4;
+
 /// Packets that are looked up together are no further apart: the table has one time for them, and a sweep finds an idle flow
 /// that much later at most.
 pub const SPAN_NS: u64 = 250_000_000;
+
+/// In captures the time may run back: they are merged, or the clock was set. Who sweeps so much behind the latest packet has the same
+/// flows and events, in the same order, with any number of workers, if no packet is [later](Counts::late) than that.
+pub const LATE_NS: u64 = 10_000_000_000;
 
 /// Flows of one worker.
 pub struct Tracker<M: Module> {
@@ -166,8 +181,8 @@ pub struct Tracker<M: Module> {
     pieces: Pieces,
     /// Datagrams that became whole: their bytes, one after the other.
     whole: Whole,
-    keys: Vec<Row>,
-    plain_keys: Vec<FlowKey>,
+    rows: Vec<Row>,
+    keys: Vec<FlowKey>,
     found: Vec<Found>,
     /// Places of the batch that may have no flow.
     voids: Vec<Slot>,
@@ -181,10 +196,9 @@ pub struct Tracker<M: Module> {
     latest_ns: u64,
 }
 
-/// What is known of a row of the batch.
+/// What is known of a row of the batch, beside its key.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    key: FlowKey,
     side: Side,
     /// It is an ICMP error about a packet of that flow, sent by that side, with this sequence number if it is of TCP.
     about: Option<Option<u32>>,
@@ -198,66 +212,6 @@ enum Unkeyed {
     Rejected(Reject),
     /// An ICMP error that quotes nothing of a flow.
     AboutNothing,
-}
-
-/// A datagram that became whole.
-#[derive(Default)]
-struct Whole {
-    frame: Vec<u8>,
-    ip_at: usize,
-    /// Frames that it came in, and their bytes.
-    pieces: u32,
-    bytes: u64,
-    is_there: bool,
-    lost: u64,
-}
-
-impl Whole {
-    /// Takes what becomes of a datagram by a fragment, or at a time. One that did not become whole in time ended when that was
-    /// over, whatever came then.
-    fn take(
-        &mut self,
-        output: defrag::Output<'_, u32>,
-        time_ns: u64,
-        config: &defrag::Config,
-        module: &mut impl Module,
-    ) {
-        let failed = match output.outcome {
-            defrag::Outcome::Whole { .. } => None,
-            defrag::Outcome::Failed(why) => Some(why),
-        };
-        let time_ns = match failed {
-            Some(defrag::Reason::Timeout) => {
-                output.start_ns.saturating_add(config.timeout_ns(output.key.family))
-            }
-            _ => time_ns,
-        };
-        module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
-        match output.outcome {
-            defrag::Outcome::Whole { frame, ip_at } => {
-                self.frame.clear();
-                self.frame.extend_from_slice(frame);
-                (self.ip_at, self.is_there) = (ip_at, true);
-                let frames = output.tokens;
-                self.pieces = frames.len() as u32;
-                self.bytes = frames.map(u64::from).sum();
-            }
-            defrag::Outcome::Failed(_) => self.lost += output.tokens.len() as u64,
-        }
-    }
-
-    /// Its headers; `last` is the fragment that completed it.
-    fn decoded(&self, last: &Input<'_>) -> Decoded {
-        match self.ip_at {
-            // It was in a tunnel, without a link header.
-            0 => Decoded {
-                vlan_tci: last.decoded.vlan_tci,
-                vlan_count: last.decoded.vlan_count,
-                ..packet::decode::decode_ip(&self.frame, self.frame.len())
-            },
-            _ => packet::decode::decode(&self.frame, self.frame.len()),
-        }
-    }
 }
 
 impl<M: Module> Tracker<M> {
@@ -277,8 +231,8 @@ impl<M: Module> Tracker<M> {
             defrag: Defragmenter::new(options.defrag),
             pieces: Pieces::new(options.seed, &options.defrag),
             whole: Whole::default(),
+            rows: Vec::new(),
             keys: Vec::new(),
-            plain_keys: Vec::new(),
             found: Vec::new(),
             voids: Vec::new(),
             options,
@@ -442,14 +396,29 @@ impl<M: Module> Tracker<M> {
 
     /// What is known of a packet before its flow is looked up; an ICMP error belongs to the flow of what it quotes, where flows
     /// are tracked for a firewall.
-    fn of_row(&self, input: &Input<'_>) -> Result<Row, Unkeyed> {
-        let (key, side) = key_of(input, &self.options).map_err(Unkeyed::Rejected)?;
-        if !self.options.confirms || !packet::quoted::is_error_packet(input.decoded) {
-            return Ok(Row { key, side, about: None, none: None });
+    #[inline(always)]
+    fn of_row(options: &Options, input: &Input<'_>, key: &mut FlowKey) -> Row {
+        let none = |why| Row { none: Some(why), ..Row::default() };
+        let side = match key_of(input, options, key) {
+            Ok(side) => side,
+            Err(why) => return none(Unkeyed::Rejected(why)),
+        };
+        if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
+            return Row { side, about: None, none: None };
         }
-        let ((key, side), sequence) =
-            cause_of(input, &self.options).ok_or(Unkeyed::AboutNothing)?;
-        Ok(Row { key, side, about: Some(sequence), none: None })
+        let Some(((cause, side), sequence)) = cause_of(input, options) else {
+            *key = FlowKey::default();
+            return none(Unkeyed::AboutNothing);
+        };
+        *key = cause;
+        Row { side, about: Some(sequence), none: None }
+    }
+
+    /// The same of a single packet.
+    fn of_one(&self, input: &Input<'_>) -> Result<(FlowKey, Row), Unkeyed> {
+        let mut key = FlowKey::default();
+        let row = Self::of_row(&self.options, input, &mut key);
+        row.none.map_or(Ok((key, row)), Err)
     }
 
     /// An ICMP error about a packet that `side` of a flow sent.
@@ -480,31 +449,43 @@ impl<M: Module> Tracker<M> {
         input: &impl Fn(usize) -> Input<'a>,
         output: &mut impl FnMut(usize, Tracked),
     ) -> usize {
-        self.keys.clear();
-        self.plain_keys.clear();
-        let mut latest = 0;
-        for row in rows.clone() {
-            let own = input(row);
-            let of_row = self.of_row(&own);
-            let of_row = of_row.unwrap_or_else(|why| Row { none: Some(why), ..Row::default() });
-            self.keys.push(of_row);
-            self.plain_keys.push(of_row.key);
-            latest = latest.max(own.time_ns);
-        }
-        if self.keys.is_empty() {
+        if rows.is_empty() {
             return rows.end;
+        }
+        self.rows.clear();
+        self.rows.resize(rows.len(), Row::default());
+        self.keys.clear();
+        self.keys.resize(rows.len(), FlowKey::default());
+        let (mut latest, mut earliest) = (0, u64::MAX);
+        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
+            let packet = input(row);
+            *own = Self::of_row(&self.options, &packet, key);
+            latest = latest.max(packet.time_ns);
+            earliest = earliest.min(packet.time_ns);
+        }
+        if earliest.saturating_add(LATE_NS) < self.latest_ns {
+            self.count_late(rows.clone().map(|row| input(row).time_ns));
         }
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         let seen_ms = self.seen_ms(latest);
-        let mut policy = Admission { rest: &mut self.rest, now_ns: latest, keys: &self.keys };
-        self.table.lookup(&self.plain_keys, seen_ms, &mut policy, &mut self.found);
+        let mut policy = Admission { rest: &mut self.rest, now_ns: latest, rows: &self.rows };
+        self.table.lookup(&self.keys, seen_ms, &mut policy, &mut self.found);
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
             if let Some(later) = self.found.get(at + AHEAD) {
                 self.rest.prefetch(*later);
             }
-            let Row { key, side, about, none } = self.keys[at];
+            if self.rest.reassembler.is_waiting()
+                && let Some(found) = self.found.get(at + NEAR)
+            {
+                if self.rest.copies(*found, self.rows[at + NEAR].side) {
+                    interleave::prefetch(input(row + NEAR).frame);
+                }
+                let at = at + NEAREST;
+                self.rest.prefetch_waiting(self.found[at], self.rows[at].side);
+            }
+            let (key, Row { side, about, none }) = (self.keys[at], self.rows[at]);
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
                 let own = input(row);
@@ -528,6 +509,13 @@ impl<M: Module> Tracker<M> {
         }
         self.remove_voids();
         rows.end
+    }
+
+    /// Counts those of a batch that come very late; it is shorter than that.
+    #[cold]
+    fn count_late(&mut self, times: impl Iterator<Item = u64>) {
+        let late = times.filter(|time_ns| time_ns.saturating_add(LATE_NS) < self.latest_ns);
+        self.counts.late += late.count() as u64;
     }
 
     /// A packet that cannot be the first one of a flow, in the place that it would have.
@@ -603,9 +591,10 @@ impl<M: Module> Tracker<M> {
             !kinds.is_empty() && tunnel::inside(frame, decoded, kinds, checksums).is_some();
         self.counts.tunnels_in_fragments += u64::from(is_tunnel);
         self.count_tunnels(datagram, frames.0);
-        match self.of_row(datagram) {
-            Ok(Row { key, side, about, .. }) => {
-                let found = self.find(Row { key, side, about, none: None }, datagram.time_ns);
+        match self.of_one(datagram) {
+            Ok((key, row)) => {
+                let Row { side, about, .. } = row;
+                let found = self.find(&key, row, datagram.time_ns);
                 let tracked = match about {
                     Some(sequence) => self.whole_error(number, datagram, (side, found), sequence),
                     None => self.row(number, datagram, key, side, found, frames),
@@ -626,11 +615,11 @@ impl<M: Module> Tracker<M> {
     }
 
     /// The flow of a single row.
-    fn find(&mut self, row: Row, time_ns: u64) -> Found {
+    fn find(&mut self, key: &FlowKey, row: Row, time_ns: u64) -> Found {
         let mut found = [Found::NONE];
         let seen_ms = self.seen_ms(time_ns);
-        let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, keys: &[row] };
-        self.table.lookup(&[row.key], seen_ms, &mut policy, &mut found);
+        let mut policy = Admission { rest: &mut self.rest, now_ns: time_ns, rows: &[row] };
+        self.table.lookup(&[*key], seen_ms, &mut policy, &mut found);
         found[0]
     }
 
@@ -728,20 +717,8 @@ impl<M: Module> Tracker<M> {
         }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let phase = rest.phase(slot, &key);
-        let is_open = phase.state() != FlowState::New;
-        let is_firm = hot.is_firm || is_open && (!is_undecided || self.rest.is_answered(slot));
-        if phase != hot.phase || is_firm != hot.is_firm || hot.timeout_ms == 0 {
-            if is_firm && !hot.is_firm {
-                self.table.set_class(slot, Class::Full);
-            }
-            let timeout_ms = match hot.is_undecided {
-                true => u32::MAX, // no sweep ends it meanwhile
-                false => timeout_ms(self.rest.timeouts.of(phase)),
-            };
-            let is_tcp = key.protocol == IpProtocol::TCP.0;
-            if let Some(own) = self.table.get_mut(slot) {
-                *own = Hot { timeout_ms, phase, is_tcp, is_firm, ..hot };
-            }
+        if phase != hot.phase || !hot.is_firm || hot.timeout_ms == 0 {
+            self.set_phase(slot, &key, hot, phase);
         }
         let announces = is_undecided && self.rest.announces(slot, &key, input.time_ns);
         if let Some(own) = self.table.get_mut(slot).filter(|_| announces) {
@@ -749,6 +726,25 @@ impl<M: Module> Tracker<M> {
         }
         let opens = if hot.is_undecided || announces { self.table.handle(slot) } else { None };
         Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
+    }
+
+    /// A packet has brought a flow into a phase.
+    #[inline(never)]
+    fn set_phase(&mut self, slot: Slot, key: &FlowKey, hot: Hot, phase: Phase) {
+        let is_open = phase.state() != FlowState::New;
+        let is_firm =
+            hot.is_firm || is_open && (!self.options.confirms || self.rest.is_answered(slot));
+        if is_firm && !hot.is_firm {
+            self.table.set_class(slot, Class::Full);
+        }
+        let timeout_ms = match hot.is_undecided {
+            true => u32::MAX, // no sweep ends it meanwhile
+            false => timeout_ms(self.rest.timeouts.of(phase)),
+        };
+        let is_tcp = key.protocol == IpProtocol::TCP.0;
+        if let Some(own) = self.table.get_mut(slot) {
+            *own = Hot { timeout_ms, phase, is_tcp, is_firm, ..hot };
+        }
     }
 
     /// Removes datagrams whose fragments did not come by `now_ns` and flows that are idle then, and then reports those that

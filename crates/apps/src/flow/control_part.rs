@@ -79,6 +79,11 @@ pub(super) fn start(
     }))
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Counts of all workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct FlowTotals {
@@ -100,6 +105,9 @@ pub(super) struct FlowTotals {
     pub malformed: u64,
     /// Frames that are not IP.
     pub not_ip: u64,
+    /// Packets that were earlier than one before them by more than 10 s; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub late: u64,
     /// Fragments of IP datagrams.
     pub fragments: u64,
     /// Fragments that did not become a datagram.
@@ -219,6 +227,7 @@ impl FlowControl {
             all.bad_checksum += counts.checksum;
             all.malformed += counts.malformed;
             all.not_ip += counts.not_ip;
+            all.late += counts.late;
             all.fragments += counts.fragments;
             all.fragments_lost += counts.fragments_lost;
             if let Some(tunnels) = &mut all.tunnels {
@@ -511,6 +520,11 @@ impl ControlPart for FlowControl {
             ("flows_refused_total", "Flows for which there was no room.", t.refused),
             ("flow_packets_total", "Packets of flows.", t.packets),
             ("flow_checksum_errors_total", "TCP segments with a wrong checksum.", t.bad_checksum),
+            (
+                "flow_late_packets_total",
+                "Packets earlier than one before them by more than 10 s.",
+                t.late,
+            ),
             ("flow_fragments_total", "Fragments of IP datagrams.", t.fragments),
             (
                 "flow_fragments_lost_total",

@@ -10,7 +10,7 @@ use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Decoded, tunnel};
 use stream::Tracker;
-use stream::tracker::Input;
+use stream::tracker::{Input, LATE_NS};
 
 use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
@@ -36,11 +36,6 @@ const SWEEP_NS: u64 = 1_000_000_000;
 /// Events of flows that a sweep ends are earlier than the sweep by less than this.
 const SORTED_NS: u64 = 1_000_000_000;
 const _: () = assert!(SORTED_NS > stream::tracker::SPAN_NS);
-
-/// In captures the time may run back: they are merged, or the clock was set. Packets that are earlier than others before them by
-/// up to this belong to the same flows, with the same events in the same order, whatever the number of workers: sweeps are
-/// so much behind the latest packet.
-const LATE_NS: u64 = 10_000_000_000;
 
 /// The stage of one worker.
 pub struct Flow {

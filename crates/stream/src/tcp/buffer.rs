@@ -149,7 +149,21 @@ impl Buffer {
         };
         let pieces =
             (1..=blocks).map(|next| piece(if next == blocks { NONE } else { next as u32 }));
-        Self { data: vec![0; blocks * BLOCK], pieces: pieces.collect(), free: 0, used: 0 }
+        // Written now, and in huge pages where there are such: late segments come in blocks that no cache and no TLB holds.
+        let mut data = Vec::with_capacity(blocks * BLOCK);
+        chunk::prefer_huge_pages(data.spare_capacity_mut());
+        data.resize(blocks * BLOCK, 0);
+        Self { data, pieces: pieces.collect(), free: 0, used: 0 }
+    }
+
+    /// Asks for both ends of a list, where the usual segment belongs.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, list: List) {
+        for end in [list.head, list.tail] {
+            if let Some(piece) = self.pieces.get(end as usize) {
+                interleave::prefetch_at(piece);
+            }
+        }
     }
 
     pub(super) fn blocks_used(&self) -> u32 {
@@ -322,6 +336,7 @@ impl Buffer {
         let piece = self.pieces.get_mut(index as usize)?;
         self.free = piece.next;
         self.used += 1;
+        let following = piece.next as usize;
         (piece.prev, piece.next, piece.start) = (prev, next, start);
         (piece.at, piece.len) = (0, bytes.len() as u16);
         let begin = index as usize * BLOCK;
@@ -346,6 +361,11 @@ impl Buffer {
             None => list.tail = index,
         }
         self.set_run(first, last);
+        // The block of the next one.
+        if let Some(piece) = self.pieces.get(following) {
+            interleave::prefetch_at(piece);
+            interleave::prefetch(&self.data[following * BLOCK..][..BLOCK]);
+        }
         Some(index)
     }
 

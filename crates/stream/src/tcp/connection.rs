@@ -265,6 +265,12 @@ impl Connection {
         self.has(side, bits::BUFFERED) || is_after(self.next(side), acknowledged)
     }
 
+    /// Whether data of a side waits for bytes before it.
+    #[inline(always)]
+    pub fn waits(&self, side: Side) -> bool {
+        self.has(side, bits::BUFFERED)
+    }
+
     /// The side that opened the connection.
     pub fn client(&self) -> Side {
         self.client

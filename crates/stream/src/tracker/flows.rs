@@ -6,7 +6,7 @@ use packet::tunnel::Path;
 
 use super::input::Input;
 use super::module::{Identity, Module, OfFlow};
-use super::timeouts::{IdleTimeouts, Phase};
+use super::timeouts::{ByPhase, Phase};
 use super::tracked::{PacketState, Tracked};
 use super::{Options, Row};
 use crate::helper::{Helpers, Reading};
@@ -32,32 +32,82 @@ pub(super) struct Hot {
     pub(super) is_void: bool,
 }
 
-/// What is counted of a side.
+/// What was counted of a side lately: see [`SideCounts`].
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Lately {
+    packets: u32,
+    bytes: u32,
+    ip_bytes: u32,
+    tcp_flags: u16,
+    ttl: (u8, u8),
+}
+
+/// What was counted of a side before.
 #[derive(Clone, Copy, Debug, Default)]
 struct SideCounts {
     packets: u64,
     bytes: u64,
     ip_bytes: u64,
-    tcp_flags: u16,
-    ttl: (u8, u8),
 }
 
-/// The rest of a flow.
+/// What each packet reads and writes of its flow, beside the table and the connection: one line.
+///
+/// ```text
+///  id 8 │ start 8 │ end 8 │ side A 16 │ side B 16 │ first 1, announced 1
+/// ```
+///
+/// Counters have 32 bits. What they cannot hold moves to [`Cold`], but for one packet: a side that has sent packets has some
+/// here.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Warm {
+    id: u64,
+    start_ns: u64,
+    end_ns: u64,
+    sides: [Lately; 2],
+    first: Side,
+    /// Another flow has announced it.
+    is_announced: bool,
+}
+
+const _: () = assert!(size_of::<Warm>() == 64);
+
+impl Warm {
+    const NONE: Warm = Warm {
+        id: 0,
+        start_ns: 0,
+        end_ns: 0,
+        sides: [Lately { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
+        first: Side::A,
+        is_announced: false,
+    };
+
+    fn has_sent(&self, side: Side) -> bool {
+        self.sides[side.index()].packets > 0
+    }
+}
+
+/// What packets need of a flow, side by side: on one page.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Record {
+    warm: Warm,
+    connection: Connection,
+}
+
+/// The rest of a flow, which few packets need.
 #[derive(Clone, Debug)]
 struct Cold {
-    id: u64,
     /// The time of the packet that began it, and how many flows of its key before it began at the same time.
     begin_ns: u64,
     before: u32,
     /// When the period began of which it was not reported yet.
     period_ns: u64,
-    start_ns: u64,
-    end_ns: u64,
     sides: [SideCounts; 2],
     vlans: [u16; 2],
     icmp: Option<(u8, u8)>,
     port: u16,
-    first: Side,
     /// Of its first packet.
     tunnels: Path,
     /// ICMP errors about it.
@@ -68,17 +118,13 @@ struct Cold {
 
 impl Cold {
     const NONE: Cold = Cold {
-        id: 0,
         begin_ns: 0,
         before: 0,
         period_ns: 0,
-        start_ns: 0,
-        end_ns: 0,
-        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0, tcp_flags: 0, ttl: (0, 0) }; 2],
+        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0 }; 2],
         vlans: [0; 2],
         icmp: None,
         port: 0,
-        first: Side::A,
         tunnels: Path::NONE,
         errors: 0,
         announced_by: 0,
@@ -87,12 +133,12 @@ impl Cold {
 
 /// What flows have beside the table, so that a table under work can report an evicted one.
 pub(super) struct Rest<M: Module> {
+    records: Vec<Record>,
     cold: Vec<Cold>,
-    connections: Vec<Connection>,
     states: Vec<M::State>,
     pub(super) reassembler: Reassembler,
     pub(super) module: M,
-    pub(super) timeouts: IdleTimeouts,
+    pub(super) timeouts: ByPhase,
     pub(super) helpers: Helpers,
     /// How often flows that go on are reported.
     active_ns: Option<u64>,
@@ -111,14 +157,14 @@ impl<M: Module> Rest<M> {
         module: M,
     ) -> Result<Self, TableError> {
         let &Options { flows, timeouts, active_ns, helpers, confirms, .. } = options;
-        let (cold, connections, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
+        let (records, cold, states) = (reserved(flows)?, reserved(flows)?, reserved(flows)?);
         Ok(Self {
+            records,
             cold,
-            connections,
             states,
             reassembler,
             module,
-            timeouts,
+            timeouts: timeouts.by_phase(),
             helpers: Helpers::new(helpers, confirms),
             active_ns: active_ns.map(|ns| ns.max(1)),
             timed_out: 0,
@@ -127,30 +173,56 @@ impl<M: Module> Rest<M> {
 
     /// Memory that it reserves for so many flows, in bytes.
     pub(super) fn memory_bytes(flows: usize) -> usize {
-        let flow = size_of::<Cold>() + size_of::<Connection>() + size_of::<M::State>();
+        let flow = size_of::<Record>() + size_of::<Cold>() + size_of::<M::State>();
         flows.saturating_mul(flow)
     }
 
     /// Asks for what a packet in order reads and writes of its flow beside the table.
     #[inline(always)]
     pub(super) fn prefetch(&self, found: Found) {
-        let Some(slot) = found.slot() else { return };
-        if let Some(cold) = self.cold.get(slot.index()) {
-            prefetch(cold);
-        }
-        if let Some(connection) = self.connections.get(slot.index()) {
+        let record = found.slot().and_then(|slot| self.records.get(slot.index()));
+        if let Some(Record { warm, connection }) = record {
+            prefetch(warm);
             prefetch_at(connection); // its first line
         }
     }
 
+    /// Whether the data of a packet that `side` sends is likely to be copied, because other data waits already. Then it asks for
+    /// what that reads and writes of the connection, too.
+    #[inline(always)]
+    pub(super) fn copies(&self, found: Found, side: Side) -> bool {
+        let record = found.slot().and_then(|slot| self.records.get(slot.index()));
+        let connection = record.map(|own| &own.connection);
+        let Some(connection) = connection.filter(|own| own.waits(side)) else { return false };
+        prefetch(connection);
+        true
+    }
+
+    /// Asks for what waits of a side, where something does.
+    #[inline(always)]
+    pub(super) fn prefetch_waiting(&self, found: Found, side: Side) {
+        let record = found.slot().and_then(|slot| self.records.get(slot.index()));
+        let connection = record.map(|own| &own.connection);
+        if let Some(connection) = connection.filter(|own| own.waits(side)) {
+            self.reassembler.prefetch(connection, side);
+        }
+    }
+
     /// Makes the arrays long enough for a slot.
+    #[inline(always)]
     pub(super) fn make_place(&mut self, slot: Slot) {
         let len = slot.index() + 1;
-        if self.cold.len() >= len {
+        if self.records.len() >= len {
             return;
         }
+        self.lengthen(len);
+    }
+
+    #[cold]
+    fn lengthen(&mut self, len: usize) {
+        let none = || Record { warm: Warm::NONE, connection: Connection::new(Side::A) };
+        self.records.resize_with(len, none);
         self.cold.resize(len, Cold::NONE);
-        self.connections.resize_with(len, || Connection::new(Side::A));
         self.states.resize_with(len, M::State::default);
     }
 
@@ -168,44 +240,48 @@ impl<M: Module> Rest<M> {
         let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
         let Cold { begin_ns, before, .. } = self.cold[at];
         let before = if is_next && begin_ns == input.time_ns { before + 1 } else { 0 };
-        self.cold[at] = Cold {
+        self.records[at].warm = Warm {
             id: id_of(key, input.time_ns, before),
+            start_ns: input.time_ns,
+            end_ns: input.time_ns,
+            first: side,
+            ..Warm::NONE
+        };
+        self.cold[at] = Cold {
             begin_ns: input.time_ns,
             before,
             period_ns: input.time_ns,
-            start_ns: input.time_ns,
-            end_ns: input.time_ns,
             vlans: [vlan(0), vlan(1)],
             icmp: d.icmp_type_code(),
             port: input.port,
-            first: side,
             tunnels: input.tunnels.copied().unwrap_or_default(),
             ..Cold::NONE
         };
-        self.connections[at] = Connection::for_key(key, side);
+        self.records[at].connection = Connection::for_key(key, side);
         self.states[at] = M::State::default();
     }
 
-    fn identity(cold: &Cold, key: &FlowKey, client: Side) -> Identity {
-        Identity { key: *key, id: cold.id, start_ns: cold.start_ns, client }
+    #[inline(always)]
+    fn identity(warm: &Warm, key: &FlowKey, client: Side) -> Identity {
+        OneFlow { warm, key, client }.identity()
     }
 
     /// Lets the module know of a packet, before its bytes.
     pub(super) fn packet(&mut self, key: &FlowKey, packet: &OfFlow<'_>) {
         let at = packet.slot.index();
-        let flow = Self::identity(&self.cold[at], key, self.client(packet.slot, key));
+        let flow = Self::identity(&self.records[at].warm, key, self.client(packet.slot, key));
         self.module.packet(&flow, &mut self.states[at], packet);
     }
 
     pub(super) fn about(&mut self, key: &FlowKey, error: &OfFlow<'_>) {
         let at = error.slot.index();
-        let flow = Self::identity(&self.cold[at], key, self.client(error.slot, key));
+        let flow = Self::identity(&self.records[at].warm, key, self.client(error.slot, key));
         self.module.error(&flow, &mut self.states[at], error);
     }
 
     pub(super) fn datagram(&mut self, key: &FlowKey, whole: &OfFlow<'_>) {
         let at = whole.slot.index();
-        let flow = Self::identity(&self.cold[at], key, self.client(whole.slot, key));
+        let flow = Self::identity(&self.records[at].warm, key, self.client(whole.slot, key));
         self.module.datagram(&flow, &mut self.states[at], whole);
     }
 
@@ -218,13 +294,13 @@ impl<M: Module> Rest<M> {
         time_ns: u64,
     ) -> tcp::Outcome {
         let at = slot.index();
-        let connection = &mut self.connections[at];
-        let flow = Self::identity(&self.cold[at], key, connection.client());
+        let Record { warm, connection } = &mut self.records[at];
+        let flow = OneFlow { warm, key, client: connection.client() };
         let module = &mut self.module;
         let helper = match (self.helpers.reads(key), segment.payload.is_empty()) {
             (false, _) => None,
             (true, true) => self.helpers.known(slot, connection.client()),
-            (true, false) => self.helpers.reading(slot, key, flow.id, connection),
+            (true, false) => self.helpers.reading(slot, key, flow.warm.id, connection),
         };
         let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
         self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
@@ -238,24 +314,34 @@ impl<M: Module> Rest<M> {
         tcp_flags: u16,
         (frames, bytes): (u64, u64),
     ) {
-        let cold = &mut self.cold[slot.index()];
+        let at = slot.index();
+        let warm = &mut self.records[at].warm;
         let ttl = input.decoded.ttl;
-        cold.end_ns = cold.end_ns.max(input.time_ns);
-        cold.start_ns = cold.start_ns.min(input.time_ns);
-        let own = &mut cold.sides[side.index()];
+        warm.end_ns = warm.end_ns.max(input.time_ns);
+        warm.start_ns = warm.start_ns.min(input.time_ns);
+        let own = &mut warm.sides[side.index()];
         own.ttl = match own.packets {
             0 => (ttl, ttl),
             _ => (own.ttl.0.min(ttl), own.ttl.1.max(ttl)),
         };
-        own.packets += frames;
-        own.bytes += bytes;
-        own.ip_bytes += u64::from(input.decoded.ip_total_len);
         own.tcp_flags |= tcp_flags;
+        let packets = u64::from(own.packets) + frames;
+        let bytes = u64::from(own.bytes) + bytes;
+        let ip_bytes = u64::from(own.ip_bytes) + u64::from(input.decoded.ip_total_len);
+        if (packets | bytes | ip_bytes) >> 32 != 0 {
+            (own.packets, own.bytes, own.ip_bytes) = (1, 0, 0);
+            let all = &mut self.cold[at].sides[side.index()];
+            all.packets += packets - 1;
+            all.bytes += bytes;
+            all.ip_bytes += ip_bytes;
+            return;
+        }
+        (own.packets, own.bytes, own.ip_bytes) = (packets as u32, bytes as u32, ip_bytes as u32);
     }
 
     /// State of a TCP connection.
     pub(super) fn conntrack(&self, slot: Slot) -> Conntrack {
-        self.connections[slot.index()].conntrack()
+        self.records[slot.index()].connection.conntrack()
     }
 
     /// Which time-out it has.
@@ -264,20 +350,20 @@ impl<M: Module> Rest<M> {
         if key.protocol != IpProtocol::TCP.0 {
             return Phase::of_other(key.protocol, self.is_answered(slot));
         }
-        let connection = &self.connections[slot.index()];
+        let connection = &self.records[slot.index()].connection;
         Phase::of_tcp(connection.conntrack(), connection.is_unacknowledged())
     }
 
     /// What a packet is that the flow has just counted, by the rules of Linux's conntrack: an answer is established, and what
     /// the end sends that opened the flow once there was an answer.
     pub(super) fn tracked(&self, slot: Slot, side: Side, is_valid: bool) -> Tracked {
-        let cold = &self.cold[slot.index()];
-        let is_reply = side != cold.first;
-        let has_answer = cold.sides[cold.first.other().index()].packets > 0;
+        let warm = &self.records[slot.index()].warm;
+        let is_reply = side != warm.first;
+        let has_answer = warm.has_sent(warm.first.other());
         let state = match (is_valid, has_answer) {
             (false, _) => PacketState::Invalid,
             (true, true) => PacketState::Established,
-            (true, false) if cold.announced_by != 0 => PacketState::Related,
+            (true, false) if warm.is_announced => PacketState::Related,
             (true, false) => PacketState::New,
         };
         Tracked { state, is_reply, slot: Some(slot), opens: None }
@@ -287,19 +373,19 @@ impl<M: Module> Rest<M> {
     pub(super) fn error(&mut self, slot: Slot, side: Side) -> Tracked {
         let cold = &mut self.cold[slot.index()];
         cold.errors = cold.errors.saturating_add(1);
-        let is_reply = side == cold.first;
+        let is_reply = side == self.records[slot.index()].warm.first;
         Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
     }
 
     /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who
     /// has not seen the connection (RFC 5927 §4).
     pub(super) fn may_have_sent(&self, slot: Slot, side: Side, sequence: u32) -> bool {
-        self.connections[slot.index()].may_have_sent(side, sequence)
+        self.records[slot.index()].connection.may_have_sent(side, sequence)
     }
 
     /// Whether both ends have sent packets.
     pub(super) fn is_answered(&self, slot: Slot) -> bool {
-        self.cold[slot.index()].sides.iter().all(|side| side.packets > 0)
+        Side::BOTH.into_iter().all(|side| self.records[slot.index()].warm.has_sent(side))
     }
 
     /// ICMP errors about it.
@@ -318,31 +404,32 @@ impl<M: Module> Rest<M> {
     pub(super) fn relate(&mut self, slot: Slot, key: &FlowKey, side: Side, time_ns: u64) {
         if let Some(id) = self.helpers.announced(key, side, time_ns) {
             self.cold[slot.index()].announced_by = id;
+            self.records[slot.index()].warm.is_announced = id != 0;
         }
     }
 
     /// Whether the segment of it that was taken announces flows, which its packet decides about.
     #[inline(always)]
     pub(super) fn announces(&mut self, slot: Slot, key: &FlowKey, time_ns: u64) -> bool {
-        let client = self.connections[slot.index()].client();
+        let client = self.records[slot.index()].connection.client();
         self.helpers.announces(slot, key, client, time_ns)
     }
 
     /// Its number.
     pub(super) fn id(&self, slot: Slot) -> u64 {
-        self.cold[slot.index()].id
+        self.records[slot.index()].warm.id
     }
 
     /// The side that sent its first packet.
     pub(super) fn first(&self, slot: Slot) -> Side {
-        self.cold[slot.index()].first
+        self.records[slot.index()].warm.first
     }
 
     /// A flow never was: its first packet did not get through.
     pub(super) fn forget(&mut self, slot: Slot, hot: Hot) {
         let at = slot.index();
         if hot.is_tcp {
-            self.reassembler.close(&mut self.connections[at], &mut Silence);
+            self.reassembler.close(&mut self.records[at].connection, &mut Silence);
         }
         self.helpers.end(slot);
         self.states[at] = M::State::default();
@@ -350,13 +437,13 @@ impl<M: Module> Rest<M> {
 
     /// Whether a flow had ended by `now_ns`, because of its time-out.
     pub(super) fn is_over(&self, slot: Slot, hot: Hot, now_ns: u64) -> bool {
-        let idle_ns = now_ns.saturating_sub(self.cold[slot.index()].end_ns);
+        let idle_ns = now_ns.saturating_sub(self.records[slot.index()].warm.end_ns);
         idle_ns > self.timeouts.of(hot.phase)
     }
 
     /// A flow ends because it was idle for its time-out.
     pub(super) fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
-        let end_ns = self.cold[slot.index()].end_ns;
+        let end_ns = self.records[slot.index()].warm.end_ns;
         let time_ns = end_ns.saturating_add(self.timeouts.of(hot.phase));
         self.timed_out += 1;
         self.end_at(slot, key, hot, Reason::Timeout, time_ns);
@@ -374,12 +461,13 @@ impl<M: Module> Rest<M> {
         let at = slot.index();
         let client = self.client(slot, key);
         if hot.is_tcp {
-            let flow = Self::identity(&self.cold[at], key, client);
+            let Record { warm, connection } = &mut self.records[at];
+            let flow = OneFlow { warm, key, client };
             let module = &mut self.module;
-            module.closing(&flow);
+            module.closing(&flow.identity());
             let helper = self.helpers.known(slot, client);
             let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
-            self.reassembler.close(&mut self.connections[at], &mut sink);
+            self.reassembler.close(connection, &mut sink);
             self.helpers.end(slot);
         }
         let reason = match (reason, hot.phase.state()) {
@@ -396,15 +484,15 @@ impl<M: Module> Rest<M> {
     pub(super) fn report(&mut self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) {
         let Some(active_ns) = self.active_ns else { return };
         let at = slot.index();
-        let cold = &mut self.cold[at];
+        let (warm, cold) = (&self.records[at].warm, &mut self.cold[at]);
         // It does not go on longer than its time-out, whenever a sweep finds it.
-        let over_ns = cold.end_ns.saturating_add(self.timeouts.of(hot.phase));
+        let over_ns = warm.end_ns.saturating_add(self.timeouts.of(hot.phase));
         let since_ns = now_ns.min(over_ns).saturating_sub(cold.period_ns);
         if since_ns < active_ns {
             return;
         }
         let time_ns = cold.period_ns + active_ns;
-        let had_packets = cold.end_ns >= cold.period_ns;
+        let had_packets = warm.end_ns >= cold.period_ns;
         cold.period_ns += since_ns - since_ns % active_ns;
         if had_packets {
             let record = self.record(slot, key, hot, Reason::Active);
@@ -415,27 +503,33 @@ impl<M: Module> Rest<M> {
 
     fn client(&self, slot: Slot, key: &FlowKey) -> Side {
         match key.protocol == IpProtocol::TCP.0 {
-            true => self.connections[slot.index()].client(),
-            false => self.cold[slot.index()].first,
+            true => self.records[slot.index()].connection.client(),
+            false => self.records[slot.index()].warm.first,
         }
     }
 
     pub(super) fn record(&self, slot: Slot, key: &FlowKey, hot: Hot, reason: Reason) -> FlowRecord {
         let at = slot.index();
-        let (cold, connection) = (&self.cold[at], &self.connections[at]);
+        let (Record { warm, connection }, cold) = (&self.records[at], &self.cold[at]);
         let client = self.client(slot, key);
         let is_tcp = hot.is_tcp;
         let side = |side: Side| {
-            let SideCounts { packets, bytes, ip_bytes, tcp_flags, ttl } = cold.sides[side.index()];
-            let mut own =
-                SideRecord { packets, bytes, ip_bytes, ttl, tcp_flags, ..SideRecord::default() };
+            let (lately, before) = (warm.sides[side.index()], cold.sides[side.index()]);
+            let mut own = SideRecord {
+                packets: before.packets + u64::from(lately.packets),
+                bytes: before.bytes + u64::from(lately.bytes),
+                ip_bytes: before.ip_bytes + u64::from(lately.ip_bytes),
+                ttl: lately.ttl,
+                tcp_flags: lately.tcp_flags,
+                ..SideRecord::default()
+            };
             if is_tcp {
                 connection.report(side, &mut own);
             }
             own
         };
         FlowRecord {
-            id: cold.id,
+            id: warm.id,
             client: key.address(client),
             server: key.address(client.other()),
             client_port: key.port(client),
@@ -445,8 +539,8 @@ impl<M: Module> Rest<M> {
             vlans: cold.vlans,
             tunnels: cold.tunnels,
             port: cold.port,
-            start_ns: cold.start_ns,
-            end_ns: cold.end_ns,
+            start_ns: warm.start_ns,
+            end_ns: warm.end_ns,
             sides: [side(client), side(client.other())],
             state: hot.phase.state(),
             reason,
@@ -461,13 +555,13 @@ impl<M: Module> Rest<M> {
 pub(super) struct Admission<'a, M: Module> {
     pub(super) rest: &'a mut Rest<M>,
     pub(super) now_ns: u64,
-    pub(super) keys: &'a [Row],
+    pub(super) rows: &'a [Row],
 }
 
 impl<M: Module> Policy<Hot> for Admission<'_, M> {
     /// An error opens no flow.
     fn admit(&mut self, row: usize) -> Option<Class> {
-        self.keys.get(row).is_none_or(|row| row.about.is_none()).then_some(Class::HalfOpen)
+        self.rows.get(row).is_none_or(|row| row.about.is_none()).then_some(Class::HalfOpen)
     }
 
     fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &Hot) {
@@ -495,10 +589,26 @@ impl Sink for Silence {
     fn end(&mut self, _: Side, _: u64, _: End) {}
 }
 
+/// Which flow it is, as long as nobody asks.
+#[derive(Clone, Copy)]
+struct OneFlow<'a> {
+    warm: &'a Warm,
+    key: &'a FlowKey,
+    client: Side,
+}
+
+impl OneFlow<'_> {
+    #[inline(always)]
+    fn identity(&self) -> Identity {
+        let Warm { id, start_ns, .. } = *self.warm;
+        Identity { key: *self.key, id, start_ns, client: self.client }
+    }
+}
+
 /// Hands the streams of one connection to the module.
 struct Streams<'a, M: Module> {
     module: &'a mut M,
-    flow: Identity,
+    flow: OneFlow<'a>,
     state: &'a mut M::State,
     time_ns: u64,
     /// It is a control flow.
@@ -519,7 +629,8 @@ impl<M: Module> Streams<'_, M> {
         if helper.is_enough(side) {
             return;
         }
-        let enough = match self.module.data(&self.flow, self.state, side, offset, bytes) {
+        let enough = match self.module.data(&self.flow.identity(), self.state, side, offset, bytes)
+        {
             Want::More => &[][..],
             Want::EnoughOfSide => &[side],
             Want::EnoughOfFlow => &Side::BOTH,
@@ -530,7 +641,7 @@ impl<M: Module> Streams<'_, M> {
             }
             helper.set_enough(side);
             let offset = helper.offset(side);
-            self.module.end_of_side(&self.flow, self.state, side, offset, End::Enough);
+            self.module.end_of_side(&self.flow.identity(), self.state, side, offset, End::Enough);
         }
     }
 }
@@ -541,7 +652,7 @@ impl<M: Module> Sink for Streams<'_, M> {
             self.read(side, offset, bytes);
             return Want::More;
         }
-        self.module.data(&self.flow, self.state, side, offset, bytes)
+        self.module.data(&self.flow.identity(), self.state, side, offset, bytes)
     }
 
     fn gap(&mut self, side: Side, offset: u64, bytes: u64) {
@@ -549,7 +660,7 @@ impl<M: Module> Sink for Streams<'_, M> {
             helper.gap(side, offset, bytes);
         }
         if !self.is_enough(side) {
-            self.module.gap(&self.flow, self.state, side, offset, bytes, self.time_ns);
+            self.module.gap(&self.flow.identity(), self.state, side, offset, bytes, self.time_ns);
         }
     }
 
@@ -557,11 +668,11 @@ impl<M: Module> Sink for Streams<'_, M> {
         if self.is_enough(side) {
             return; // it was told
         }
-        self.module.end_of_side(&self.flow, self.state, side, offset, end);
+        self.module.end_of_side(&self.flow.identity(), self.state, side, offset, end);
     }
 
     fn event(&mut self, side: Side, event: Event) {
-        self.module.event(&self.flow, self.state, side, event, self.time_ns);
+        self.module.event(&self.flow.identity(), self.state, side, event, self.time_ns);
     }
 }
 

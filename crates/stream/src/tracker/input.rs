@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
+use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6};
 use packet::tcp::TcpView;
 use packet::tunnel::Path;
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -46,8 +46,13 @@ pub enum Reject {
     Checksum,
 }
 
-/// The key of a packet, and the side that sent it.
-pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, Side), Reject> {
+/// Writes the key of a packet, field by field: a copy of it as a whole right after would wait for them. The side that sent it.
+#[inline(always)]
+pub(super) fn key_of(
+    input: &Input<'_>,
+    options: &Options,
+    key: &mut FlowKey,
+) -> Result<Side, Reject> {
     let d = input.decoded;
     if !d.is_ip() {
         return Err(Reject::NotIp);
@@ -78,13 +83,22 @@ pub(super) fn key_of(input: &Input<'_>, options: &Options) -> Result<(FlowKey, S
         }
     }
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    let scope = scope(d, options);
-    let (key, side) = FlowKey::new((d.src, ports.0), (d.dst, ports.1), d.protocol.0, family, scope);
-    let found = (key.inside(input.tunnels), side);
-    Ok(match d.icmp_type_code() {
-        Some((kind, _)) if options.confirms => with_asker(found, kind),
-        _ => found,
-    })
+    let side = if (d.src, ports.0) <= (d.dst, ports.1) { Side::A } else { Side::B };
+    key.addresses[side.index()] = d.src;
+    key.addresses[side.other().index()] = d.dst;
+    key.ports[side.index()] = ports.0;
+    key.ports[side.other().index()] = ports.1;
+    key.scope = scope(d, options);
+    (key.protocol, key.family) = (d.protocol.0, family);
+    if let Some(path) = input.tunnels {
+        (key.tunnels, key.tunnel_id) = path.key();
+    }
+    if options.confirms
+        && let Some((kind, _)) = d.icmp_type_code()
+    {
+        mark_asker(key, side, kind);
+    }
+    Ok(side)
 }
 
 /// The VLANs of a packet, where they distinguish flows.
@@ -100,7 +114,7 @@ fn scope(d: &Decoded, options: &Options) -> u32 {
 /// In the scope of a flow of ICMP: the second end asked. Both ends may ask by one identifier, and a request is never an answer.
 const ASKED_BY_B: u32 = 1 << 31;
 
-fn with_asker((mut key, side): (FlowKey, Side), kind: u8) -> (FlowKey, Side) {
+fn mark_asker(key: &mut FlowKey, side: Side, kind: u8) {
     let is_answer = match key.family {
         4 => matches!(kind, 0 | 14 | 16 | 18),
         _ => kind == 129,
@@ -109,7 +123,6 @@ fn with_asker((mut key, side): (FlowKey, Side), kind: u8) -> (FlowKey, Side) {
     if asker == Side::B {
         key.scope |= ASKED_BY_B;
     }
-    (key, side)
 }
 
 /// Whether a packet is of neighbour discovery or multicast listener discovery, which have no flow (as in Linux's conntrack).
@@ -133,12 +146,11 @@ pub(super) fn cause_of(
     };
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
     let (src, dst) = ((quoted.src, ports.0), (quoted.dst, ports.1));
-    let found = FlowKey::new(src, dst, quoted.protocol.0, family, scope(d, options));
-    let found = match quoted.icmp {
-        Some((kind, ..)) => with_asker(found, kind),
-        None => found,
-    };
-    Some((found, quoted.sequence))
+    let (mut key, side) = FlowKey::new(src, dst, quoted.protocol.0, family, scope(d, options));
+    if let Some((kind, ..)) = quoted.icmp {
+        mark_asker(&mut key, side, kind);
+    }
+    Some(((key, side), quoted.sequence))
 }
 
 /// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
@@ -165,7 +177,7 @@ fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
 fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
     let d = input.decoded;
     let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
-    let view = TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
+    TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
     let is_cut = d.l3_end() > input.frame.len();
     if !input.checksums || is_cut {
         return Ok(());
@@ -180,7 +192,9 @@ fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
         }
         _ => return Err(Reject::Malformed),
     };
-    if view.is_checksum_correct(pseudo) { Ok(()) } else { Err(Reject::Checksum) }
+    // The header is a whole number of words: one sum over all is that of its parts.
+    let is_correct = finish(pseudo + partial_sum(bytes)) == 0;
+    if is_correct { Ok(()) } else { Err(Reject::Checksum) }
 }
 
 /// The TCP segment of a packet.

@@ -102,7 +102,7 @@ impl<M: Module> Tracker<M> {
             let side = if piece.is_reply { first.other() } else { first };
             if let Some(key) = self.table.key(slot).copied() {
                 // A sweep goes by the time at which the table saw the flow last.
-                self.find(Row { key, side, about: Some(None), none: None }, time_ns);
+                self.find(&key, Row { side, about: Some(None), none: None }, time_ns);
                 self.rest.packet(
                     &key,
                     &OfFlow { number, slot, side, is_first: false, is_rest: false, input },
@@ -113,14 +113,14 @@ impl<M: Module> Tracker<M> {
             let Piece { state, is_reply, .. } = piece;
             return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
         }
-        let row = match self.of_row(input) {
+        let (flow_key, row) = match self.of_one(input) {
             Ok(row) => row,
             Err(why) => return Some(self.reject(input, 1, why)),
         };
-        if self.rest.helpers.waits(&row.key, row.side) {
+        if self.rest.helpers.waits(&flow_key, row.side) {
             return None;
         }
-        let found = self.find(row, time_ns);
+        let found = self.find(&flow_key, row, time_ns);
         if self.is_undecided(found) {
             return None;
         }
@@ -128,7 +128,7 @@ impl<M: Module> Tracker<M> {
         let tracked = match row.about {
             // The whole of it is inspected when it is there.
             Some(sequence) => self.error(row.side, found, sequence, time_ns),
-            None => self.row(number, input, row.key, row.side, found, (1, input.frame_len.into())),
+            None => self.row(number, input, flow_key, row.side, found, (1, input.frame_len.into())),
         };
         self.remove_voids();
         let flow = tracked.slot.and_then(|slot| self.table.handle(slot));
@@ -171,8 +171,8 @@ impl<M: Module> Tracker<M> {
     /// A datagram is whole. Its own header says which flow it is of: others may have taken the place of its first fragment since.
     fn joined(&mut self, number: usize, datagram: &Input<'_>, time_ns: u64) {
         // No host takes a segment whose checksum is wrong.
-        let Ok(Row { key, side, about, .. }) = self.of_row(datagram) else { return };
-        let found = self.find(Row { key, side, about: Some(None), none: None }, time_ns);
+        let Ok((key, Row { side, about, .. })) = self.of_one(datagram) else { return };
+        let found = self.find(&key, Row { side, about: Some(None), none: None }, time_ns);
         let is_there = |slot: &Slot| {
             let is_void = self.table.get(*slot).is_none_or(|hot| hot.is_void);
             !is_void && self.is_live(*slot, self.rest.id(*slot), time_ns)

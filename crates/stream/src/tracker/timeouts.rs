@@ -134,8 +134,7 @@ impl IdleTimeouts {
         }
     }
 
-    #[inline]
-    pub(super) fn of(&self, phase: Phase) -> u64 {
+    fn of(&self, phase: Phase) -> u64 {
         let is_answered = phase.0 & 0xf != 0;
         let own = match (phase.0 & 0x70, phase.conntrack()) {
             (Phase::TCP, Some(state)) => self.of_conntrack(state),
@@ -151,6 +150,11 @@ impl IdleTimeouts {
         }
     }
 
+    /// The same by phase.
+    pub(super) fn by_phase(&self) -> ByPhase {
+        ByPhase(std::array::from_fn(|phase| self.of(Phase(phase as u8))))
+    }
+
     /// The shortest of a class of the table, in milliseconds.
     pub(super) fn shortest_ms(&self, class: Class) -> u32 {
         let closing = [self.tcp_fin_wait, self.tcp_close_wait, self.tcp_last_ack];
@@ -164,6 +168,16 @@ impl IdleTimeouts {
         let all = [closing, closed, others, own];
         let shortest = all.as_flattened().iter().copied().fold(self.tcp_established, u64::min);
         timeout_ms(shortest)
+    }
+}
+
+/// Time-outs by phase, in nanoseconds: one is looked up for each packet.
+pub(super) struct ByPhase([u64; 256]);
+
+impl ByPhase {
+    #[inline(always)]
+    pub(super) fn of(&self, phase: Phase) -> u64 {
+        self.0[usize::from(phase.0)]
     }
 }
 

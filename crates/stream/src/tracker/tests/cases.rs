@@ -62,3 +62,45 @@ fn an_idle_flow_is_not_evicted() {
     assert_eq!(reasons, [Reason::Timeout, Reason::Evicted, Reason::Shutdown]);
     assert_eq!(ended[0].time_ns, ended[0].record.end_ns + IDLE_NS);
 }
+
+/// What 32 bits cannot hold is kept elsewhere.
+#[test]
+fn a_flow_may_have_many_bytes() {
+    let scene = Scene::new(&[(); 5].map(|()| step(2, 0, 0)));
+    let mut tracker =
+        Tracker::new(options(IdleTimeouts::default()), Ears::default()).expect("memory");
+    let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
+    let decoded: Vec<_> = scene.frames.iter().map(decode).collect();
+    let input = |at: usize| Input {
+        decoded: &decoded[at],
+        frame: &scene.frames[at].bytes,
+        frame_len: 3_000_000_000,
+        time_ns: scene.frames[at].time_ns,
+        port: 0,
+        checksums: true,
+        tunnels: None,
+        segment: None,
+    };
+    let mut tracked = Vec::new();
+    tracker.packets(5, input, |_, own| tracked.push(own.state));
+    tracker.finish(scene.latest_ns());
+    let [ended] = tracker.module().ended.as_slice() else { panic!("one flow") };
+    let [client, server] = ended.record.sides;
+    let ip_bytes = decoded.iter().map(|own| u64::from(own.ip_total_len)).sum::<u64>();
+    assert_eq!((client.packets, client.bytes, client.ip_bytes), (5, 15_000_000_000, ip_bytes));
+    assert_eq!(server.packets, 0);
+    assert_eq!(tracked, [PacketState::New; 5]);
+}
+
+/// Packets that are later than sweeps allow for are counted.
+#[test]
+fn very_late_packets_are_counted() {
+    let mut scene =
+        Scene::new(&[step(2, 0, 0), step(7, 0, LATE_NS), step(12, 0, 1), step(2, 0, 0)]);
+    scene.frames[2].time_ns = scene.frames[0].time_ns;
+    scene.frames[3].time_ns = scene.frames[1].time_ns - LATE_NS - 1;
+    for batch in [1, 4] {
+        let (_, counts) = run(&scene, options(IdleTimeouts::default()), batch, None, |_| true);
+        assert_eq!((counts.packets, counts.late), (4, 1), "{batch}");
+    }
+}

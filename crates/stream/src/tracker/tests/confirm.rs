@@ -123,8 +123,9 @@ impl Twin {
             segment: None,
         };
         let options = Options { confirms: true, ..Options::default() };
-        let (key, side) = match key_of(&input, &options) {
-            Ok(found) => found,
+        let mut key = FlowKey::default();
+        let side = match key_of(&input, &options, &mut key) {
+            Ok(side) => side,
             Err(Reject::NotIp | Reject::Untracked) => return (PacketState::Untracked, false),
             Err(_) => return (PacketState::Invalid, false),
         };
