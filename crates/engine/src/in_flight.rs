@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use std::time::Instant;
 
-use chunk::{Chunk, Packet, Rows};
+use chunk::{Chunk, DropReason, Packet, Rows};
 use crossbeam_queue::ArrayQueue;
 use device::Shadeable;
 use device::accelerator::{Landing, Offload, PayloadPart, PayloadWay};
@@ -61,6 +61,9 @@ pub(crate) struct InFlight<V: Versions> {
     pub(crate) passes: Vec<u8>,
     /// The stage, among the worker's, that sweeps its state by this chunk: it has rows and no packets.
     pub(crate) sweep: Option<usize>,
+    /// Packets that stages held before and dropped in its pre-shade: they go when it retires, before its own, so that chunks which
+    /// a device still has come first.
+    pub(crate) dropped: Vec<(Packet, DropReason)>,
     /// A stage panicked over it: its packets are dropped.
     pub(crate) is_spoilt: bool,
     /// A stage panicked when a master wanted to read its state: the worker reports it.
@@ -105,6 +108,7 @@ impl<V: Versions> InFlight<V> {
             resumes: None,
             passes: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             sweep: None,
+            dropped: Vec::new(),
             is_spoilt: false,
             panic: None,
             count: 0,

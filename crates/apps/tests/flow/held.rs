@@ -374,8 +374,7 @@ fn rounds(backing: Backing, seed: u64, rounds: usize) {
             Setup { workers: random.pick(&[1, 2, 4]), ..Setup::random(&mut random, backing) };
         let form = Form {
             confirms: random.one_in(2),
-            // What has left in another chunk is gone.
-            judges_rest: setup.chunk_packets < 20 || random.one_in(2),
+            judges_rest: random.one_in(2),
             decodes: backing != Backing::Cpu || random.one_in(2),
         };
         let found = run(&bytes(&frames), form, Config::default(), &setup);

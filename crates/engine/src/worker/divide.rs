@@ -151,7 +151,8 @@ impl<V: Versions> Worker<V> {
         if let Some(rows) = flight.spare.take() {
             chunk.rows = rows;
         }
-        let count = rest.before.len().min(self.settings.chunk_packets);
+        // However small other chunks are: who puts packets here may settle them together, as fragments of one datagram.
+        let count = rest.before.len().min(chunk::CHUNK_PACKETS_MAX);
         chunk.packets.extend(rest.before.drain(..count));
         chunk.rows.set_len(count);
         columns::begin(&mut chunk.rows, &self.path.zeroed);

@@ -23,6 +23,9 @@ impl<V: Versions> Worker<V> {
         if !self.see_retired[flight.pipeline].is_empty() {
             self.tell_retired(&mut flight);
         }
+        for (packet, reason) in flight.dropped.drain(..) {
+            self.drop_packet(packet, reason);
+        }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
         let deferred = match self.links.lane {

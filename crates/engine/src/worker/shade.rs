@@ -460,6 +460,9 @@ impl<V: Versions> Worker<V> {
         let ns = now.duration_since(self.timed).as_nanos() as u64;
         self.timed = now;
         self.reports.counters.stages[i].busy_ns.add(ns);
+        if is_first {
+            flight.dropped.append(&mut self.dropped);
+        }
         self.settle();
     }
 
