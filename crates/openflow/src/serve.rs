@@ -488,20 +488,22 @@ fn spawn_with(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> 
     thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map(|_| ())
 }
 
-/// Tries each address of a host.
+/// Tries each address of a host, until one answers; with TLS, until the other end of one is accepted.
 fn connect(address: &str, tls: Option<Tls>) -> io::Result<Stream> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let mut last = None;
     for socket in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&socket, CONNECT_TIMEOUT) {
-            Ok(stream) => {
-                let Some(tls) = tls else { return Ok(Stream::Tcp(Arc::new(stream))) };
-                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-                return tls.connect(stream, host);
-            }
-            Err(error) => last = error,
+        let stream = TcpStream::connect_timeout(&socket, CONNECT_TIMEOUT);
+        let connected = stream.and_then(|stream| match &tls {
+            None => Ok(Stream::Tcp(Arc::new(stream))),
+            Some(tls) => tls.connect(stream, host),
+        });
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
         }
     }
-    Err(last)
+    Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
 /// The handshake with who connected, on a thread of its own: a slow one keeps nobody waiting.

@@ -179,6 +179,7 @@ fn load_tls(settings: &Settings) -> Result<Tls, String> {
         private_key: file("private_key", &settings.private_key)?,
         certificate: file("certificate", &settings.certificate)?,
         ca_certificate: file("ca_certificate", &settings.ca_certificate)?,
+        crl: settings.crl.clone(),
     })
 }
 

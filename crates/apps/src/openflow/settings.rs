@@ -74,6 +74,8 @@ control::section! {
         /// Certificates of the CAs, in PEM, that sign those of controllers and tools. A controller's certificate has to name the
         /// host of its address.
         restart ca_certificate: Option<PathBuf> = None, file("\"ca.pem\"").optional();
+        /// Lists of certificates that the CAs have revoked, in PEM. Then each CA needs a list, and none that is in a list is accepted.
+        restart crl: Option<PathBuf> = None, file("\"crl.pem\"").optional();
         /// What the switch does without a controller for three times `inactivity_probe`. `secure`: it goes on with its flows.
         /// `standalone`: all packets go to NORMAL, until a controller is back. Counts only with `controllers`.
         restart fail_mode: FailMode = FailMode::Secure, words();

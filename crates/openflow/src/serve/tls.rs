@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Versions 1.2 and 1.3, by rustls. Whoever connects needs a certificate that the CA has signed, tools such as ovs-ofctl too; a
-//! controller's certificate has to name the host of its address. The handshake has a deadline ([`HANDSHAKE`]), however
-//! slowly bytes come.
+//! controller's certificate has to name the host of its address. With lists of revoked certificates (RFC 5280) no certificate of a
+//! list is accepted, nor one whose CA has no list. The handshake has a deadline ([`HANDSHAKE`]), however slowly bytes come.
+//!
+//! The private key is read once. Its text and its bytes are wiped; what signs is within rustls.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -18,12 +20,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use base64ct::{Base64, Encoding};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer,
+    PrivateSec1KeyDer, ServerName,
+};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{
     ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
+use zeroize::Zeroizing;
 
 /// A handshake takes this long at most.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -40,6 +50,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Certificates of the CAs that sign those of controllers and tools.
     pub ca_certificate: PathBuf,
+    /// Lists of certificates that CAs have revoked. With it each CA needs one. When a list should be renewed is not looked at.
+    pub crl: Option<PathBuf>,
 }
 
 /// What both ends of connections are checked with.
@@ -49,10 +61,13 @@ pub struct Tls {
     server: Arc<ServerConfig>,
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// The bytes of a file, wiped in the end: it may hold a key.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let wrong = |error: io::Error| format!("{}: {error}", path.display());
     let file = fs::File::open(path).map_err(wrong)?;
-    let mut bytes = Vec::new();
+    let len = file.metadata().map_err(wrong)?.len().min(FILE_MAX);
+    // With room for all of it nothing is moved, so no other copy is left behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(len as usize + 64));
     file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
     if bytes.len() as u64 > FILE_MAX {
         return Err(format!("{}: more than 1 MiB", path.display()));
@@ -70,17 +85,52 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let about = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let bytes = read(path)?;
+    let read: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&bytes).collect();
+    let read = read.map_err(|error| format!("{}: {error}", path.display()))?;
+    match read.is_empty() {
+        true => Err(format!("{}: no list of revoked certificates in PEM", path.display())),
+        false => Ok(read),
+    }
+}
+
+/// The private key of a text in PEM (RFC 7468), as what signs with it. Decoded here, because readers of PEM keep copies.
+fn signing_key(text: &[u8]) -> Option<Result<Arc<dyn SigningKey>, rustls::Error>> {
+    let find = |text: &[u8], part: &[u8]| text.windows(part.len()).position(|own| own == part);
+    let section = |label: &str| {
+        let begin = format!("-----BEGIN {label}-----");
+        let rest = &text[find(text, begin.as_bytes())? + begin.len()..];
+        let body = &rest[..find(rest, b"-----END")?];
+        let mut bytes = Zeroizing::new(Vec::with_capacity(body.len()));
+        bytes.extend(body.iter().filter(|byte| !byte.is_ascii_whitespace()));
+        let len = Base64::decode_in_place(&mut bytes).ok()?.len();
+        bytes.truncate(len);
+        Some(bytes)
+    };
+    let key = if let Some(der) = section("PRIVATE KEY") {
+        any_supported_type(&PrivatePkcs8KeyDer::from(&**der).into())
+    } else if let Some(der) = section("EC PRIVATE KEY") {
+        any_supported_type(&PrivateSec1KeyDer::from(&**der).into())
+    } else {
+        let der = section("RSA PRIVATE KEY")?;
+        any_supported_type(&PrivatePkcs1KeyDer::from(&**der).into())
+    };
+    Some(key)
+}
+
+fn private_key(path: &Path) -> Result<Arc<dyn SigningKey>, String> {
+    let name = path.display();
+    let about = fs::metadata(path).map_err(|error| format!("{name}: {error}"))?;
     let mode = about.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let name = path.display();
         return Err(format!(
             "{name}: others may use the private key (mode {mode:04o}); change it: chmod 600 {name}"
         ));
     }
-    let key = PrivateKeyDer::from_pem_slice(&read(path)?);
-    key.map_err(|error| format!("{}: no private key in PEM: {error}", path.display()))
+    let key = signing_key(&read(path)?);
+    let key = key.ok_or_else(|| format!("{name}: no private key in PEM"))?;
+    key.map_err(|error| format!("{name}: {error}"))
 }
 
 impl Tls {
@@ -91,29 +141,36 @@ impl Tls {
     pub fn load(files: &TlsFiles) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let own = certificates(&files.certificate)?;
-        let key = private_key(&files.private_key)?;
+        let wrong = |error: rustls::Error| format!("{}: {error}", files.certificate.display());
+        let own = CertifiedKey::new(own, private_key(&files.private_key)?);
+        own.keys_match().map_err(wrong)?;
+        let own = Arc::new(SingleCertAndKey::from(own));
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&files.ca_certificate)? {
             let wrong = |error| format!("{}: {error}", files.ca_certificate.display());
             roots.add(certificate).map_err(wrong)?;
         }
-        let roots = Arc::new(roots);
-        let wrong = |error: rustls::Error| format!("{}: {error}", files.certificate.display());
+        let (roots, file) = (Arc::new(roots), files.crl.as_ref().unwrap_or(&files.ca_certificate));
+        let crls = files.crl.as_ref().map_or_else(|| Ok(Vec::new()), |path| revoked(path))?;
+        let unfit = |error| format!("{}: {error}", file.display());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .with_crls(crls.clone())
+            .build()
+            .map_err(unfit)?;
         let client = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(wrong)?
-            .with_root_certificates(roots.clone())
-            .with_client_auth_cert(own.clone(), key.clone_key())
-            .map_err(wrong)?;
+            .with_webpki_verifier(verifier)
+            .with_client_cert_resolver(own.clone());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
+            .with_crls(crls)
             .build()
-            .map_err(|error| format!("{}: {error}", files.ca_certificate.display()))?;
+            .map_err(unfit)?;
         let server = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(wrong)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(own, key)
-            .map_err(wrong)?;
+            .with_cert_resolver(own);
         Ok(Self { client: Arc::new(client), server: Arc::new(server) })
     }
 
@@ -203,6 +260,12 @@ fn in_words(error: io::Error) -> io::Error {
             CertificateError::UnknownIssuer => {
                 "the certificate of the other end is signed by none of ca_certificate".to_owned()
             }
+            CertificateError::Revoked => {
+                "the certificate of the other end has been revoked".to_owned()
+            }
+            CertificateError::UnknownRevocationStatus => {
+                "crl has no list of the CA that signed the certificate of the other end".to_owned()
+            }
             why => format!("the certificate of the other end is not accepted: {why}"),
         },
         Some(Error::NoCertificatesPresented) => "the other end has no certificate".to_owned(),
@@ -211,6 +274,7 @@ fn in_words(error: io::Error) -> io::Error {
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
             | AlertDescription::CertificateRequired => {
                 format!("the other end does not accept the switch's certificate ({alert:?})")
             }

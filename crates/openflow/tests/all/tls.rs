@@ -72,7 +72,25 @@ impl Keys {
             private_key: key,
             certificate: self.path(&format!("{name}.pem")),
             ca_certificate: self.path("ca.pem"),
+            crl: None,
         }
+    }
+
+    /// The list of a CA, with the certificates of these names.
+    fn revoke(&self, ca: &str, names: &[&str]) -> PathBuf {
+        let config = format!(
+            "[ca]\ndefault_ca = own\n[own]\ndatabase = {ca}.index\ncrlnumber = {ca}.number\n\
+             default_md = sha256\ndefault_crl_days = 30\n"
+        );
+        fs::write(self.path(&format!("{ca}.number")), "01\n").unwrap();
+        fs::write(self.path("ca.conf"), config).unwrap();
+        fs::write(self.path(&format!("{ca}.index")), "").unwrap();
+        let own = format!("ca -config ca.conf -cert {ca}.pem -keyfile {ca}.key");
+        for name in names {
+            self.openssl(&format!("{own} -revoke {name}.pem"));
+        }
+        self.openssl(&format!("{own} -gencrl -out {ca}.crl"));
+        self.path(&format!("{ca}.crl"))
     }
 }
 
@@ -184,6 +202,10 @@ fn ovs_ofctl_needs_a_certificate() {
 fn controller(tls: Option<Tls>) -> (String, Arc<Mutex<bool>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
+    (address, accepting(listener, tls))
+}
+
+fn accepting(listener: TcpListener, tls: Option<Tls>) -> Arc<Mutex<bool>> {
     let greeted = Arc::new(Mutex::new(false));
     let told = greeted.clone();
     std::thread::spawn(move || {
@@ -201,7 +223,7 @@ fn controller(tls: Option<Tls>) -> (String, Arc<Mutex<bool>>) {
             }
         }
     });
-    (address, greeted)
+    greeted
 }
 
 #[test]
@@ -246,11 +268,96 @@ fn controllers_are_checked() {
     assert!(!*greeted.lock().unwrap());
 }
 
+/// A controller and a tool whose certificates are in the list of the CA, others, and one whose CA has no list.
+#[test]
+fn revoked_certificates_are_refused() {
+    let Some(keys) = Keys::new() else { return };
+    let tls = |files: &TlsFiles| Tls::load(files).unwrap();
+    let good = keys.sign("good", HERE, "ca", 30);
+    let bad = keys.sign("bad", HERE, "ca", 30);
+    let crl = keys.revoke("ca", &["bad"]);
+    // Both CAs sign; one has a list.
+    let both = [fs::read(keys.path("ca.pem")).unwrap(), fs::read(keys.path("other.pem")).unwrap()];
+    fs::write(keys.path("both.pem"), both.concat()).unwrap();
+    let stranger = keys.sign("stranger", HERE, "other", 30);
+    let ca_certificate = keys.path("both.pem");
+    let own = keys.sign("switch", HERE, "ca", 30);
+    let own = Tls::load(&TlsFiles { ca_certificate, crl: Some(crl), ..own }).unwrap();
+    let controllers = [&good, &bad, &stranger].map(|files| controller(Some(tls(files))));
+    let addresses = controllers.each_ref().map(|own| own.0.clone());
+    let switch = serve(&own, &addresses);
+    switch.reports(&format!(
+        "{}: cannot be reached: the certificate of the other end has been revoked",
+        addresses[1]
+    ));
+    switch.reports(&format!("{}: cannot be reached: crl has no list of the CA", addresses[2]));
+    let start = Instant::now();
+    while !*controllers[0].1.lock().unwrap() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", switch.problems);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!*controllers[1].1.lock().unwrap() && !*controllers[2].1.lock().unwrap());
+    // Who connects, likewise: with TLS 1.3 it hears of it with its first read.
+    for (files, is_accepted) in [(&good, true), (&bad, false)] {
+        let socket = TcpStream::connect(&switch.address).unwrap();
+        let mut hello = [0; 2];
+        let stream = tls(files).connect(socket, "127.0.0.1");
+        let is_read = stream.is_ok_and(|own| Reader::new(own).read_exact(&mut hello).is_ok());
+        assert_eq!(is_read, is_accepted);
+    }
+    switch.reports("connection from 127.0.0.1");
+}
+
+/// `localhost` has two addresses: at one of them nobody speaks TLS, at the other one is the controller.
+#[test]
+fn a_handshake_that_fails_goes_on_with_the_next_address() {
+    use std::net::ToSocketAddrs;
+    let Some(keys) = Keys::new() else { return };
+    let found = ("localhost", 1).to_socket_addrs().map_or(0, Iterator::count);
+    if found < 2 || TcpListener::bind("[::1]:0").is_err() {
+        println!("skipped: localhost has no two addresses");
+        return;
+    }
+    let own = Tls::load(&keys.sign("switch", HERE, "ca", 30)).unwrap();
+    let good = Tls::load(&keys.sign("controller", "DNS:localhost", "ca", 30)).unwrap();
+    for good_first in [false, true] {
+        let pair = || {
+            let first = TcpListener::bind("127.0.0.1:0").ok()?;
+            let second = TcpListener::bind(("::1", first.local_addr().ok()?.port())).ok()?;
+            Some((first, second))
+        };
+        let (v4, v6) = (0..50).find_map(|_| pair()).expect("a port that both families have free");
+        let port = v4.local_addr().unwrap().port();
+        let (right, wrong) = if good_first { (v4, v6) } else { (v6, v4) };
+        std::thread::spawn(move || wrong.incoming().map_while(Result::ok).for_each(drop));
+        let greeted = accepting(right, Some(good.clone()));
+        let switch = serve(&own, &[format!("localhost:{port}")]);
+        let start = Instant::now();
+        while !*greeted.lock().unwrap() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", switch.problems);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 #[test]
 fn files_are_checked() {
     let Some(keys) = Keys::new() else { return };
     let files = keys.sign("switch", HERE, "ca", 30);
     assert!(Tls::load(&files).is_ok());
+    // Keys as older programs write them.
+    for (name, new) in
+        [("rsa", "genrsa -traditional -out rsa.old 2048"), ("ec", "ec -in switch.key -out ec.old")]
+    {
+        keys.openssl(new);
+        let private_key = keys.path(&format!("{name}.old"));
+        fs::set_permissions(&private_key, Permissions::from_mode(0o600)).unwrap();
+        let own = TlsFiles { private_key, ..files.clone() };
+        match name {
+            "ec" => drop(Tls::load(&own).unwrap()),
+            _ => assert!(Tls::load(&own).unwrap_err().contains("switch.pem: "), "it is read"),
+        }
+    }
     let error = |files: &TlsFiles| Tls::load(files).unwrap_err();
     let other = keys.sign("tool", HERE, "ca", 30);
     let mixed = TlsFiles { private_key: other.private_key.clone(), ..files.clone() };
@@ -266,6 +373,9 @@ fn files_are_checked() {
         "{}",
         error(&files)
     );
+    let no_list = TlsFiles { crl: Some(files.certificate.clone()), ..files.clone() };
+    fs::set_permissions(&files.private_key, Permissions::from_mode(0o600)).unwrap();
+    assert!(error(&no_list).contains("no list of revoked certificates"), "{}", error(&no_list));
     let gone = TlsFiles { certificate: keys.path("none"), private_key: other.private_key, ..files };
     assert!(error(&gone).contains("none: No such file"), "{}", error(&gone));
 }
