@@ -401,6 +401,13 @@ SEEDS["flow_syntax"] = {
     "group": b"group_id=1,type=select,bucket=weight:2,output:1,bucket=watch_port:2,actions=group:3",
     "meter": b"meter=1,kbps,burst,stats,bands=type=drop,rate=1000,burst_size=50,type=dscp_remark,rate=9,prec_level=1",
 }
+# Steps of one byte each, and what they choose; and messages of os-ken that change a switch (types 14, 15, 29).
+CHANGES = [bytes.fromhex(line.split()[1]) for line in MESSAGES if line.startswith("of13")]
+CHANGES = [message for message in CHANGES if message[1] in (14, 15, 29)]
+SEEDS["flowtable"] = {
+    **{f"steps-{n}": bytes((i * i * (n + 3) + i * n) % 251 & 0xFE | (i > 0) for i in range(300 + 40 * n)) for n in range(1, 9)},
+    "messages": b"\1\1" + b"".join(b"\xff" + len(m).to_bytes(2, "big") + m for m in CHANGES),
+}
 for target, inputs in SEEDS.items():
     (HERE / target).mkdir(exist_ok=True)
     for name, data in inputs.items():

@@ -36,6 +36,17 @@ fn ovs_ofctl_changes_a_running_switch() {
     let before = live.hosts[1].received("eth0").0;
     live.switch.run(&format!("{OFCTL} packet-out {SWITCH} in_port=1,packet={frame},actions=TABLE"));
     assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before));
+    // To a group as well; one that leads to NORMAL, which this switch has only for packets of ports, is refused.
+    live.ofctl("add-group", "group_id=1,type=all,bucket=output:2");
+    live.ofctl("add-group", "group_id=2,type=indirect,bucket=output:NORMAL");
+    live.ofctl("add-group", "group_id=3,type=all,bucket=group:2,bucket=output:2");
+    let before = live.hosts[1].received("eth0").0;
+    live.ofctl("packet-out", &format!("in_port=controller,packet={frame},actions=group:1"));
+    assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before));
+    let command =
+        format!("{OFCTL} packet-out {SWITCH} in_port=controller,packet={frame},actions=group:3");
+    let refused = String::from_utf8_lossy(&live.switch.try_run(&command).stderr).into_owned();
+    assert!(refused.contains("OFPBAC_BAD_OUT_PORT"), "{refused}");
     live.switch.run(&format!("{OFCTL} del-flows {SWITCH}"));
     assert!(!live.pings(Duration::from_millis(500)), "no flow, no packet");
     live.stop();
@@ -161,6 +172,21 @@ fn queues_are_in_front_of_ports() {
     assert!(config.contains("min_rate:1.0%") && config.contains("max_rate:10.0%"), "{config}");
     let shown = live.ctl("show openflow-queues");
     assert!(shown.contains("p2") && shown.contains("10M"), "{shown}");
+    // A controller's packet waits in its queue, too, and leaves.
+    let sent = || {
+        let shown = live.ctl("show openflow-queues --json");
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&shown).expect("JSON");
+        rows.iter().find(|row| row["queue"] == 1).expect("queue 1")["packets"].as_u64().unwrap()
+    };
+    live.ofctl("del-flows", "");
+    let frame = "0200000000aa0200000000bb88b5".to_owned() + &"00".repeat(46);
+    for (actions, more) in [("set_queue:1,output:2", 1), ("output:2", 0)] {
+        let (before, packets) = (live.hosts[1].received("eth0").0, sent());
+        live.ofctl("packet-out", &format!("in_port=1,packet={frame},actions={actions}"));
+        assert!(wait_until(SOON, || live.hosts[1].received("eth0").0 > before), "{actions}");
+        assert_eq!(sent(), packets + more, "{actions}");
+    }
+    live.ofctl("add-flow", "in_port=2,actions=output:1");
     let ten = OFCTL.replace("OpenFlow13", "OpenFlow10");
     live.switch.run(&format!("{ten} add-flow {SWITCH} in_port=1,actions=enqueue:2:1"));
     assert!(live.pings(SOON));

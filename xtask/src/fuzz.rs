@@ -47,6 +47,7 @@ const QUICK: &[&str] = &[
     "l7proto",
     "applayer",
     "openflow",
+    "flowtable",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same

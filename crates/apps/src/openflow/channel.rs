@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Everything but the waiting for sockets is on the thread of control. Packets of PACKET_OUT go through a copy of the tables
-//! that control has for them, which is as new as the flows; what they send leaves by the injector.
+//! that control has for them, which is as new as the flows; what they send leaves by the injector, or, in front of ports with
+//! queues, by the stage.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -24,8 +25,9 @@ use openflow::flow::{InReason, PacketIn, PacketOut};
 use openflow::serve::{Channels, ControllerState, News, SocketEvent, Tls, TlsFiles};
 use openflow::{Field, Match, PortNo, Version};
 
+use super::queues::Shapes;
 use super::settings::{FailMode, Settings};
-use super::stage::{MARK_NORMAL, PortNumbers};
+use super::stage::{MARK_NORMAL, MARK_OUT, PortNumbers};
 use super::switch::Facade;
 
 /// What the thread of control is told.
@@ -355,16 +357,23 @@ impl Link {
         patches.iter().for_each(|patch| self.tables.apply(patch));
     }
 
-    /// Carries out what controllers sent.
-    pub(super) fn send_out(&mut self, env: &mut Environment<'_>) {
+    /// Carries out what controllers sent. By ports with queues packets go through the stage, which has them.
+    pub(super) fn send_out(&mut self, shapes: &Shapes, env: &mut Environment<'_>) {
         let now = Duration::from_nanos(env.now_ns);
         for packet in std::mem::take(&mut self.out) {
             let mut sent = Frames { numbers: self.ports, ..Frames::default() };
             let in_port = self.ports.port(packet.in_port);
             let frame = (packet.data, packet.in_port, env.now_ns);
             self.pipeline.act(&self.tables, &packet.actions, frame, &mut sent);
-            for (port, frame) in sent.ports {
-                env.send(port, &frame);
+            for (port, queue, frame) in sent.ports {
+                match shapes.get(usize::from(port)) {
+                    Some(Some(shape)) => {
+                        let place = queue.and_then(|id| shape.queue(id)).or_else(|| shape.queue(0));
+                        let queue = place.map_or(0, |place| place as u32 + 1);
+                        env.receive(port, &frame, MARK_OUT | queue);
+                    }
+                    _ => env.send(port, &frame),
+                }
             }
             for (frame, port) in sent.normal.into_iter().zip(in_port.into_iter().cycle()) {
                 env.receive(port, &frame, MARK_NORMAL);
@@ -382,7 +391,8 @@ impl Link {
 #[derive(Default)]
 struct Frames {
     numbers: PortNumbers,
-    ports: Vec<(u16, Vec<u8>)>,
+    /// Port, number of the queue, frame.
+    ports: Vec<(u16, Option<u32>, Vec<u8>)>,
     normal: Vec<Vec<u8>>,
     controllers: Vec<ForController>,
 }
@@ -397,7 +407,7 @@ impl Egress for Frames {
     fn send(&mut self, _: usize, frame: Vec<u8>, to: &Sent) {
         match (to.port, self.numbers.port(to.port)) {
             (PortNo::CONTROLLER, _) => self.controllers.extend(ForController::of(&frame, to)),
-            (_, Some(port)) => self.ports.push((port, frame)),
+            (_, Some(port)) => self.ports.push((port, to.queue, frame)),
             (PortNo::NORMAL, _) => self.normal.push(frame),
             (_, None) => {}
         }

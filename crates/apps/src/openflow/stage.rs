@@ -37,6 +37,12 @@ use super::shade::{self, Walk};
 /// Set in [`Packet::mark`] of packets that a controller sends to NORMAL as if their port had received them.
 pub(super) const MARK_NORMAL: u32 = 1 << 27;
 
+/// Set in [`Packet::mark`] of packets that a controller sends by their port, whose queues they take: the place of the queue and 1,
+/// or 0 for none, is in [`MARK_QUEUE`].
+pub(super) const MARK_OUT: u32 = 1 << 26;
+/// See [`MARK_OUT`].
+pub(super) const MARK_QUEUE: u32 = 0xffff;
+
 /// How ports of the program are numbered in OpenFlow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortNumbers {
@@ -147,9 +153,10 @@ pub struct OpenFlow {
     shade: Option<Arc<Walk>>,
 }
 
-/// Whether a packet goes through the tables: not if a host sends it by the twin of a port, nor if it goes to NORMAL at once.
+/// Whether a packet goes through the tables: not if a host sends it by the twin of a port, or a controller by a port, nor if it goes to
+/// NORMAL at once.
 fn is_for_tables(packet: &Packet, all_normal: bool) -> bool {
-    packet.mark & (MARK_FROM_HOST | MARK_NORMAL) == 0 && !all_normal
+    packet.mark & (MARK_FROM_HOST | MARK_OUT | MARK_NORMAL) == 0 && !all_normal
 }
 
 /// A packet for a queue.
@@ -240,6 +247,25 @@ impl OpenFlow {
                 });
             }
         }
+    }
+
+    /// A packet of a controller waits in its queue, or goes by its port.
+    fn send_out(&mut self, chunk: &mut Chunk, row: usize) {
+        let mut packet = chunk.take(row);
+        let (port, queue) = (packet.port, (packet.mark & MARK_QUEUE) as usize);
+        packet.mark &= !(MARK_OUT | MARK_QUEUE);
+        let has_queues = !self.shaper.is_idle();
+        let verdict = if let Some(queue) = queue.checked_sub(1).filter(|_| has_queues) {
+            self.queued.push(Queued { row, port, queue, packet });
+            Verdict::TAKEN
+        } else {
+            if let Some(now_ns) = self.times.get(row) {
+                self.shaper.passes(port, packet.frame_len(), *now_ns);
+            }
+            chunk.packets[row] = packet;
+            Verdict::forward(port)
+        };
+        chunk.rows.verdicts()[row] = verdict.0;
     }
 
     fn count(&mut self) {
@@ -342,6 +368,10 @@ impl Stage<FlowTables> for OpenFlow {
             let (port, arrival_ns) = (packet.port, cx.arrival_ns(packet));
             if packet.mark & MARK_FROM_HOST != 0 {
                 chunk.rows.verdicts()[row] = Verdict::forward(port).0;
+                continue;
+            }
+            if packet.mark & MARK_OUT != 0 {
+                self.send_out(chunk, row);
                 continue;
             }
             if all_normal || packet.mark & MARK_NORMAL != 0 {

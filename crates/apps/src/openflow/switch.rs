@@ -14,7 +14,7 @@ use openflow::port::{
     PortConfig, PortCounters, PortFeatures, PortMod, PortState, PortStats, QueueDesc, QueueStats,
 };
 use openflow::table::{Capabilities, Description, Features, TableFeatures, TableStats};
-use openflow::{Action, ErrorCode, Field, PortDesc, PortNo, Switch, Version};
+use openflow::{ErrorCode, Field, PortDesc, PortNo, Switch, Version};
 
 use super::queues::{self, Shapes};
 use super::stage::PortNumbers;
@@ -199,9 +199,7 @@ impl Switch for Facade<'_> {
     fn packet_out(&mut self, _: Version, packet: &PacketOut) -> Result<(), ErrorCode> {
         self.control.check_packet_out(&packet.actions)?;
         // The switch that NORMAL is takes packets as received by a port.
-        let is_normal =
-            |action: &Action| matches!(action, Action::Output { port: PortNo::NORMAL, .. });
-        if packet.actions.iter().any(is_normal)
+        if self.control.sends_to_normal(&packet.actions)
             && !(self.has_switch && self.control.port(packet.in_port).is_some())
         {
             return Err(ErrorCode::BadActionOutPort);
