@@ -25,7 +25,10 @@ fn send_known(world: &mut World, frames: &[Vec<u8>], in_port: u32, paths: &[Opti
     out
 }
 
-fn counters(world: &World) -> (Vec<(u32, (u64, u64))>, Vec<Lookups>) {
+/// Packets and bytes of a flow, by its number.
+type OfFlow = (u32, (u64, u64));
+
+fn counters(world: &World) -> (Vec<OfFlow>, Vec<Lookups>) {
     let flows = world.tables.flows().map(|flow| (flow.id, flow.counters.get()));
     (flows.collect(), world.pipeline.lookups().to_vec())
 }
