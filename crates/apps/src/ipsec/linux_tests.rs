@@ -42,14 +42,16 @@ impl Bed {
         let answer = self.kernel.ask(1, message.to_datagram(5, 1, 0).expose());
         let last = answer.datagrams().last().unwrap().to_vec();
         assert_eq!(last[16..20], [0; 4], "{message:?}");
+        let mut has_migrated = false;
         for (from, event) in self.kernel.take_events() {
+            has_migrated |= from == group::MIGRATE;
             let event = event.expose();
             let kind = u16::from_ne_bytes([event[4], event[5]]);
             if [group::SA, group::POLICY, group::EXPIRE, group::MIGRATE].contains(&from) {
                 self.mirror.event(&Message::decode(kind, 0, &event[16..]).unwrap());
             }
         }
-        if self.mirror.wants_dump() {
+        if has_migrated {
             self.mirror.begin();
             let (states, policies) =
                 (self.kernel.dump_states(0, usize::MAX), self.kernel.dump_policies(0, usize::MAX));
