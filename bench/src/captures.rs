@@ -136,26 +136,57 @@ fn measure(
     Ok(())
 }
 
-/// Runs a program over a file: its seconds, and what it printed. `None` if there is no such program.
+/// Seconds of a program that has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    /// From its start to its end, by the clock.
+    pub(crate) clock: f64,
+    /// Those that its threads were on a processor, of the program and of the kernel for it, in steps of 10 ms: others on the
+    /// machine do not count.
+    pub(crate) processor: f64,
+}
+
+/// Runs a program over a file: its seconds by the clock, and what it printed. `None` if there is no such program.
 pub(crate) fn timed(
     program: &Path,
     options: &[&str],
     file: &Path,
 ) -> Result<Option<(f64, String)>, String> {
+    Ok(run_timed(program, options, file)?.map(|(took, text)| (took.clock, text)))
+}
+
+/// The same with its time on processors. No other program that this one has started may end meanwhile.
+pub(crate) fn run_timed(
+    program: &Path,
+    options: &[&str],
+    file: &Path,
+) -> Result<Option<(Took, String)>, String> {
     let failed = |why: String| format!("{}: {why}", program.display());
     let mut command = Command::new(program);
     command.args(options).arg(file).stdin(Stdio::null()).stderr(Stdio::piped());
-    let begin = Instant::now();
+    let (begin, before) = (Instant::now(), children_seconds());
     let output = match command.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         output => output.map_err(|error| failed(error.to_string()))?,
     };
-    let seconds = begin.elapsed().as_secs_f64();
+    let clock = begin.elapsed().as_secs_f64();
+    let took = Took { clock, processor: children_seconds() - before };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(format!("{}: {}", output.status, said.trim_end())));
     }
-    Ok(Some((seconds, String::from_utf8_lossy(&output.stdout).into_owned())))
+    Ok(Some((took, String::from_utf8_lossy(&output.stdout).into_owned())))
+}
+
+/// The time on processors of all programs that this one has started and that have ended; proc(5), `cutime` and `cstime`.
+fn children_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program is in brackets and may have spaces.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks =
+        |at: usize| fields.split_whitespace().nth(at).and_then(|own| own.parse::<f64>().ok());
+    // Linux counts in hundredths of a second here, on every architecture that this program runs on.
+    (ticks(13).unwrap_or(0.0) + ticks(14).unwrap_or(0.0)) / 100.0
 }
 
 /// The flows that `ndpiReader` counts.
@@ -172,6 +203,16 @@ mod tests {
     fn flows_of_ndpi_are_read() {
         let text = "Traffic statistics:\n\tIP packets:            125\n\tUnique flows:          9            \n";
         assert_eq!((flows(text), flows("Unique flows: x"), flows("")), (Some(9), None, None));
+    }
+
+    /// A program that counts is on a processor; one that waits is not.
+    #[test]
+    fn time_on_processors_is_counted() {
+        let shell = Path::new("/bin/sh");
+        let file = Path::new("/dev/null");
+        let busy = ["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"];
+        let (took, _) = run_timed(shell, &busy, file).unwrap().unwrap();
+        assert!(took.processor > 0.0 && took.clock > 0.0, "{took:?}");
     }
 
     /// A program in place of the real ones: wrong numbers of rows are seen, and a failure has its message.

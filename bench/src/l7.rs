@@ -1,18 +1,20 @@
-//! `bench l7`: `shadeline l7` over one capture, beside `ndpiReader`; and how soon labels are known, over real captures.
+//! `bench l7`: `shadeline l7` over one capture, beside `ndpiReader` and `tshark`; and how soon labels are known, over real captures.
 //!
 //! ```text
 //!  first packets of HTTP connections in a file ─┬▶ shadeline l7 --json, 1 worker: each is http
-//!                                               └▶ ndpiReader, where it is installed: as many flows, each is HTTP
+//!                                               ├▶ ndpiReader, where it is installed: as many flows
+//!                                               └▶ tshark over a twentieth of them, where it is installed: each is HTTP
 //!  captures of a folder ─▶ shadeline l7 --json: packets with payload until a label is settled, of each flow
 //! ```
 //!
-//! Time is that of the process by the clock, from its start to its end; the file is in the page cache. Both programs keep flows
-//! and say what application each one has; `shadeline l7` also puts streams together until it knows, reads the host, and
-//! prints a line for each flow.
+//! Time is that of the whole process, from its start to its end, on processors: that of all its threads, and of the kernel for
+//! them. So a rate is what one core gives, and others on the machine do not count. The file is in the page cache. All of them keep
+//! flows and say what application each one has; `shadeline l7` also puts streams together until it knows, reads the host, and
+//! prints a line for each flow. `tshark` dissects every packet.
 
 use std::path::{Path, PathBuf};
 
-use crate::captures::{Capture, flows, timed};
+use crate::captures::{Capture, flows, run_timed, timed};
 use crate::forms::ratio;
 use crate::report::median;
 use crate::streams::frames::SHORT_PACKETS as PACKETS;
@@ -21,6 +23,9 @@ use crate::{Args, Report, Row};
 /// What the issue of the work asks for, on one core.
 const FLOWS_AIM: f64 = 300_000.0;
 const PACKETS_AIM: f64 = 3.0;
+
+/// One of so many connections is for `tshark`, which takes long.
+const OF: usize = 20;
 
 /// The captures.
 #[derive(Debug, Clone, clap::Args)]
@@ -44,6 +49,10 @@ pub(crate) fn run(args: &Args, options: &L7Args) -> Result<Report, String> {
     );
     let mut report = Report::new("l7", data);
     measure(args.rounds, &own, &capture, &mut report)?;
+    if let Some(count) = options.connections.checked_div(OF).filter(|count| *count > 0) {
+        drop(capture);
+        dissected(args.rounds, &Capture::short(count)?, &mut report)?;
+    }
     until_known(&own, &options.captures, &mut report)?;
     Ok(report)
 }
@@ -58,8 +67,8 @@ fn measure(
     let count = capture.connections;
     for _ in 0..rounds.max(1) {
         let options = ["l7", "--json", "--workers", "1", "-k", "none", "-r"];
-        let (time, lines) = timed(own, &options, &capture.path)?.ok_or("not found")?;
-        ours.push(count as f64 / time);
+        let (took, lines) = run_timed(own, &options, &capture.path)?.ok_or("not found")?;
+        ours.push(count as f64 / took.processor);
         let labelled =
             lines.lines().filter(|line| line.contains("\"application\":\"http\",\"found"));
         let labelled = labelled.count();
@@ -67,11 +76,12 @@ fn measure(
             report.wrong.push(format!("shadeline l7: {labelled} flows are http"));
         }
         if has_ndpi {
-            let Some((time, text)) = timed(Path::new("ndpiReader"), &["-i"], &capture.path)? else {
+            let ran = run_timed(Path::new("ndpiReader"), &["-i"], &capture.path)?;
+            let Some((took, text)) = ran else {
                 has_ndpi = false;
                 continue;
             };
-            ndpi.push(count as f64 / time);
+            ndpi.push(count as f64 / took.processor);
             if flows(&text) != Some(count) {
                 report.wrong.push(format!("ndpiReader: {:?} flows", flows(&text)));
             }
@@ -90,6 +100,27 @@ fn measure(
             report.rows.push(Row::new("ndpiReader", "flows/s", Vec::new()).note(why));
         }
     }
+    Ok(())
+}
+
+/// `tshark` over connections, each of which has to be one of HTTP.
+fn dissected(rounds: usize, capture: &Capture, report: &mut Report) -> Result<(), String> {
+    let mut rates = Vec::new();
+    for _ in 0..rounds.max(1) {
+        let options = ["-n", "-Y", "http.request", "-T", "fields", "-e", "tcp.stream", "-r"];
+        let Some((took, text)) = run_timed(Path::new("tshark"), &options, &capture.path)? else {
+            let why = "not installed (Debian: tshark)";
+            report.rows.push(Row::new("tshark", "flows/s", Vec::new()).note(why));
+            return Ok(());
+        };
+        rates.push(capture.connections as f64 / took.processor);
+        let requests = text.lines().count();
+        if requests != capture.connections {
+            report.wrong.push(format!("tshark: {requests} requests of HTTP"));
+        }
+    }
+    let note = format!("over {} connections", capture.connections);
+    report.rows.push(Row::new("tshark", "flows/s", rates).note(note));
     Ok(())
 }
 

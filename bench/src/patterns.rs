@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use automata::{Automaton, Found, Level, Limits, Pattern, Patterns, Scratch, Segment};
+use automata::{Automaton, Finder, Found, Level, Limits, Pattern, Patterns, Scratch, Segment};
 
 use crate::forms::{ratio, thread_seconds};
 use crate::limits::{has_room, up_to};
@@ -124,16 +124,19 @@ enum Way {
     Filter(Level),
     /// What applications call.
     Best,
+    /// Packet by packet, by the rarest bytes of each literal, without a state behind it: as the peer does in block mode.
+    Finder,
 }
 
 impl Way {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Plain,
         Self::Switched,
         Self::Filter(Level::Portable),
         Self::Filter(Level::Avx2),
         Self::Filter(Level::Avx512),
         Self::Best,
+        Self::Finder,
     ];
 
     fn name(self) -> &'static str {
@@ -144,6 +147,7 @@ impl Way {
             Self::Filter(Level::Avx2) => "filter, AVX2",
             Self::Filter(Level::Avx512) => "filter, AVX-512",
             Self::Best => "best",
+            Self::Finder => "finder",
         }
     }
 
@@ -198,6 +202,7 @@ fn measure(
         patterns.insert(Pattern::new(literal)).map_err(|e| format!("{name}: {e}"))?;
     }
     let mut automaton = Automaton::new(&patterns).map_err(|e| format!("{name}: {e}"))?;
+    let finder = Finder::new(&patterns).map_err(|e| format!("{name}: {e}"))?;
     let bytes = automaton.bytes();
     let tables = Row::new(format!("{name}, tables"), "MiB", vec![bytes as f64 / (1 << 20) as f64]);
     report.rows.push(tables.note(format!("{} different", patterns.len())));
@@ -215,7 +220,7 @@ fn measure(
             }
             let figures = rounds(
                 args.rounds,
-                &mut automaton,
+                (&mut automaton, &finder),
                 &packets,
                 size,
                 peer.as_mut().ok(),
@@ -242,7 +247,12 @@ fn measure(
             if let (Some(best), Ok(peer)) = (of(Way::Best), &peer) {
                 let row = ratio(format!("{prefix}, best over Vectorscan"), best, &theirs);
                 let theirs = Row::new(format!("{prefix}, Vectorscan"), "MB/s", theirs);
-                report.rows.push(theirs.note(peer.version().to_owned()));
+                let theirs = theirs.note(peer.version().to_owned());
+                if let Some(finder) = of(Way::Finder) {
+                    let name = format!("{prefix}, finder over Vectorscan");
+                    report.rows.push(ratio(name, finder, &theirs.rounds));
+                }
+                report.rows.push(theirs);
                 // The sets that the aim names.
                 let is_aim = name.starts_with("5000 ") || name.starts_with("20000 ");
                 report.rows.push(match kind.aim(size).filter(|_| is_aim) {
@@ -263,7 +273,7 @@ struct Figures {
 
 fn rounds(
     rounds: usize,
-    automaton: &mut Automaton,
+    (automaton, finder): (&mut Automaton, &Finder),
     packets: &[u8],
     size: usize,
     mut peer: Option<&mut Peer>,
@@ -279,7 +289,7 @@ fn rounds(
             if automaton.level() != way.level() {
                 continue;
             }
-            let (seconds, matches) = pass(automaton, packets, size, way);
+            let (seconds, matches) = pass((automaton, finder), packets, size, way);
             if *expected.get_or_insert(matches) != matches {
                 wrong(format!("{} finds another number of matches: {matches}", way.name()));
             }
@@ -328,7 +338,12 @@ fn packets(patterns: &Patterns, size: usize, kind: Kind) -> Vec<u8> {
 }
 
 /// Seconds of this thread, and matches, of all packets.
-fn pass(automaton: &Automaton, packets: &[u8], size: usize, way: Way) -> (f64, u64) {
+fn pass(
+    (automaton, finder): (&Automaton, &Finder),
+    packets: &[u8],
+    size: usize,
+    way: Way,
+) -> (f64, u64) {
     let state = automaton.start();
     let mut found: Vec<Found> = Vec::with_capacity(1 << 16);
     let mut scratch = Scratch::default();
@@ -347,6 +362,11 @@ fn pass(automaton: &Automaton, packets: &[u8], size: usize, way: Way) -> (f64, u
             Way::Switched => automaton.walk_many(&mut segments, &mut found),
             Way::Filter(_) => automaton.filter_many(&mut segments, &mut found, &mut scratch),
             Way::Best => automaton.scan_many(&mut segments, &mut found, &mut scratch),
+            Way::Finder => {
+                for segment in &segments {
+                    finder.find(segment.bytes, &mut found, &mut scratch);
+                }
+            }
         }
         matches += found.len() as u64;
         found.clear();
@@ -390,6 +410,7 @@ mod tests {
             patterns.insert(Pattern::new(literal)).unwrap();
         }
         let mut automaton = Automaton::new(&patterns).unwrap();
+        let finder = Finder::new(&patterns).unwrap();
         for kind in [Kind::Printable, Kind::Any, Kind::Prefixes] {
             let packets = &packets(&patterns, 64, kind)[..64 * 1000];
             let expected: usize = packets
@@ -403,10 +424,12 @@ mod tests {
                 .sum();
             assert!(kind == Kind::Prefixes || expected >= 1000 / ONE_HAS);
             let mut wrong = Vec::new();
-            let figures =
-                rounds(1, &mut automaton, packets, 64, None, &mut |what| wrong.push(what)).unwrap();
+            let own = (&mut automaton, &finder);
+            let figures = rounds(1, own, packets, 64, None, &mut |what| wrong.push(what)).unwrap();
             assert!(wrong.is_empty() && figures.ours.len() >= 4, "{wrong:?}");
-            assert_eq!(pass(&automaton, packets, 64, Way::Plain).1, expected as u64);
+            let own = (&automaton, &finder);
+            assert_eq!(pass(own, packets, 64, Way::Plain).1, expected as u64);
+            assert_eq!(pass(own, packets, 64, Way::Finder).1, expected as u64);
         }
     }
 }
