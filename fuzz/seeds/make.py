@@ -307,6 +307,11 @@ SEEDS = {
         "dns-loop": b"\xff" + DNS[:12] + b"\1a\xc0\x0c\0\1\0\1",
         "quic": b"\xff" + QUIC,
     },
+    "l7_patterns": {
+        "name": b"# Pattern attributes: great fast overmatch subset\nmine\n^\\x13bit[^a-z]+?(x|y){2,3}\\.$\n\0\x13bit..xy.",
+        "userspace": b"a\n^b\nuserspace pattern=^[[:digit:]-]c*+\nuserspace flags=REG_NOSUB REG_EXTENDED\n\0-ccc",
+        "mistake": b"a\n[b\n",
+    },
     "applayer": {
         "http": flow(0, (0, HTTP), (1, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")),
         "gzip": flow(0, (0, HTTP), (1, b"HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"text" * 30, mtime=0))),
