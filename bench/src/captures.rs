@@ -170,7 +170,8 @@ pub(crate) fn run_timed(
         output => output.map_err(|error| failed(error.to_string()))?,
     };
     let clock = begin.elapsed().as_secs_f64();
-    let took = Took { clock, processor: children_seconds() - before };
+    // One step at least, so that a rate is a number.
+    let took = Took { clock, processor: (children_seconds() - before).max(0.01) };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(format!("{}: {}", output.status, said.trim_end())));
@@ -210,9 +211,9 @@ mod tests {
     fn time_on_processors_is_counted() {
         let shell = Path::new("/bin/sh");
         let file = Path::new("/dev/null");
-        let busy = ["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"];
+        let busy = ["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"];
         let (took, _) = run_timed(shell, &busy, file).unwrap().unwrap();
-        assert!(took.processor > 0.0 && took.clock > 0.0, "{took:?}");
+        assert!(took.processor > 0.01 && took.clock > 0.0, "{took:?}");
     }
 
     /// A program in place of the real ones: wrong numbers of rows are seen, and a failure has its message.
