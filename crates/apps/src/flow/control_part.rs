@@ -79,7 +79,7 @@ pub(super) fn start(
     }))
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+/// A field that most runs have no use for.
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
