@@ -71,22 +71,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&both).into_owned()
 }
 
-/// The blocks of a capture in another order: fragments that a stage held and dropped are in `dropped.pcapng` when that was, and
-/// packets before them that a device still has come later.
-fn in_order(capture: &[u8]) -> Vec<u8> {
-    let mut rest = capture;
-    let mut blocks = Vec::new();
-    while let Some(len) = rest.get(4..8).and_then(|len| len.try_into().ok()) {
-        let len = u32::from_le_bytes(len) as usize;
-        let (block, behind) = rest.split_at_checked(len.max(12)).expect("a whole block");
-        blocks.push(block);
-        rest = behind;
-    }
-    assert!(rest.is_empty() && !blocks.is_empty());
-    blocks.sort_unstable();
-    blocks.concat()
-}
-
 /// What a run wrote, but for the statistics, which hold times.
 fn written(out: &Path) -> Vec<(String, Vec<u8>)> {
     let files = std::fs::read_dir(out).expect("captures").flatten().map(|entry| entry.path());
@@ -94,11 +78,7 @@ fn written(out: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = captures
         .map(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let capture = std::fs::read(&path).expect("a capture");
-            match name.as_str() {
-                "dropped.pcapng" => (name, in_order(&capture)),
-                _ => (name, capture),
-            }
+            (name, std::fs::read(&path).expect("a capture"))
         })
         .collect();
     all.sort();

@@ -208,9 +208,9 @@ impl Plan {
 /// Takes one from the TTL of a packet.
 fn lower_ttl(packet: &mut [u8]) {
     match packet.first().map(|byte| byte >> 4) {
-        Some(4) if packet.len() >= 12 => _ = ipv4_decrement_ttl(packet),
+        Some(4) if packet.len() >= 12 => ipv4_decrement_ttl(packet),
         Some(4) | None => {}
-        _ => _ = decrement_hop_limit(packet),
+        _ => decrement_hop_limit(packet),
     }
 }
 

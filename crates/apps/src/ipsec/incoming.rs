@@ -321,11 +321,9 @@ impl EspIn {
         if let Some(port) = member.port {
             // What is sent to the peer follows it.
             let heard = association.heard_from(opened.number, d.src, port);
-            if let (Some(has_moved), Some(address)) = (heard, d.src_ip()) {
-                if has_moved {
-                    let Parameters { spi, destination, .. } = *association.parameters();
-                    self.reader.tell(Event::Moved { spi, destination, address, port });
-                }
+            if let (Some(true), Some(address)) = (heard, d.src_ip()) {
+                let Parameters { spi, destination, .. } = *association.parameters();
+                self.reader.tell(Event::Moved { spi, destination, address, port });
             }
         }
         self.counters.opened.add(1);
@@ -610,7 +608,7 @@ impl EspIn {
             }
             let columns = EspColumns::view(&mut chunk.rows);
             columns.esp_key[row] = place as u32 + 1;
-            (columns.esp_at[row], columns.esp_l3[row]) = (at as u16, d.l3_offset.into());
+            (columns.esp_at[row], columns.esp_l3[row]) = (at as u16, d.l3_offset);
             columns.esp_len[row] = (end - at) as u32;
             columns.esp_high[row] = (number >> 32) as u32;
         }

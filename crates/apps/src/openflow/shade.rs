@@ -65,7 +65,9 @@ impl Shade<FlowTables> for Walk {
     fn shade(&self, rows: &mut Rows, tables: &FlowTables) {
         let mut view = KeyColumns::view(rows);
         BUFFERS.with_borrow_mut(|Buffers { keys, flags, paths, room }| {
-            (keys.clear(), flags.clear(), paths.clear());
+            keys.clear();
+            flags.clear();
+            paths.clear();
             for row in 0..view.verdict.len() {
                 let (key, own) = view.get(row);
                 keys.push(key);

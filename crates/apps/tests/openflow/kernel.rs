@@ -86,7 +86,8 @@ fn check(seed: u64, bed: &mut Bed) -> [usize; 2] {
                 job.put(KeyColumns::VERDICT, row, verdict.0);
                 let columns = KEYS.iter().zip(columns_of(&key, own));
                 columns.for_each(|(column, value)| job.put(*column, row, value));
-                (keys.push(key), flags.push(if is_next { own } else { 0 }));
+                keys.push(key);
+                flags.push(if is_next { own } else { 0 });
             }
             let mut paths = vec![Path([0; STEPS]); rows];
             walk(&world.tables, &mut keys, &mut flags, &mut paths, &mut Room::default());
@@ -108,11 +109,11 @@ fn check(seed: u64, bed: &mut Bed) -> [usize; 2] {
             launch.job = 1;
             bed.run(&spec, memories, &[launch]);
             bed.read(arena, job.bytes_mut());
-            for row in 0..rows {
+            for (row, key) in keys.iter().enumerate() {
                 for column in PATHS {
                     let [own, twin]: [[u64; 2]; 2] =
                         [&job, &expected].map(|job| job.get(column, row));
-                    assert_eq!(own, twin, "seed {seed}, row {row}, {column:?}: {:x?}", keys[row]);
+                    assert_eq!(own, twin, "seed {seed}, row {row}, {column:?}: {key:x?}");
                 }
             }
             assert!(job == expected, "seed {seed}: the kernel wrote beyond its columns");

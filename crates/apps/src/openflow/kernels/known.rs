@@ -98,7 +98,8 @@ fn known(settings: Settings, search: &str, flows: &[&str]) -> Known {
     for frame in frames() {
         let mut key = Key::default();
         let headers = read(&frame, frame.len(), 1, &mut key);
-        (keys.push(key), flags.push(flags_of(&headers)));
+        keys.push(key);
+        flags.push(flags_of(&headers));
     }
     // One that nobody asks for, and one that is settled.
     let (wanted, rows) = (keys.len(), keys.len() + 2);
