@@ -53,8 +53,10 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         match &port.kind {
             PortKind::Physical(physical) => {
                 effects(physical, &spans.keys, walk);
-                let main = config.pipeline_of(&port.name).main().name;
-                if physical.backend == Backend::Ipsec && main != "router" {
+                // A pipeline that was refused has none.
+                let main = config.pipeline_of(&port.name).applications.first();
+                let is_routed = main.is_none_or(|main| main.name == "router");
+                if physical.backend == Backend::Ipsec && !is_routed {
                     walk.error(spans.keys.at("backend"), "a tunnel interface without a router")
                         .expected("mode = \"router\"");
                 }
