@@ -11,8 +11,8 @@
 //! ```
 //!
 //! An exact flow is found by the words of the key that the longest [shape](crate::exact::shape) has, under the shape of
-//! the packet, and its table. Control keeps a twin of EXACT and makes patches of it ([`Follower`]); everything else follows from the
-//! patches that the CPU's tables get. Nothing of this is made without `device` of [`Settings`](crate::Settings).
+//! the packet, and its table. Control keeps a twin of EXACT and makes patches of it (`Follower`); everything else follows from the
+//! patches that the CPU's tables get. Nothing of this is made without `device` of [`Settings`].
 //!
 //! A device knows the first [`TABLES_MAX`] tables, and linear, tuple and Bloom search, the latter two over [`TUPLE_WORDS_MAX`] words.
 //! Paths end at other tables.

@@ -357,7 +357,7 @@ impl Channels {
                 let (address, sink) = (own.address.clone(), self.sink.clone());
                 let tls = own.tls.clone();
                 let attempt = spawn_with("of-connect", STACK_TLS, move || {
-                    sink(SocketEvent(Happened::Connected(number, connect(&address, tls))));
+                    sink(SocketEvent(Happened::Connected(number, connect(&address, tls.as_ref()))));
                 });
                 if attempt.is_err() {
                     own.link.failed(now);
@@ -488,13 +488,25 @@ fn spawn_with(name: &str, stack: usize, run: impl FnOnce() + Send + 'static) -> 
     thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map(|_| ())
 }
 
-/// Tries each address of a host, until one answers; with TLS, until the other end of one is accepted.
-fn connect(address: &str, tls: Option<Tls>) -> io::Result<Stream> {
+fn connect(address: &str, tls: Option<&Tls>) -> io::Result<Stream> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    connect_first(host, address.to_socket_addrs()?, tls)
+}
+
+/// Connects to the first of a host's addresses that answers; with TLS, to the first whose certificate is accepted. Blocks for up to
+/// 5 s for each address that does not answer.
+///
+/// # Errors
+/// That of the last address, or [`io::ErrorKind::NotFound`] without any.
+pub fn connect_first(
+    host: &str,
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    tls: Option<&Tls>,
+) -> io::Result<Stream> {
     let mut last = None;
-    for socket in address.to_socket_addrs()? {
-        let stream = TcpStream::connect_timeout(&socket, CONNECT_TIMEOUT);
-        let connected = stream.and_then(|stream| match &tls {
+    for address in addresses {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+        let connected = stream.and_then(|stream| match tls {
             None => Ok(Stream::Tcp(Arc::new(stream))),
             Some(tls) => tls.connect(stream, host),
         });

@@ -14,7 +14,7 @@
 //! Packets for a queue are in no row any more: they wait, and leave in front of the first packet that comes after their time, or in
 //! `tick`. Over captures their time is that of their departure then.
 //!
-//! With a [shade](super::shade), keys are read in `pre_shade`, and the lookups are a device's, or any thread's.
+//! With a [`shade`], keys are read in `pre_shade`, and the lookups are a device's, or any thread's.
 
 use std::sync::Arc;
 

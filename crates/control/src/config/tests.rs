@@ -105,8 +105,9 @@ fn the_example_has_no_mistakes_and_its_comments_show_the_defaults() {
     assert_eq!(file.get("1.2.3.0/24".parse().unwrap()), Some(&config.routes[0].next_hop));
 
     // With the comments' values written out, all but the optional keys is as before, and sections that are comments.
-    const NOTHING: [&str; 12] = [
+    const NOTHING: [&str; 13] = [
         "mtu",
+        "if_id",
         "mac",
         "spread",
         "stages",

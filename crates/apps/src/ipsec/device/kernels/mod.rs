@@ -92,7 +92,7 @@ pub const ESP: KernelFile = KernelFile {
 pub enum Items {
     /// One for each row.
     Rows,
-    /// [`PARTS`] for each row.
+    /// A fixed number of parts for each row.
     Parts,
     /// One for each block of 16 bytes of payload.
     Blocks,
