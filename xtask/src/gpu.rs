@@ -25,9 +25,11 @@ const RUN_LIMIT: Duration = Duration::from_secs(1800);
 /// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications
 /// against their forms on the CPU; payload, state and failures in the engine; jobs of the accelerator. They compile
 /// by NVRTC.
-const PROOFS: [(&str, &str, &str); 4] = [
+const PROOFS: [(&str, &str, &str); 6] = [
     ("kernels", "pocl", "kernels"),
     ("apps", "kernels", "applications"),
+    ("apps", "cipher", "ciphers"),
+    ("apps", "openflow", "flows"),
     ("engine", "device", "stages"),
     ("device", "opencl", "jobs"),
 ];
@@ -468,7 +470,9 @@ mod tests {
         fs::write(kit.join("shadeline"), FAKE).unwrap();
         fs::set_permissions(kit.join("shadeline"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(kit.join("proofs")).unwrap();
-        for (name, status) in [("applications", 0), ("kernels", 0), ("stages", 101)] {
+        let proofs =
+            [("applications", 0), ("ciphers", 0), ("flows", 0), ("kernels", 0), ("stages", 101)];
+        for (name, status) in proofs {
             let proof = kit.join(name);
             let text = format!("#!/bin/sh\necho \"on $SHADELINE_TEST_BACKEND\"; exit {status}\n");
             fs::write(&proof, text).unwrap();
@@ -485,7 +489,7 @@ mod tests {
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("9 of 17 parts passed"), "{said}");
+        assert!(said.contains("11 of 19 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
@@ -508,6 +512,8 @@ mod tests {
             ("case eight", 0),
             ("case nine", 1),
             ("proof applications", 0),
+            ("proof ciphers", 0),
+            ("proof flows", 0),
             ("proof kernels", 0),
             ("proof stages", 101),
             ("bench_device", 3),
