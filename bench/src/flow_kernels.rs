@@ -3,20 +3,18 @@
 use apps::flow::decode::{HeadColumns as H, reference};
 use apps::flow::kernels::FLOW;
 use chunk::Columns;
-use device::Backend;
-use device::driver::{Arguments, Program, Shape};
+use device::accelerator::Step;
+use device::driver::{Driver, Program};
 use kernels::job::JobBytes;
 use packet::checksum::Checksums;
 
-use crate::on_device::{PATIENCE, open, program_of, text, timed};
+use crate::Report;
+use crate::app_kernels::Alone;
+use crate::on_device::program_of;
 use crate::streams::frames::{Ends, FRAME_MIN, Segment, write};
-use crate::{Args, Report, Row};
 
 /// Packets of a job.
 const PACKETS: usize = 1 << 14;
-
-/// Jobs of a round.
-const JOBS: usize = 16;
 
 /// Lengths of frames, bytes.
 const SIZES: [usize; 3] = [FRAME_MIN, 512, 1514];
@@ -30,12 +28,15 @@ pub(crate) fn program() -> Program {
 }
 
 /// The kernels alone: packets and answers stay on the device. Answers are compared with the CPU's.
-pub(crate) fn run(args: &Args, backend: Backend, report: &mut Report) -> Result<(), String> {
-    let mut device = open(backend)?;
-    let driver = &mut *device;
-    let names = ["flow_headers", "flow_segments"];
-    let kernels = driver.build(&program(), &names).map_err(text)?;
-    let queue = driver.queue().map_err(text)?;
+///
+/// # Errors
+/// The device's.
+pub(crate) fn run(
+    driver: &mut dyn Driver,
+    rounds: usize,
+    report: &mut Report,
+) -> Result<(), String> {
+    let steps = ["flow_headers", "flow_segments"].map(|kernel| Step::rows(kernel, 128));
     for size in SIZES {
         let place = size.next_multiple_of(16);
         let mut payload = vec![0; place * PACKETS];
@@ -73,33 +74,16 @@ pub(crate) fn run(args: &Args, backend: Backend, report: &mut Report) -> Result<
             expected.put(H::FLOW_HEADER1, row, [w2, w3]);
             expected.put(H::FLOW_SEGMENT, row, segment);
         }
-        let arena = driver.allocate(job.bytes().len()).map_err(text)?;
-        let packets = driver.allocate(payload.len()).map_err(text)?;
-        for (memory, bytes) in [(arena, job.bytes()), (packets, &payload[..])] {
-            device::upload_all(driver, queue, memory, &[(bytes, 0)], PATIENCE).map_err(text)?;
-        }
-        let arguments = Arguments { arena, payload: packets, tables: arena, state: arena, job: 0 };
-        let shape = Shape::of_rows(PACKETS, 128);
-        let launches: Vec<_> = (0..JOBS)
-            .flat_map(|_| kernels.iter().map(|kernel| (*kernel, shape, arguments)))
-            .collect();
-        timed(driver, queue, &launches[..names.len()])?;
-        device::download_all(driver, queue, arena, 0, job.bytes_mut(), PATIENCE).map_err(text)?;
-        if job != expected {
+        let program = program();
+        let own = Alone { program, steps: &steps, job, rows: PACKETS, payload, regions: &[&[0]] };
+        let ran = own.run(driver, rounds)?;
+        if ran.job != expected {
             report.wrong.push(format!(
                 "flow tracking, frames of {size} bytes: other answers than the CPU's"
             ));
         }
-        let (mut rates, mut clock) = (Vec::new(), "");
-        for _ in 0..args.rounds.max(1) {
-            let (time, by) = timed(driver, queue, &launches)?;
-            clock = by;
-            rates.push((JOBS * PACKETS) as f64 / time.as_secs_f64() / 1e6);
-        }
-        driver.free(arena);
-        driver.free(packets);
         let name = format!("headers and TCP segments of {size} bytes, kernels alone");
-        report.rows.push(Row::new(name, "Mpps", rates).note(clock));
+        report.rows.push(ran.row(name, "Mpps", PACKETS as f64 / 1e6, None));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod against;
+mod app_kernels;
 mod balance;
 mod captures;
 mod classify;
@@ -316,6 +317,7 @@ pub fn programs() -> Vec<device::driver::Program> {
     let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
     programs.push(paper::scheduling());
     programs.push(flow_kernels::program());
+    programs.extend(app_kernels::programs());
     programs.extend(shade::programs());
     programs
 }

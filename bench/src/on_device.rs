@@ -22,6 +22,7 @@ use lookup::fib::Fib;
 use lookup::versions::{Pin, versions};
 use lookup::{Key6, Prefix};
 
+use crate::app_kernels;
 use crate::flow_kernels;
 use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
@@ -158,7 +159,9 @@ pub(crate) fn run(
     drop(variants);
     kernels_alone(args, backend, &pin, &source(), (&prefixes4[..], &prefixes6[..]), &mut report)?;
     payload::run(args, backend, seconds, &mut report)?;
-    flow_kernels::run(args, backend, &mut report)?;
+    let mut driver = open(backend)?;
+    flow_kernels::run(&mut *driver, args.rounds, &mut report)?;
+    app_kernels::run(&mut *driver, args.rounds, &mut report)?;
     Ok(report)
 }
 

@@ -33,7 +33,7 @@ use ::openflow::{Action, Field, FlowCommand, FlowMod, Instruction, PortNo, Versi
 use apps::openflow::stage::{Counters, OpenFlow};
 use engine::Stage;
 use flowtable::{Dropped, Egress, FlowControl, FlowTables, Pipeline, Port, Sent, Settings};
-use lookup::versions::{Reader, Writer, versions};
+use lookup::versions::{Pin, Reader, Writer, versions};
 
 use crate::forms::ratio;
 use crate::forward::{depot, received, start};
@@ -245,12 +245,32 @@ struct Case {
 
 /// An empty switch with the ports of the benchmark.
 fn switch(flows_max: usize) -> (FlowControl, FlowTables) {
-    let (mut control, tables) = FlowControl::new(Settings::of_10(128), flows_max, "auto");
+    switch_of(Settings::of_10(128), flows_max)
+}
+
+fn switch_of(settings: Settings, flows_max: usize) -> (FlowControl, FlowTables) {
+    let (mut control, tables) = FlowControl::new(settings, flows_max, "auto");
     for number in 1..=u32::from(PORTS) {
         let number = PortNo(number);
         control.set_port(number, Some(Port { number, config: PortConfig::empty(), live: true }));
     }
     (control, tables)
+}
+
+/// The tables of a switch whose flows a device looks up, 32,768 exact ones and 32 wildcards; and packets for them.
+///
+/// # Errors
+/// A flow that the tables refuse.
+pub(crate) fn on_device(packets: usize) -> Result<(Pin<FlowTables>, Vec<Vec<u8>>), String> {
+    let load = Load::of(Size::new(32 << 10, 32, 32), packets);
+    let settings = Settings { device: true, ..Settings::of_10(128) };
+    let (mut control, tables) = switch_of(settings, load.flows.len());
+    for flow in &load.flows {
+        control.flow_mod(flow, Version::V10, 1).map_err(|e| e.to_string())?;
+    }
+    let (mut writer, reader) = versions(tables);
+    writer.publish(control.take_patches());
+    Ok((reader.pin(), load.frames))
 }
 
 impl Load {

@@ -61,14 +61,14 @@ pub(crate) fn run(args: &Args, options: &PatternsArgs) -> Result<Report, String>
 }
 
 /// Printable literals of 4 to 16 bytes.
-fn random_literals(count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn random_literals(count: usize) -> Vec<Vec<u8>> {
     let mut random = Random(1);
     let mut literal =
         |_| (0..4 + random.next() % 13).map(|_| printable(&mut random)).collect::<Vec<u8>>();
     (0..count).map(&mut literal).collect()
 }
 
-fn printable(random: &mut Random) -> u8 {
+pub(crate) fn printable(random: &mut Random) -> u8 {
     b' ' + (random.next() % 95) as u8
 }
 

@@ -147,7 +147,7 @@ impl Step {
     }
 
     /// The shape of its launch for a job of `rows` rows and `payload` bytes of payload.
-    pub(super) fn shape(&self, rows: usize, payload: usize, groups_at_once: u32) -> Shape {
+    pub fn shape(&self, rows: usize, payload: usize, groups_at_once: u32) -> Shape {
         match self.work {
             Work::Rows { items_per_row } => {
                 Shape::of_rows(rows, self.items).shared(items_per_row, groups_at_once)
