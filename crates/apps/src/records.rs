@@ -66,7 +66,8 @@ pub(crate) fn are_shared(kinds: &[impl AsRef<str>]) -> bool {
     // Of several firewalls the first one decodes for all; in a switch the first stage does for them, and otherwise nothing.
     let first = (count("decode") > 0) || has_firewall;
     let readers = [crate::flow::STAGE, crate::modules::STAGE].iter().filter(|name| count(name) > 0);
-    usize::from(first) + readers.count() + count(crate::cipher::STAGE) >= 2
+    let others = [crate::cipher::STAGE, crate::ipsec::IN, crate::ipsec::OUT].map(count);
+    usize::from(first) + readers.count() + others.iter().sum::<usize>() >= 2
         && kinds.iter().all(|kind| KEEPERS.contains(&kind.as_ref()))
 }
 
@@ -154,6 +155,7 @@ mod tests {
             (&["firewall", "wire"], false),
             (&["flow", "firewall", "wire"], true),
             (&["flow", "modules", "monitor"], true),
+            (&["decode", "esp_in", "route", "esp_out", "rewrite"], true),
             (&["flow", "foreign", "modules", "monitor"], false),
         ] {
             assert_eq!(are_shared(kinds), shared, "{kinds:?}");

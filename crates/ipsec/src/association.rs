@@ -150,6 +150,50 @@ impl Parameters {
     }
 }
 
+/// Counts of a worker's packets that follow one another in an association: written when another one's come, and at the end.
+#[derive(Debug, Default)]
+pub struct Tally<'a> {
+    own: Option<&'a Association>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl<'a> Tally<'a> {
+    /// What [`Association::count`] does.
+    ///
+    /// # Errors
+    /// A hard limit was reached before.
+    #[inline]
+    pub fn count(&mut self, of: &'a Association, len: usize, now_ns: u64) -> Result<(), Exhausted> {
+        if of.is_limited() {
+            return of.count(len, now_ns);
+        }
+        if of.has_ended() || of.is_over_time(now_ns) {
+            return Err(Exhausted);
+        }
+        if !self.own.is_some_and(|own| std::ptr::eq(own, of)) {
+            self.write();
+            self.own = Some(of);
+        }
+        self.packets += 1;
+        self.bytes += len as u64;
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        if let Some(own) = self.own.take() {
+            own.add(self.packets, self.bytes);
+        }
+        (self.packets, self.bytes) = (0, 0);
+    }
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
 /// What an association leaves to one with its keys.
 #[derive(Debug, Clone)]
 pub(crate) enum Past {
@@ -362,6 +406,18 @@ impl Association {
             self.packets.fetch_sub(1, Relaxed);
         }
         result
+    }
+
+    /// Whether bytes or packets have a limit: each packet is then counted by itself.
+    pub fn is_limited(&self) -> bool {
+        let Limits { bytes, packets, .. } = self.parameters.limits;
+        [bytes.soft, bytes.hard, packets.soft, packets.hard].iter().any(Option::is_some)
+    }
+
+    /// Adds packets and bytes of one that is not [limited](Self::is_limited).
+    fn add(&self, packets: u64, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.packets.fetch_add(packets, Relaxed);
     }
 
     /// Looks at the clock: whether the hard limit of time is reached.

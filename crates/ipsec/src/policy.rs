@@ -283,7 +283,67 @@ impl Policies {
             }
             _ => self.v6.classify(&filter::header_v6(tuple.src, tuple.dst, tail), &mut out),
         }
-        out[0].id().and_then(|id| self.actions.get(id as usize).copied())
+        self.action(out[0])
+    }
+
+    /// The same of many packets, in one lookup for each family: `actions` are in the order of `tuples`.
+    pub fn find_all(&self, tuples: &[Tuple], room: &mut Room, actions: &mut Vec<Option<Action>>) {
+        actions.clear();
+        actions.resize(tuples.len(), None);
+        if self.is_empty() {
+            return;
+        }
+        for (is_v4, tables) in [(true, &self.v4), (false, &self.v6)] {
+            let Room { headers, places, found } = room;
+            headers.clear();
+            places.clear();
+            for (at, tuple) in tuples.iter().enumerate().filter(|own| (own.1.family == 4) == is_v4)
+            {
+                let Tuple { src, dst, .. } = *tuple;
+                match is_v4 {
+                    true => headers.extend(filter::header_v4(
+                        src[1] as u32,
+                        dst[1] as u32,
+                        tuple.tail(),
+                    )),
+                    false => headers.extend(filter::header_v6(src, dst, tuple.tail())),
+                }
+                places.push(at);
+            }
+            if places.is_empty() {
+                continue;
+            }
+            found.clear();
+            found.resize(places.len(), Match::NONE);
+            tables.classify(headers, found);
+            for (at, found) in places.iter().zip(found) {
+                actions[*at] = self.action(*found);
+            }
+        }
+    }
+
+    fn action(&self, found: Match) -> Option<Action> {
+        found.id().and_then(|id| self.actions.get(id as usize).copied())
+    }
+}
+
+/// Room for lookups of many packets.
+#[derive(Debug, Default)]
+pub struct Room {
+    headers: Vec<u32>,
+    /// Places of the packets of a family.
+    places: Vec<usize>,
+    found: Vec<Match>,
+}
+
+impl Room {
+    /// For so many packets without a further allocation.
+    pub fn for_packets(count: usize) -> Self {
+        Self {
+            headers: Vec::with_capacity(count * filter::WORDS_V6),
+            places: Vec::with_capacity(count),
+            found: Vec::with_capacity(count),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use controlplane::{PartId, Tables};
 use crypto::esp::{self, Open, OpenError, Opened};
 use engine::{Context, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found, Wrong};
-use ipsec::{Action, Association, Direction, Mode, Parameters, Tuple, View};
+use ipsec::{Action, Association, Direction, Mode, Parameters, Room, Tally, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, EtherType, IpProtocol};
 
@@ -38,7 +38,7 @@ use super::reasons;
 use super::tunnels::{self, Tunnels};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
-use crate::records::{self, Records};
+use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{DecodeColumns, RouterColumns, flags};
 use crate::router::decode::Decode;
 use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
@@ -51,6 +51,21 @@ const NESTED_MAX: usize = 4;
 const EXPIRE_NS: u64 = 1_000_000_000;
 /// Bytes of the longest frame.
 const FRAME_MAX: usize = 66_000;
+
+/// A row whose packet the policies are asked about.
+struct Asked {
+    row: u16,
+    /// A message of a key agreement for the router.
+    is_ike: bool,
+}
+
+/// Lookups of a turn.
+struct Questions {
+    asked: Vec<Asked>,
+    tuples: Vec<Tuple>,
+    actions: Vec<Option<Action>>,
+    room: Room,
+}
 
 /// The stage of one worker.
 pub struct EspIn {
@@ -73,6 +88,7 @@ pub struct EspIn {
     /// Of the interfaces.
     router: Arc<RouterCounters>,
     verdicts: Vec<u32>,
+    questions: Questions,
     fragments: Fragments,
     now_ns: u64,
     scratch: Vec<u8>,
@@ -163,6 +179,12 @@ impl EspIn {
             tunnels: Tunnels::default(),
             router,
             verdicts: Vec::with_capacity(max),
+            questions: Questions {
+                asked: Vec::with_capacity(max),
+                tuples: Vec::with_capacity(max),
+                actions: Vec::with_capacity(max),
+                room: Room::for_packets(max),
+            },
             fragments: Fragments::new(options.seed, reasons::ESP_FRAGMENT),
             now_ns: 0,
             scratch: Vec::with_capacity(FRAME_MAX),
@@ -188,20 +210,47 @@ impl EspIn {
             return (!fits).then_some(reasons::ESP_POLICY);
         }
         let found = view.incoming.find(&tuple);
+        if reqid == 0 && matches!(found, None | Some(Action::Bypass)) {
+            self.counters.passed.add(1);
+        }
+        self.judged(found, row, is_ike(d) && is_own(fib, d))
+    }
+
+    /// The same by what the policies say.
+    fn judged(&self, found: Option<Action>, row: usize, is_ike: bool) -> Option<DropReason> {
+        let reqid = self.reqids[row];
         if reqid != 0 {
             let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
             return (!fits).then_some(reasons::ESP_POLICY);
         }
         match found {
-            None | Some(Action::Bypass) => {
-                self.counters.passed.add(1);
-                None
-            }
+            None | Some(Action::Bypass) => None,
             // Key agreement cannot be protected by what it agrees on.
-            Some(_) if is_ike(d) && is_own(fib, d) => None,
+            Some(_) if is_ike => None,
             Some(Action::Discard) => Some(reasons::POLICY_DISCARD),
             Some(Action::Protect(_)) => Some(reasons::POLICY_UNPROTECTED),
         }
+    }
+
+    /// Asks the policies about the packets of a turn, in one lookup.
+    fn ask(&mut self, view: &View, verdicts: &mut [u32]) {
+        let Questions { tuples, actions, room, .. } = &mut self.questions;
+        view.incoming.find_all(tuples, room, actions);
+        let mut passed = 0;
+        let answers = self.questions.asked.iter().zip(&self.questions.actions);
+        for (Asked { row, is_ike }, found) in answers {
+            let row = usize::from(*row);
+            let is_plain = self.reqids[row] == 0 && matches!(found, None | Some(Action::Bypass));
+            passed += u64::from(is_plain);
+            if let Some(reason) = self.judged(*found, row, *is_ike) {
+                verdicts[row] = Verdict::drop(reason).0;
+            }
+        }
+        if passed > 0 {
+            self.counters.passed.add(passed);
+        }
+        self.questions.asked.clear();
+        self.questions.tuples.clear();
     }
 
     /// Opens the packets of a group, in the order of their rows.
@@ -245,10 +294,13 @@ impl EspIn {
                 results[at] = Some(open.result());
             }
         }
+        let (mut tally, mut opened) = (Tally::default(), (0, 0));
         for (member, result) in members.iter().zip(results) {
             let packet = &mut packets[member.row];
             let change = match result {
-                Some(result) => self.settle(member, result, packet.data_mut()),
+                Some(result) => {
+                    self.settle(member, (result, &mut tally, &mut opened), packet.data_mut())
+                }
                 // A frame over several cells, by itself.
                 None => {
                     let mut frame = std::mem::take(&mut self.scratch);
@@ -261,7 +313,8 @@ impl EspIn {
                         open[0].result()
                     });
                     let result = result.unwrap_or(Err(OpenError::Truncated));
-                    let change = self.settle(member, result, &mut frame);
+                    let own = (result, &mut tally, &mut opened);
+                    let change = self.settle(member, own, &mut frame);
                     packet.write_at(0, &frame);
                     self.scratch = frame;
                     change
@@ -286,6 +339,10 @@ impl EspIn {
                 Err(reason) => verdicts[member.row] = Verdict::drop(reason).0,
             }
         }
+        if opened.0 > 0 {
+            self.counters.opened.add(opened.0);
+            self.counters.opened_bytes.add(opened.1);
+        }
     }
 
     /// Has an opened packet come by the tunnel interface with this number. `false`: there is none.
@@ -297,11 +354,11 @@ impl EspIn {
         is_received
     }
 
-    /// What becomes of a packet by what was found in it; `frame` is all of it.
-    fn settle(
+    /// What becomes of a packet by what was found in it; `frame` is all of it. `counts`: packets and bytes that were opened.
+    fn settle<'v>(
         &self,
-        member: &Member<'_>,
-        result: Result<Opened, OpenError>,
+        member: &Member<'v>,
+        (result, tally, counts): (Result<Opened, OpenError>, &mut Tally<'v>, &mut (u64, u64)),
         frame: &mut [u8],
     ) -> Result<Change, DropReason> {
         let Member { association, d, at, .. } = member;
@@ -317,7 +374,7 @@ impl EspIn {
             reason(error)
         })?;
         let len = opened.payload.len();
-        association.count(len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        tally.count(association, len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(port) = member.port {
             // What is sent to the peer follows it.
             let heard = association.heard_from(opened.number, d.src, port);
@@ -326,8 +383,7 @@ impl EspIn {
                 self.reader.tell(Event::Moved { spi, destination, address, port });
             }
         }
-        self.counters.opened.add(1);
-        self.counters.opened_bytes.add(len as u64);
+        *counts = (counts.0 + 1, counts.1 + len as u64);
         let l3 = usize::from(d.l3_offset);
         if association.parameters().mode == Mode::Tunnel {
             let start = at + opened.payload.start;
@@ -431,12 +487,17 @@ impl Stage<Tables> for EspIn {
     }
 
     fn columns(&self) -> &'static [Declaration] {
+        const ROUTER: Declaration = RouterColumns::COLUMNS;
+        const DECODE: Declaration = DecodeColumns::COLUMNS;
+        const RECORD: Declaration = RecordColumns::COLUMNS;
         const ESP: Declaration = EspColumns::COLUMNS;
-        match (self.with_headers || self.shares, self.split.is_some()) {
-            (true, false) => crate::router::decode::WITH_HEADERS,
-            (false, false) => &[RouterColumns::COLUMNS],
-            (true, true) => &[RouterColumns::COLUMNS, DecodeColumns::COLUMNS, ESP],
-            (false, true) => &[RouterColumns::COLUMNS, ESP],
+        match (self.shares, self.with_headers, self.split.is_some()) {
+            (true, _, false) => &[ROUTER, DECODE, RECORD],
+            (true, _, true) => &[ROUTER, DECODE, RECORD, ESP],
+            (false, true, false) => &[ROUTER, DECODE],
+            (false, true, true) => &[ROUTER, DECODE, ESP],
+            (false, false, false) => &[ROUTER],
+            (false, false, true) => &[ROUTER, ESP],
         }
     }
 
@@ -636,7 +697,15 @@ impl EspIn {
             self.next.clear();
             let rows = std::mem::take(&mut self.rows);
             {
-                let verdicts = chunk.rows.verdicts();
+                let (verdicts, mut records) = match self.shares {
+                    true => {
+                        let view = RecordColumns::view(&mut chunk.rows);
+                        (view.verdict, Some(Records::new(view.record, view.record_is_known)))
+                    }
+                    false => (chunk.rows.verdicts(), None),
+                };
+                // A step in between may have changed packets, and nobody has looked at them since.
+                records.take_if(|_| depth == 0 && keys.is_some());
                 let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
                 for &row in &rows {
                     let row = usize::from(row);
@@ -653,7 +722,10 @@ impl EspIn {
                     }
                     cx.at(row);
                     let packet = &mut chunk.packets[row];
-                    let mut d = received::decode(packet);
+                    let mut d = match &mut records {
+                        Some(records) => *records.of(row, packet),
+                        None => received::decode(packet),
+                    };
                     let arrival_ns = cx.arrival_ns(packet);
                     if d.has(Decoded::FRAGMENT) && is_own(fib, &d) && may_be_esp(&view, &d) {
                         match self.fragments.take(packet, &d, arrival_ns, cx) {
@@ -695,7 +767,14 @@ impl EspIn {
                             }
                             members.push(member);
                         }
-                        Ok(None) => {}
+                        Ok(None) if self.if_ids[row] != 0 => {} // judged by the policies of its interface
+                        Ok(None) => {
+                            if let Some(tuple) = Tuple::of(&d) {
+                                let is_ike = is_ike(&d) && is_own(fib, &d);
+                                self.questions.asked.push(Asked { row: row as u16, is_ike });
+                                self.questions.tuples.push(tuple);
+                            }
+                        }
                         Err(reason) => verdicts[row] = Verdict::drop(reason).0,
                     }
                     if members.is_full() {
@@ -704,6 +783,7 @@ impl EspIn {
                     }
                 }
                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
+                self.ask(&view, verdicts);
             }
             self.rows = rows;
             if self.next.is_empty() {
@@ -718,7 +798,7 @@ impl EspIn {
         }
     }
 
-    /// Whether a packet is to be opened, and by what.
+    /// Whether a packet is to be opened, and by what. `None`: the policies say what becomes of it.
     fn find<'v>(
         &self,
         view: &'v View,
@@ -727,12 +807,12 @@ impl EspIn {
         d: Decoded,
         (fib, now_ns): (&Fib, u64),
     ) -> Result<Option<Member<'v>>, DropReason> {
-        if let Some(reason) =
-            (self.reqids[row] != 0).then(|| self.judge(view, row, &d, fib)).flatten()
-        {
+        let found = inbound::found(packet.data(), &d);
+        // What is opened and is to be opened once more, or is dropped for another reason, has to have come right before.
+        let is_first = self.reqids[row] != 0 && (found != Found::Other || self.if_ids[row] != 0);
+        if let Some(reason) = is_first.then(|| self.judge(view, row, &d, fib)).flatten() {
             return Err(reason);
         }
-        let found = inbound::found(packet.data(), &d);
         let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
         match found {
             Found::Esp { at, spi, end, port } => {
@@ -743,8 +823,7 @@ impl EspIn {
                             self.reader.refuse(told, now_ns);
                             Err(reasons::ESP_UNKNOWN_SPI)
                         }
-                        false if self.reqids[row] != 0 => Ok(None),
-                        false => self.judge(view, row, &d, fib).map_or(Ok(None), Err),
+                        false => Ok(None),
                     };
                 };
                 if !inbound::is_encapsulated_right(association, port) {
@@ -758,8 +837,7 @@ impl EspIn {
             Found::KeepAlive if is_own(fib, &d) => Err(reasons::ESP_KEEP_ALIVE),
             Found::Fragment if is_own(fib, &d) => Err(reasons::ESP_FRAGMENT),
             Found::Short if is_own(fib, &d) => Err(reasons::ESP_SHORT),
-            _ if self.reqids[row] != 0 => Ok(None),
-            _ => self.judge(view, row, &d, fib).map_or(Ok(None), Err),
+            _ => Ok(None),
         }
     }
 }

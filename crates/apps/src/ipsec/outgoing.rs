@@ -23,7 +23,9 @@ use crypto::esp::{self, Numbers, Seal};
 use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found};
 use ipsec::outbound::{self, Plan, Refusal};
-use ipsec::{Action, Association, Direction, Dont, Mode, NotCarried, Template, Tuple, View};
+use ipsec::{
+    Action, Association, Direction, Dont, Mode, NotCarried, Room, Tally, Template, Tuple, View,
+};
 use lookup::fib::{Fib, Interface};
 use packet::flow::FlowKey;
 use packet::{Decoded, EtherType, IpProtocol, Kind};
@@ -47,6 +49,10 @@ use crate::router::{
 const GROUP: usize = 32;
 /// Bytes of the longest frame.
 const FRAME_MAX: usize = 66_000;
+/// Packets whose lines are on their way while one is looked at.
+const AHEAD: usize = 16;
+/// Bytes of a line of a cache.
+const LINE: usize = 64;
 /// What every link of IPv6 takes.
 const IPV6_MTU_MIN: usize = 1280;
 
@@ -65,6 +71,12 @@ pub struct EspOut {
     shares: bool,
     /// Rows of a chunk that are sealed.
     sealed: Vec<u16>,
+    /// Rows that the policies are asked about, their headers, and the answers.
+    rows: Vec<u16>,
+    headers: Vec<Decoded>,
+    tuples: Vec<Tuple>,
+    actions: Vec<Option<Action>>,
+    room: Room,
     tunnels: Tunnels,
     counters: Arc<Counters>,
     /// Of the interfaces.
@@ -116,12 +128,17 @@ impl EspOut {
     ) -> Self {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
         let shares = records::are_shared(stages);
-        let sealed = Vec::with_capacity(chunk::CHUNK_PACKETS_MAX);
+        let max = chunk::CHUNK_PACKETS_MAX;
         Self {
             reader,
             with_nat,
             shares,
-            sealed,
+            sealed: Vec::with_capacity(max),
+            rows: Vec::with_capacity(max),
+            headers: Vec::with_capacity(max),
+            tuples: Vec::with_capacity(max),
+            actions: Vec::with_capacity(max),
+            room: Room::for_packets(max),
             tunnels: Tunnels::default(),
             counters,
             router: options.counters.clone(),
@@ -139,20 +156,49 @@ impl EspOut {
         self
     }
 
-    /// What becomes of the packet of a row whose way is `decision`.
+    /// The packets of a chunk that the policies are asked about, and the answers.
+    fn ask(&mut self, view: &View, chunk: &mut Chunk, fib: &Fib) {
+        self.rows.clear();
+        self.headers.clear();
+        self.tuples.clear();
+        let columns = RouterColumns::view(&mut chunk.rows);
+        for row in 0..chunk.packets.len() {
+            let bits = columns.flags[row];
+            let is_ip = bits & (flags::IPV4 | flags::IPV6) != 0 && bits & flags::LINK_LOCAL == 0;
+            let is_next = Verdict(columns.verdict[row]).is_next();
+            if is_next && is_ip && egress(columns.decision[row], fib).is_some() {
+                self.rows.push(row as u16);
+            }
+        }
+        let mut records = self.shares.then(|| Records::of_rows(&mut chunk.rows));
+        self.rows.retain(|row| {
+            let packet = &chunk.packets[usize::from(*row)];
+            let d = match &mut records {
+                Some(records) => *records.of(usize::from(*row), packet),
+                None => received::decode(packet),
+            };
+            let tuple = Tuple::of(&d);
+            self.headers.extend(tuple.map(|_| d));
+            self.tuples.extend(tuple);
+            tuple.is_some()
+        });
+        view.outgoing.find_all(&self.tuples, &mut self.room, &mut self.actions);
+    }
+
+    /// What becomes of a packet that was asked about, at place `at`, and whose way is `decision`.
     fn decide<'v>(
         &self,
         view: &'v View,
-        row: usize,
+        (at, row): (usize, usize),
         packet: &Packet,
         (decision, now_ns, fib): (u32, u64, &Fib),
         tunnel: Option<&Interface>,
+        last: &mut Last<'v>,
     ) -> Result<Fate<'v>, DropReason> {
-        let d = received::decode(packet);
-        let Some(tuple) = Tuple::of(&d) else { return Ok(Fate::Pass) };
+        let (d, tuple) = (&self.headers[at], &self.tuples[at]);
         // Translation may have given a packet that came otherwise a destination that has to be protected.
         if self.with_nat && packet.mark & MARK_OPENED == 0 {
-            match view.incoming.find(&tuple) {
+            match view.incoming.find(tuple) {
                 Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
                 Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
                 Some(Action::Bypass) | None => {}
@@ -161,13 +207,14 @@ impl EspOut {
         if tunnel.is_some() && d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
-        let Some(association) = self.choose(view, &tuple, tunnel, now_ns)? else {
+        let own = (tuple, self.actions[at], now_ns);
+        let Some(association) = self.choose(view, own, tunnel, last)? else {
             return Ok(Fate::Pass);
         };
         if d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
-        self.prepare(row, packet, &d, association, (Some(decision), now_ns, fib), tunnel)
+        self.prepare(row, packet, d, association, ((Some(decision), now_ns, fib), last), tunnel)
     }
 
     /// The same of a packet that Linux sends by a twin. What `decode` decided is a frame's way out of the port: a packet in
@@ -178,6 +225,7 @@ impl EspOut {
         row: usize,
         packet: &Packet,
         (now_ns, fib): (u64, &Fib),
+        last: &mut Last<'v>,
     ) -> Result<Fate<'v>, DropReason> {
         let d = received::decode(packet);
         let tunnel = fib.interface(packet.port).filter(|own| own.if_id != 0);
@@ -204,10 +252,12 @@ impl EspOut {
                 return Ok(Fate::Pass);
             }
         }
-        let Some(association) = self.choose(view, &tuple, tunnel, now_ns)? else {
+        let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let own = (&tuple, action, now_ns);
+        let Some(association) = self.choose(view, own, tunnel, last)? else {
             return Ok(Fate::Pass);
         };
-        match self.prepare(row, packet, &d, association, (None, now_ns, fib), tunnel)? {
+        match self.prepare(row, packet, &d, association, ((None, now_ns, fib), last), tunnel)? {
             Fate::Seal(mut member, way) => {
                 member.plan.is_own = true;
                 Ok(Fate::Seal(member, way))
@@ -218,13 +268,14 @@ impl EspOut {
         }
     }
 
-    /// The association that a packet leaves by; `None`: it passes as it is.
+    /// The association that a packet leaves by; `None`: it passes as it is. `action`: what the policies say, where the packet does
+    /// not leave by a tunnel interface.
     fn choose<'v>(
         &self,
         view: &'v View,
-        tuple: &Tuple,
+        (tuple, action, now_ns): (&Tuple, Option<Action>, u64),
         tunnel: Option<&Interface>,
-        now_ns: u64,
+        last: &mut Last<'v>,
     ) -> Result<Option<&'v Association>, DropReason> {
         let missing = |template: Option<Template>, if_id| {
             self.counters.wanted.add(1);
@@ -240,16 +291,26 @@ impl EspOut {
             });
             return found.map(|own| Some(&**own));
         }
-        match view.outgoing.find(tuple) {
+        match action {
             None | Some(Action::Bypass) => {
                 self.counters.passed.add(1);
                 Ok(None)
             }
             Some(Action::Discard) => Err(reasons::POLICY_DISCARD),
-            Some(Action::Protect(template)) => match view.outbound(&template, tuple) {
-                Some(own) => Ok(Some(own)),
-                None => Err(missing(Some(template), 0)),
-            },
+            Some(Action::Protect(template)) => {
+                // Of one template, an association of tunnels serves all packets.
+                if let Some((known, own)) = last.choice
+                    && known == template
+                    && own.parameters().mode == Mode::Tunnel
+                    && !own.has_ended()
+                {
+                    return Ok(Some(own));
+                }
+                let found = view.outbound(&template, tuple);
+                let own = found.ok_or_else(|| missing(Some(template), 0))?;
+                last.choice = Some((template, own));
+                Ok(Some(own))
+            }
         }
     }
 
@@ -260,7 +321,7 @@ impl EspOut {
         packet: &Packet,
         d: &Decoded,
         association: &'v Association,
-        (decision, now_ns, fib): (Option<u32>, u64, &Fib),
+        ((decision, now_ns, fib), last): ((Option<u32>, u64, &Fib), &mut Last<'v>),
         tunnel: Option<&Interface>,
     ) -> Result<Fate<'v>, DropReason> {
         let l3 = usize::from(d.l3_offset);
@@ -273,9 +334,8 @@ impl EspOut {
         let parameters = association.parameters();
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
-                let hash = flow_hash(association);
-                let found = way(fib, plan.family, ipsec::words(association.peer().0).1, hash);
-                let (decision, mtu) = found.ok_or(reasons::ESP_NO_ROUTE)?;
+                let found = last.way(association, fib);
+                let Outer { decision, mtu, .. } = found.ok_or(reasons::ESP_NO_ROUTE)?;
                 // What is sealed does not go into a tunnel again: that could go on forever.
                 if self.tunnels.is_any() && tunnel_of(decision, fib).is_some() {
                     return Err(reasons::ESP_NO_ROUTE);
@@ -310,7 +370,7 @@ impl EspOut {
             let is_told = inner_df && len > most && most > 0;
             return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
         }
-        association.count(plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        last.tally.count(association, plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(own) = tunnel {
             self.router.count_tagged_tx(own.port, packet.frame_len());
         }
@@ -392,13 +452,13 @@ impl EspOut {
             }
         }
         let mut prepared = self.prepared[before..].iter().peekable();
+        let (mut count, mut bytes) = (0, 0);
         for Member { row, association, plan, l3 } in members {
             let is_prepared = prepared.next_if(|own| own.row == *row).is_some();
             if !Verdict(verdicts[*row]).is_next() {
                 continue;
             }
-            self.counters.sealed.add(1);
-            self.counters.sealed_bytes.add(plan.payload as u64);
+            (count, bytes) = (count + 1, bytes + plan.payload as u64);
             if is_prepared {
                 continue;
             }
@@ -408,7 +468,55 @@ impl EspOut {
                 outbound::finish(association, plan, ip);
             }
         }
+        if count > 0 {
+            self.counters.sealed.add(count);
+            self.counters.sealed_bytes.add(bytes);
+        }
     }
+}
+
+/// Where the packets of a tunnel go.
+#[derive(Clone, Copy)]
+struct Outer {
+    decision: u32,
+    mtu: u16,
+    flow_hash: u32,
+    /// Destination of the outer header.
+    dst: ipsec::Words,
+}
+
+/// What is known of the last packet: those that follow one another often have one template and one association.
+#[derive(Default)]
+struct Last<'v> {
+    choice: Option<(Template, &'v Association)>,
+    way: Option<(&'v Association, Option<Outer>)>,
+    tally: Tally<'v>,
+}
+
+impl<'v> Last<'v> {
+    /// The way of an association's packets.
+    fn way(&mut self, own: &'v Association, fib: &Fib) -> Option<Outer> {
+        if let Some((known, outer)) = self.way
+            && std::ptr::eq(known, own)
+        {
+            return outer;
+        }
+        let (dst, flow_hash) = (ipsec::words(own.peer().0).1, flow_hash(own));
+        let found = way(fib, own.family(), dst, flow_hash);
+        let outer = found.map(|(decision, mtu)| Outer { decision, mtu, flow_hash, dst });
+        self.way = Some((own, outer));
+        outer
+    }
+}
+
+/// Starts to load what is written of a packet: the line in front of the frame, for headers, and all lines of the frame and
+/// of what comes behind it.
+#[inline]
+fn prefetch(packet: &Packet) {
+    let first = packet.data().as_ptr();
+    interleave::prefetch_at(first.wrapping_sub(LINE));
+    let end = packet.data().len() + 2 * LINE;
+    (0..end).step_by(LINE).for_each(|at| interleave::prefetch_at(first.wrapping_add(at)));
 }
 
 /// The tunnel interface that a way leads to.
@@ -463,14 +571,14 @@ fn grow(packet: &mut Packet, pool: &mut Pool, plan: &Plan, l3: usize) -> bool {
     true
 }
 
-/// Says of a row what its packet has become.
-fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32) {
+/// Says of a row what its packet has become, which is the last one.
+fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32, last: &Last<'_>) {
     let Member { row, association, plan, .. } = member;
     if association.parameters().mode == Mode::Transport {
         return;
     }
-    let dst = ipsec::words(association.peer().0).1;
-    lead(columns, *row, (plan.family, dst), (decision, flow_hash(association)));
+    let Some((_, Some(Outer { flow_hash, dst, .. }))) = last.way else { return };
+    lead(columns, *row, (plan.family, dst), (decision, flow_hash));
 }
 
 /// Gives the packet of a row a destination, its way there and its flow hash.
@@ -641,33 +749,44 @@ impl EspOut {
             return;
         }
         self.sealed.clear();
+        self.ask(&view, chunk, fib);
+        for row in self.rows.iter().take(AHEAD) {
+            prefetch(&chunk.packets[usize::from(*row)]);
+        }
+        let (mut asked, mut last) = (0, Last::default());
         let mut columns = RouterColumns::view(&mut chunk.rows);
         let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
         for row in 0..chunk.packets.len() {
-            let bits = columns.flags[row];
-            let is_ip = bits & (flags::IPV4 | flags::IPV6) != 0 && bits & flags::LINK_LOCAL == 0;
-            let decision = columns.decision[row];
+            let (bits, decision) = (columns.flags[row], columns.decision[row]);
             let verdict = Verdict(columns.verdict[row]);
-            let packet = &mut chunk.packets[row];
-            let is_own = packet.mark & MARK_FROM_HOST != 0;
+            let is_own = chunk.packets[row].mark & MARK_FROM_HOST != 0;
             let is_sent = is_own && verdict.kind() == VerdictKind::Forward;
-            if !is_sent && (!verdict.is_next() || !is_ip || egress(decision, fib).is_none()) {
+            let at = asked;
+            let is_asked = self.rows.get(at).is_some_and(|own| usize::from(*own) == row);
+            if is_asked {
+                asked += 1;
+            } else if !is_sent {
                 continue;
             }
             cx.at(row);
+            if let Some(ahead) = self.rows.get(at + AHEAD) {
+                prefetch(&chunk.packets[usize::from(*ahead)]);
+            }
+            let packet = &mut chunk.packets[row];
             let now_ns = cx.arrival_ns(packet);
             let fate = match is_sent {
-                true => self.decide_own(&view, row, packet, (now_ns, fib)),
+                true => self.decide_own(&view, row, packet, (now_ns, fib), &mut last),
                 false => {
                     let tunnel = if has_tunnels { tunnel_of(decision, fib) } else { None };
-                    self.decide(&view, row, packet, (decision, now_ns, fib), tunnel)
+                    let own = (decision, now_ns, fib);
+                    self.decide(&view, (at, row), packet, own, tunnel, &mut last)
                 }
             };
             match fate {
                 Ok(Fate::Pass) => {}
                 Ok(Fate::Seal(member, way)) => {
                     if let Some(decision) = way {
-                        tell(&mut columns, &member, decision);
+                        tell(&mut columns, &member, decision, &last);
                     }
                     if is_sent && way.is_some() {
                         send(&mut columns, row, packet, member.l3);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
 use ipsec::{
     Action, Database, DatabaseError, Direction, Exhausted, Limit, Mode, NotCarried, Parameters,
-    Policy, Selector, Template, Tuple, words,
+    Policy, Selector, Tally, Template, Tuple, words,
 };
 
 fn key() -> Key {
@@ -298,4 +298,23 @@ fn tunnel_interfaces_have_associations_and_policies_of_their_own() {
         database.delete(spi, ends().1);
     }
     assert_eq!(through(&mut database, 3), Err(NotCarried::Missing(Some(template))));
+}
+
+#[test]
+fn a_tally_counts_what_each_packet_would() {
+    let mut database = Database::new();
+    let mut limited = out(258);
+    limited.limits.packets = Limit { soft: None, hard: Some(2) };
+    let parameters = [out(256), out(257), limited];
+    let all = parameters.map(|own| database.add(own, key(), 0).unwrap());
+    {
+        let mut tally = Tally::default();
+        let mut count = |at: usize| tally.count(&all[at], 10, 1);
+        for at in [0, 0, 1, 2, 2, 0, 1] {
+            assert_eq!(count(at), Ok(()));
+        }
+        assert_eq!(count(2), Err(Exhausted));
+    }
+    let counts = all.map(|own| (own.counts()[1], own.counts()[0]));
+    assert_eq!(counts, [(3, 30), (2, 20), (2, 20)]);
 }

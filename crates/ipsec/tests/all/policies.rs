@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use ipsec::policy::{ANY_PORT, reference};
-use ipsec::{Action, Database, Direction, Policies, Policy, Selector, Template, Tuple, words};
+use ipsec::{
+    Action, Database, Direction, Policies, Policy, Room, Selector, Template, Tuple, words,
+};
 use proptest::prelude::*;
 
 /// Addresses that are near each other, so that prefixes hold some of them.
@@ -69,6 +71,13 @@ proptest! {
         let found = Policies::new(policies.iter()).unwrap();
         for tuple in &tuples {
             prop_assert_eq!(found.find(tuple), reference::find(policies.iter(), tuple), "{:?}", tuple);
+        }
+        // All at once, twice in the same room.
+        let (mut room, mut actions) = (Room::default(), Vec::new());
+        for part in [&tuples[..], &tuples[tuples.len() / 2..]] {
+            found.find_all(part, &mut room, &mut actions);
+            let each: Vec<_> = part.iter().map(|tuple| found.find(tuple)).collect();
+            prop_assert_eq!(&actions, &each);
         }
     }
 
