@@ -53,6 +53,14 @@ pub struct IpsecArgs {
     /// Associations of the case with many
     #[arg(long, default_value_t = 100_000, value_parser = up_to::<ASSOCIATIONS_MAX>)]
     pub associations: usize,
+    /// Measure only cases whose name has this in it, such as "1420 bytes, sealing", and no others
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+}
+
+/// The name of a case, without what is measured.
+fn name_of(cipher: Cipher, size: usize, way: Way) -> String {
+    format!("{}, {size} bytes, {}", cipher.name(), way.name())
 }
 
 pub(crate) fn run(args: &Args, options: &IpsecArgs) -> Result<Report, String> {
@@ -64,17 +72,29 @@ pub(crate) fn run(args: &Args, options: &IpsecArgs) -> Result<Report, String> {
     let mut report = Report::new("ipsec", data);
     for (cipher, size, aim) in CASES {
         check(&gateway, cipher, size)?;
-        beside_peer(args, &gateway, (cipher, size, aim), packets, &mut report)?;
+        for way in Way::ALL {
+            let name = name_of(cipher, size, way);
+            if format!("{name}, gateway").contains(&options.only) {
+                beside_peer(args, &gateway, (cipher, size, way, aim), packets, &mut report)?;
+            }
+        }
     }
+    let is_wanted = |cipher, size, way, what: &str| {
+        format!("{}, {what}", name_of(cipher, size, way)).contains(&options.only)
+    };
     for way in Way::ALL {
         for size in [64, 1420] {
-            many(args, &gateway, (way, size, packets), options.associations, &mut report)?;
+            if is_wanted(Cipher::CtrSha1, size, way, "associations") {
+                many(args, &gateway, (way, size, packets), options.associations, &mut report)?;
+            }
         }
     }
     for way in Way::ALL {
         for (cipher, size) in [(Cipher::CtrSha1, 64), (Cipher::CtrSha1, 1420), (Cipher::Gcm, 1420)]
         {
-            two_cores(args, &gateway, (cipher, way, size, packets), &mut report)?;
+            if is_wanted(cipher, size, way, "workers") {
+                two_cores(args, &gateway, (cipher, way, size, packets), &mut report)?;
+            }
         }
     }
     Ok(report)
@@ -88,37 +108,34 @@ fn megabytes(load: &Load<'_>, rate: f64) -> f64 {
 fn beside_peer(
     args: &Args,
     gateway: &Gateway,
-    (cipher, size, aim): (Cipher, usize, f64),
+    (cipher, size, way, aim): (Cipher, usize, Way, f64),
     packets: usize,
     report: &mut Report,
 ) -> Result<(), String> {
-    for way in Way::ALL {
-        let load = Load { cipher, way, associations: 1, packets, sizes: &[size] };
-        let [mut ours, mut peer, mut alone, mut in_cache] = [const { Vec::new() }; 4];
-        for _ in 0..args.rounds.max(1) {
-            ours.push(megabytes(&load, gateway.measure(&load, 1)?));
-            peer.extend(ipsec_mb(cipher, way, size, packets)?);
-            alone.push(library(cipher, way, size)?);
-            in_cache.extend(ipsec_mb(cipher, way, size, BATCH)?);
-        }
-        let name = |what: &str| format!("{}, {size} bytes, {}, {what}", cipher.name(), way.name());
-        let mpps = crate::report::median(&ours) / size as f64;
+    let load = Load { cipher, way, associations: 1, packets, sizes: &[size] };
+    let [mut ours, mut peer, mut alone, mut in_cache] = [const { Vec::new() }; 4];
+    for _ in 0..args.rounds.max(1) {
+        ours.push(megabytes(&load, gateway.measure(&load, 1)?));
+        peer.extend(ipsec_mb(cipher, way, size, packets)?);
+        alone.push(library(cipher, way, size)?);
+        in_cache.extend(ipsec_mb(cipher, way, size, BATCH)?);
+    }
+    let name = |what: &str| format!("{}, {what}", name_of(cipher, size, way));
+    let mpps = crate::report::median(&ours) / size as f64;
+    report.rows.extend([
+        Row::new(name("gateway"), "MB/s", ours.clone()).note(format!("{mpps:.2} Mpps")),
+        Row::new(name("crypto, in cache"), "MB/s", alone.clone()),
+    ]);
+    if peer.len() == ours.len() {
         report.rows.extend([
-            Row::new(name("gateway"), "MB/s", ours.clone()).note(format!("{mpps:.2} Mpps")),
-            Row::new(name("crypto, in cache"), "MB/s", alone.clone()),
+            Row::new(name("ipsec-mb"), "MB/s", peer.clone()),
+            Row::new(name("ipsec-mb, in cache"), "MB/s", in_cache.clone()),
+            ratio(name("gateway / ipsec-mb"), &ours, &peer).at_least(aim),
+            ratio(name("crypto / ipsec-mb, in cache"), &alone, &in_cache),
         ]);
-        if peer.len() == ours.len() {
-            report.rows.extend([
-                Row::new(name("ipsec-mb"), "MB/s", peer.clone()),
-                Row::new(name("ipsec-mb, in cache"), "MB/s", in_cache.clone()),
-                ratio(name("gateway / ipsec-mb"), &ours, &peer).at_least(aim),
-                ratio(name("crypto / ipsec-mb, in cache"), &alone, &in_cache),
-            ]);
-        } else {
-            let note =
-                "not compared: `cargo xtask peers` builds ipsec_mb_peer, with libipsec-mb-dev";
-            report.rows.push(Row::new(name("ipsec-mb"), "MB/s", Vec::new()).note(note));
-        }
+    } else {
+        let note = "not compared: `cargo xtask peers` builds ipsec_mb_peer, with libipsec-mb-dev";
+        report.rows.push(Row::new(name("ipsec-mb"), "MB/s", Vec::new()).note(note));
     }
     Ok(())
 }
@@ -138,7 +155,7 @@ fn many(
             rates.push(gateway.measure(&load, 1)?);
         }
     }
-    let name = |what: &str| format!("{}, {size} bytes, {}, {what}", cipher.name(), way.name());
+    let name = |what: &str| format!("{}, {what}", name_of(cipher, size, way));
     let [one, all] = &rates;
     report.rows.extend([
         Row::new(name("1 association"), "Mpps", one.clone()),
@@ -154,7 +171,7 @@ fn two_cores(
     (cipher, way, size, packets): (Cipher, Way, usize, usize),
     report: &mut Report,
 ) -> Result<(), String> {
-    let name = |what: &str| format!("{}, {size} bytes, {}, {what}", cipher.name(), way.name());
+    let name = |what: &str| format!("{}, {what}", name_of(cipher, size, way));
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         let row = Row::new(name("2 workers, 1 association"), "Mpps", Vec::new());
         report.rows.push(row.note("not measured: one core"));

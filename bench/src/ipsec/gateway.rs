@@ -331,7 +331,7 @@ impl Gateway {
             if name == "rewrite" {
                 stages.push(Box::new(EspOut::new(views(), &options, &names, counters.clone())));
             }
-            let own = stage(name, &NAMES, &options).map_err(|error| error.to_string())?;
+            let own = stage(name, &names, &options).map_err(|error| error.to_string())?;
             stages.push(OverPart::boxed(own, self.part));
             if name == "decode" {
                 stages.push(Box::new(EspIn::new(views(), &options, &names, counters.clone())));
