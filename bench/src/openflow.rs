@@ -402,8 +402,13 @@ fn check(
     by_port
 }
 
-/// The folder of `/proc` of the worker's thread.
+/// The folder of `/proc` of the worker's thread, which takes its name a moment after it has begun.
 fn worker() -> Option<PathBuf> {
+    let pause = || std::thread::sleep(Duration::from_millis(1));
+    (0..1000).find_map(|_| named_worker().or_else(|| (pause(), None).1))
+}
+
+fn named_worker() -> Option<PathBuf> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let is_worker = |path: &PathBuf| {
         let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();

@@ -9,6 +9,8 @@
 //! [`Channels`] belongs to the thread that has the switch. The others only wait: what they have goes into a queue of yours as a
 //! [`SocketEvent`], and from it to [`Channels::event`]. A connection has two threads; the reading one goes on when its
 //! bytes have been handled and their answers have place, so that a connection holds one piece of input and one of output.
+//! Nothing is sent but by [`Channels::flush`]: so whoever carries out requests makes them visible first, and their answers, that of a
+//! BARRIER among them, leave behind.
 //! With TLS ([`tls`]) the handshake is the business of the connecting thread, or of one for each connection that comes in.
 
 pub mod tls;
@@ -289,7 +291,7 @@ impl Channels {
         self.agent.wants_packets()
     }
 
-    /// Something came from a thread.
+    /// Something came from a thread. What is to be answered waits for [`Channels::flush`].
     pub fn event(&mut self, event: SocketEvent, switch: &mut dyn Switch, now: Duration) {
         match event.0 {
             Happened::Accepted(stream) => {
@@ -317,7 +319,7 @@ impl Channels {
                 own.waits_to_read = true;
                 let channel = own.channel;
                 self.agent.receive(channel, &bytes, switch, now);
-                self.pump(id, now);
+                self.notice(id, now);
             }
             Happened::Wrote(id, is_sent) => {
                 let Some(own) = self.connections.get_mut(&id) else { return };
@@ -328,7 +330,7 @@ impl Channels {
                 self.agent.sent(channel, len);
                 // What waited for place goes on.
                 self.agent.receive(channel, &[], switch, now);
-                self.pump(id, now);
+                self.notice(id, now);
             }
         }
     }
@@ -349,7 +351,7 @@ impl Channels {
         self.refused = (0, Some(now));
     }
 
-    /// Time has passed: attempts, probes, channels that ended.
+    /// Time has passed: attempts, probes. Channels that ended are closed by [`Channels::flush`].
     pub fn tick(&mut self, now: Duration) {
         for (number, own) in self.controllers.iter_mut().enumerate() {
             if own.link.due().is_some_and(|at| at <= now) {
@@ -365,7 +367,6 @@ impl Channels {
             }
         }
         self.agent.tick(now);
-        self.flush(now);
     }
 
     /// When [`Channels::tick`] has something to do.
@@ -374,7 +375,8 @@ impl Channels {
         attempts.chain(self.agent.deadline()).min()
     }
 
-    /// Sends what the agent has for its channels.
+    /// Sends what the agent has for its channels, and lets those go on reading that may. To be called when what they have asked for
+    /// can be seen.
     pub fn flush(&mut self, now: Duration) {
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.into_iter().for_each(|id| self.pump(id, now));
@@ -397,7 +399,6 @@ impl Channels {
         let own =
             Connection { channel, stream, go, waits_to_read: false, write, writing: 0, controller };
         self.connections.insert(id, own);
-        self.pump(id, now);
     }
 
     /// The threads of a connection.
@@ -433,6 +434,15 @@ impl Channels {
                 return self.close(id, now);
             }
         }
+        if own.waits_to_read && self.agent.wants_input(own.channel) {
+            own.waits_to_read = false;
+            let _ = own.go.send(());
+        }
+    }
+
+    /// Whether a controller is connected now.
+    fn notice(&mut self, id: u64, now: Duration) {
+        let Some(own) = self.connections.get(&id) else { return };
         if let Some(link) = own.controller.and_then(|number| self.controllers.get_mut(number))
             && !link.is_open
             && self.agent.version(own.channel).is_some()
@@ -443,10 +453,6 @@ impl Channels {
             if let Some(version) = self.agent.version(own.channel) {
                 self.news.push(News::Connected(link.address.clone(), version));
             }
-        }
-        if own.waits_to_read && self.agent.wants_input(own.channel) {
-            own.waits_to_read = false;
-            let _ = own.go.send(());
         }
     }
 

@@ -57,6 +57,8 @@ struct OpenFlowControl {
     link: Option<Link>,
     /// What the tables of the link have, and others have not.
     patches: Vec<FlowPatch>,
+    /// Packets do not see yet what was taken of them.
+    is_unpublished: bool,
     /// Ports whose state has changed since the controllers were told.
     changed_ports: Vec<PortNo>,
     ports: PortNumbers,
@@ -179,6 +181,7 @@ pub(super) fn start(
         shapes,
         link,
         patches: Vec::new(),
+        is_unpublished: false,
         changed_ports: Vec::new(),
     }))
 }
@@ -309,6 +312,17 @@ impl OpenFlowControl {
             for flow in self.control.take_removed() {
                 link.channels().agent().flow_removed(&flow);
             }
+        }
+        self.answer(now);
+    }
+
+    /// Lets controllers have what waits for them, unless packets do not see yet what they have asked for: it leaves when the version
+    /// is out. So whoever sends a packet after the answer to a BARRIER meets the new flows.
+    fn answer(&mut self, now: Duration) {
+        if let Some(link) = &mut self.link
+            && self.patches.is_empty()
+            && !self.is_unpublished
+        {
             link.channels().flush(now);
         }
     }
@@ -435,7 +449,15 @@ impl ControlPart for OpenFlowControl {
         self.renew_link();
         let mut patches = std::mem::take(&mut self.patches);
         patches.extend(self.control.take_patches());
+        self.is_unpublished |= !patches.is_empty();
         (!patches.is_empty()).then(|| self.part.patch(patches))
+    }
+
+    fn published(&mut self, _: &Tables) {
+        if std::mem::take(&mut self.is_unpublished) {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            self.answer(since.unwrap_or_default());
+        }
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {

@@ -12,10 +12,12 @@
 //! [counted](Counters::to_controller).
 //!
 //! Packets for a queue are in no row any more: they wait, and leave in front of the first packet that comes after their time, or in
-//! `tick`. Over captures their time is that of their departure then.
+//! `tick`. Over captures their time is that of their departure then. They come into their queues when their chunk retires, and leave
+//! only then: everything that came before has left, also where stages behind, or a device, keep several chunks at work.
 //!
 //! With a [`shade`], keys are read in `pre_shade`, and the lookups are a device's, or any thread's.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chunk::{
@@ -143,10 +145,10 @@ pub struct OpenFlow {
     counted: Vec<Lookups>,
     /// Packets in queues.
     shaper: Shaper<Packet>,
-    /// Those of the chunk at hand that are to go there.
-    queued: Vec<Queued>,
-    /// When the packets of the chunk came, by row; empty without queues.
-    times: Vec<u64>,
+    /// What ports with queues get of chunks that have not retired, the oldest first. The last one is of the chunk at hand.
+    shares: VecDeque<Share>,
+    /// Those that are over, for their memory.
+    unused: Vec<Share>,
     /// There is a clock.
     is_live: bool,
     /// What a device can do of it.
@@ -159,12 +161,29 @@ fn is_for_tables(packet: &Packet, all_normal: bool) -> bool {
     packet.mark & (MARK_FROM_HOST | MARK_OUT | MARK_NORMAL) == 0 && !all_normal
 }
 
-/// A packet for a queue.
-struct Queued {
+/// What ports with queues get of a chunk.
+#[derive(Default)]
+struct Share {
+    /// The chunk's number.
+    seq: u64,
+    /// When its packets came, by row.
+    times: Vec<u64>,
+    /// Packets, as they were sent.
+    packets: Vec<Shaped>,
+}
+
+/// A packet for a port with queues, which a row sends.
+struct Shaped {
     row: usize,
     port: u16,
-    queue: usize,
-    packet: Packet,
+    how: How,
+}
+
+enum How {
+    /// It waits in the queue at this place.
+    Queue(usize, Packet),
+    /// It goes by, with so many bytes.
+    Passes(usize),
 }
 
 impl OpenFlow {
@@ -185,8 +204,8 @@ impl OpenFlow {
             has_switch: false,
             counted,
             shaper: Shaper::new(shapes),
-            queued: Vec::new(),
-            times: Vec::new(),
+            shares: VecDeque::new(),
+            unused: Vec::new(),
             is_live: false,
             shade: None,
         }
@@ -205,10 +224,32 @@ impl OpenFlow {
         Self { ports, has_switch, ..self }
     }
 
-    /// Packets of the chunk go into their queues, and those leave whose time has come: in front of the first packet that came
+    /// Whether ports have queues.
+    fn shapes(&self) -> bool {
+        !self.shaper.is_idle()
+    }
+
+    /// The share of the chunk at hand.
+    fn share(&mut self, seq: u64, times: impl Iterator<Item = u64>) {
+        let mut share = self.unused.pop().unwrap_or_default();
+        share.seq = seq;
+        share.times.clear();
+        for time in times {
+            // Of a packet that is no longer here the time does not matter.
+            share.times.push(time.max(share.times.last().copied().unwrap_or_default()));
+        }
+        self.shares.push_back(share);
+    }
+
+    /// The packets of a share go into their queues, and those leave whose time has come: in front of the first packet that came
     /// later, so behind that before it.
-    fn shape(&mut self, emitted: &mut Vec<Emitted>, cx: &mut Context<'_, FlowTables>) {
-        self.queued.sort_by_key(|own| own.row); // stable: outputs of a packet in their order
+    fn shape(
+        &mut self,
+        share: &mut Share,
+        emitted: &mut Vec<Emitted>,
+        cx: &mut Context<'_, FlowTables>,
+    ) {
+        share.packets.sort_by_key(|own| own.row); // stable: outputs of a packet in their order
         let is_live = self.is_live;
         let timed = |mut packet: Packet, at_ns| {
             if !is_live {
@@ -216,23 +257,25 @@ impl OpenFlow {
             }
             packet
         };
-        let mut queued = self.queued.drain(..).peekable();
-        for (row, &now_ns) in self.times.iter().enumerate() {
+        let mut packets = share.packets.drain(..).peekable();
+        for (row, &now_ns) in share.times.iter().enumerate() {
             let before = row.checked_sub(1);
             self.shaper.leave(now_ns, |port, packet, at_ns| {
                 let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
                 match before {
-                    Some(row) if !is_live => {
-                        emitted.push(Emitted { cause: row as u16, verdict, packet });
-                    }
-                    // In front of the chunk. Live always so: a chunk may wait for stages behind, and what leaves in a tick does not.
-                    _ => cx.release(packet, verdict),
+                    Some(row) => emitted.push(Emitted { cause: row as u16, verdict, packet }),
+                    None => cx.release(packet, verdict), // in front of the chunk
                 }
             });
             let cause = row as u16;
-            while let Some(Queued { port, queue, packet, .. }) =
-                queued.next_if(|own| own.row == row)
-            {
+            while let Some(Shaped { port, how, .. }) = packets.next_if(|own| own.row == row) {
+                let (queue, packet) = match how {
+                    How::Queue(queue, packet) => (queue, packet),
+                    How::Passes(len) => {
+                        self.shaper.passes(port, len, now_ns);
+                        continue;
+                    }
+                };
                 let len = packet.frame_len();
                 if let Err(packet) = self.shaper.push(port, queue, packet, len, now_ns) {
                     let verdict = Verdict::drop(reasons::QUEUE_FULL);
@@ -240,10 +283,7 @@ impl OpenFlow {
                 }
                 self.shaper.leave(now_ns, |port, packet, at_ns| {
                     let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
-                    match is_live {
-                        true => cx.release(packet, verdict),
-                        false => emitted.push(Emitted { cause, verdict, packet }),
-                    }
+                    emitted.push(Emitted { cause, verdict, packet });
                 });
             }
         }
@@ -254,17 +294,19 @@ impl OpenFlow {
         let mut packet = chunk.take(row);
         let (port, queue) = (packet.port, (packet.mark & MARK_QUEUE) as usize);
         packet.mark &= !(MARK_OUT | MARK_QUEUE);
-        let has_queues = !self.shaper.is_idle();
-        let verdict = if let Some(queue) = queue.checked_sub(1).filter(|_| has_queues) {
-            self.queued.push(Queued { row, port, queue, packet });
-            Verdict::TAKEN
-        } else {
-            if let Some(now_ns) = self.times.get(row) {
-                self.shaper.passes(port, packet.frame_len(), *now_ns);
+        let mut share = if self.shapes() { self.shares.back_mut() } else { None };
+        let queue = queue.checked_sub(1).filter(|_| share.is_some());
+        let len = packet.frame_len();
+        let (how, verdict) = match queue {
+            Some(queue) => (How::Queue(queue, packet), Verdict::TAKEN),
+            None => {
+                chunk.packets[row] = packet;
+                (How::Passes(len), Verdict::forward(port))
             }
-            chunk.packets[row] = packet;
-            Verdict::forward(port)
         };
+        if let Some(share) = &mut share {
+            share.packets.push(Shaped { row, port, how });
+        }
         chunk.rows.verdicts()[row] = verdict.0;
     }
 
@@ -350,16 +392,12 @@ impl Stage<FlowTables> for OpenFlow {
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FlowTables>) {
-        let shapes = !self.shaper.is_idle();
         self.is_live = cx.is_live();
-        self.times.clear();
+        if self.shapes() {
+            self.share(chunk.seq, chunk.packets.iter().map(|packet| cx.arrival_ns(packet)));
+        }
         let all_normal = self.has_switch && cx.tables.is_standalone();
         for row in 0..chunk.len() {
-            if shapes {
-                // Of a packet that is no longer here the time does not matter.
-                let before = self.times.last().copied().unwrap_or_default();
-                self.times.push(cx.arrival_ns(&chunk.packets[row]).max(before));
-            }
             let verdict = chunk.rows.verdicts()[row];
             if !Verdict(verdict).is_next() {
                 continue;
@@ -397,15 +435,26 @@ impl Stage<FlowTables> for OpenFlow {
             has_switch: self.has_switch,
             now_ns: cx.now_ns,
             refused: None,
-            shaper: &mut self.shaper,
-            queued: &mut self.queued,
-            times: &self.times,
+            shaper: &self.shaper,
+            share: self.shares.back_mut(),
         };
         self.pipeline.run(cx.tables, &mut out, &mut ());
-        if shapes {
-            self.shape(emitted, cx);
-        }
         self.count();
+    }
+
+    fn sees_retired(&self) -> bool {
+        self.shapes()
+    }
+
+    /// Packets of the chunk go into their queues.
+    fn retired(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, FlowTables>) {
+        // One that a panic ended may have none.
+        while self.shares.front().is_some_and(|share| share.seq <= chunk.seq)
+            && let Some(mut share) = self.shares.pop_front()
+        {
+            self.shape(&mut share, &mut chunk.emitted, cx);
+            self.unused.push(share);
+        }
     }
 
     fn tick(&mut self, cx: &mut Context<'_, FlowTables>) {
@@ -422,12 +471,20 @@ impl Stage<FlowTables> for OpenFlow {
     }
 
     fn held(&self) -> usize {
-        self.shaper.len()
+        let is_queued = |own: &&Shaped| matches!(own.how, How::Queue(..));
+        let of = |share: &Share| share.packets.iter().filter(is_queued).count();
+        self.shaper.len() + self.shares.iter().map(of).sum::<usize>()
     }
 
     fn drain(&mut self, cx: &mut Context<'_, FlowTables>) {
         for (_, packet) in self.shaper.drain() {
             cx.drop_packet(packet, reasons::QUEUE_END);
+        }
+        // Where a panic has ended everything, chunks that never retired.
+        for own in self.shares.drain(..).flat_map(|share| share.packets) {
+            if let How::Queue(_, packet) = own.how {
+                cx.drop_packet(packet, reasons::QUEUE_END);
+            }
         }
     }
 
@@ -477,9 +534,9 @@ struct Out<'a> {
     now_ns: u64,
     /// A frame of the row at hand that was sent to where nothing is, and why that goes nowhere.
     refused: Option<(CellFrame, DropReason)>,
-    shaper: &'a mut Shaper<Packet>,
-    queued: &'a mut Vec<Queued>,
-    times: &'a [u64],
+    shaper: &'a Shaper<Packet>,
+    /// `None`: no port has queues.
+    share: Option<&'a mut Share>,
 }
 
 impl Egress for Out<'_> {
@@ -519,16 +576,17 @@ impl Egress for Out<'_> {
             PortNo::NORMAL if self.has_switch => return self.normal(row, frame),
             number => match self.ports.port(number) {
                 Some(port) => {
-                    if let Some(queue) = self.shaper.queue(port, to.queue) {
-                        let packet = frame.0;
-                        self.queued.push(Queued { row, port, queue, packet });
-                        if self.packets[row].is_empty() {
-                            self.verdicts[row] = Verdict::TAKEN.0;
+                    if let Some(share) = &mut self.share {
+                        if let Some(queue) = self.shaper.queue(port, to.queue) {
+                            let how = How::Queue(queue, frame.0);
+                            share.packets.push(Shaped { row, port, how });
+                            if self.packets[row].is_empty() {
+                                self.verdicts[row] = Verdict::TAKEN.0;
+                            }
+                            return;
                         }
-                        return;
-                    }
-                    if let Some(now_ns) = self.times.get(row) {
-                        self.shaper.passes(port, frame.0.frame_len(), *now_ns);
+                        let how = How::Passes(frame.0.frame_len());
+                        share.packets.push(Shaped { row, port, how });
                     }
                     let verdict = Verdict::forward(port);
                     if self.packets[row].is_empty() {

@@ -1,7 +1,7 @@
 //! Connections to controllers as those who watch see them.
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ fn controllers_and_their_news() {
             if let Ok(event) = events.recv_timeout(Duration::from_millis(20)) {
                 channels.event(event, &mut switch, start.elapsed());
             }
+            channels.flush(start.elapsed());
             news.extend(channels.take_news());
         }
         news
@@ -55,4 +56,38 @@ fn controllers_and_their_news() {
     let news = until(&mut channels, &|news| !news.is_empty());
     assert!(matches!(&news[..], [News::Lost(who, _)] if *who == address), "{news:?}");
     assert_eq!(channels.controllers().filter(|own| own.version.is_some()).count(), 0);
+}
+
+/// Whoever carries out requests makes them visible before their answers leave.
+#[test]
+fn answers_wait_until_requests_can_be_seen() {
+    let (sender, events) = std::sync::mpsc::sync_channel::<SocketEvent>(16);
+    let sink = move |event| sender.send(event).is_ok();
+    let mut channels = Channels::new(Settings::default(), Arc::new(sink));
+    let address = channels.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut peer = TcpStream::connect(address).unwrap();
+    let (hello, barrier) = ([4, 0, 0, 8, 0, 0, 0, 1], [4, 20, 0, 8, 0, 0, 0, 2]);
+    peer.write_all(&[hello, barrier].concat()).unwrap();
+    let (mut switch, start) = (Plain::new(), Instant::now());
+    peer.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut byte = [0];
+    // The connection, and what it has sent: at once or in pieces.
+    while let Ok(event) = events.recv_timeout(Duration::from_millis(500)) {
+        channels.event(event, &mut switch, start.elapsed());
+    }
+    channels.tick(start.elapsed());
+    assert!(peer.read(&mut byte).is_err(), "something was sent before it was due");
+    channels.flush(start.elapsed());
+    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answered = Vec::new();
+    let wanted = [4, 21, 0, 8, 0, 0, 0, 2];
+    while !answered.ends_with(&wanted) {
+        if let Ok(event) = events.recv_timeout(Duration::from_millis(20)) {
+            channels.event(event, &mut switch, start.elapsed());
+        }
+        channels.flush(start.elapsed());
+        let mut piece = [0; 256];
+        let len = peer.read(&mut piece).unwrap();
+        answered.extend_from_slice(&piece[..len]);
+    }
 }
