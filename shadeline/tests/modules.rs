@@ -440,6 +440,25 @@ fn a_write_outside_of_a_packet_is_refused() {
     assert_eq!((count(&stats, "wild", "packets"), count(&stats, "wild", "errors")), (50, 50));
 }
 
+/// The length that a module reads is its own copy: a greater one opens no memory behind the packet.
+#[test]
+fn a_length_that_a_module_changes_opens_no_memory() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input = mixed(50);
+    write(&folder, &input);
+    let longer = "MODULE_ETH(packet)\n{\n    packet->len = 0xffffffffu;\n    packet->end = 0xffffffffu;\n    \
+                  piece_t piece = packet_payload(packet);\n    piece.len = 0xffffffffu;\n    \
+                  packet_set_byte(packet, 0x70000000u, 1u);\n    \
+                  return packet_byte(packet, 0x70000000u) + piece_byte(packet, &piece, 0x70000000u) == 0u ? PASS : DROP;\n}\n";
+    ok(&run(&folder, &format!("{WIRE}{}", module(&folder, "longer", longer, "")), ""));
+    assert_eq!(frames(&folder, "b"), input);
+    let stats = stats(&folder);
+    assert_eq!((count(&stats, "longer", "packets"), count(&stats, "longer", "errors")), (50, 50));
+}
+
 #[test]
 fn an_error_of_a_source_has_its_own_line() {
     let folder = Scratch::new();

@@ -113,6 +113,11 @@ pub fn read(text: &str) -> Result<Source, Problem> {
     for (i, At { line, token, is_macro, .. }) in tokens.iter().enumerate() {
         let next = tokens.get(i + 1).map(|next| &next.token);
         match token {
+            Token::Sign('(') if casts_to_pointer(&tokens, i) => {
+                let message =
+                    "a cast to a pointer: packets are reached by packet_byte and the like";
+                return at(*line, message.into());
+            }
             Token::Sign('(' | '{' | '[') => depth += 1,
             Token::Sign(')' | '}' | ']') => match depth.checked_sub(1) {
                 Some(less) => depth = less,
@@ -165,6 +170,23 @@ pub fn read(text: &str) -> Result<Source, Problem> {
     }
     source.bounded = bounded(text, &tokens)?;
     Ok(source)
+}
+
+/// Whether the bracket at a token is a cast to a pointer: `(PRIVATE uchar *)` behind anything but a name.
+fn casts_to_pointer(tokens: &[At], at: usize) -> bool {
+    let is_value = match at.checked_sub(1).map(|before| &tokens[before].token) {
+        Some(Token::Word(word)) => !matches!(word.as_str(), "return" | "else" | "do" | "case"),
+        _ => false,
+    };
+    let inside = &tokens[at + 1..];
+    let words = inside.iter().take_while(|at| matches!(at.token, Token::Word(_))).count();
+    let mut behind = inside[words..].iter();
+    let is_pointer = words > 0 && behind.next().is_some_and(|at| at.is('*'));
+    let is_end = |at: &At| match &at.token {
+        Token::Sign(sign) => *sign != '*',
+        Token::Word(word) => word != "const" && word != "volatile" && word != "PRIVATE",
+    };
+    !is_value && is_pointer && behind.find(|at| is_end(at)).is_some_and(|at| at.is(')'))
 }
 
 /// The text with a bound for each loop: see the module.
@@ -430,9 +452,23 @@ mod tests {
             ("#define A global\nMODULE_IP(p) {}", "1: `global` is not for modules"),
             ("MODULE_IP(p) { glo\\\nbal; }", "1: a line that goes on"),
             ("MODULE_IP(p) { \"x\"; }", "1: a text"),
+            ("MODULE_IP(p)\n{\n    *(PRIVATE const uint *)p = 1u;\n}\n", "3: a cast to a pointer"),
+            ("MODULE_IP(p) {\n    f(1u, (uchar *const)p);\n}\n", "2: a cast to a pointer"),
+            ("#define AT(x) return (uint **)(x)\nMODULE_IP(p) {}", "1: a cast to a pointer"),
             ("MODULE_IP(ä) {}", "1: a character that is not ASCII"),
         ] {
             assert!(error(text).starts_with(expected), "{text:?}: {}", error(text));
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_cast_to_a_pointer_is_none() {
+        for text in [
+            "FN uint f(PRIVATE uint *);\nMODULE_IP(p) { return PASS; }\n",
+            "FN uint f(PRIVATE packet_t *p) { return (uint)p->len; }\nMODULE_IP(p) { return f(p); }\n",
+            "MODULE_IP(p) { uint a = 2u; return (a * (3u)) > (p->len * a) ? DROP : PASS; }\n",
+        ] {
+            assert!(read(text).is_ok(), "{text}: {}", error(text));
         }
     }
 

@@ -61,7 +61,8 @@ FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
     uint state_a = (uint)known & LITERALS_RECORD, state_b = (uint)(known >> 24) & LITERALS_RECORD;
     uint row_a = literals_row(&exact, state_a), row_b = literals_row(&folded, state_b);
     uint found = 0u;
-    while (match->end < piece->len && found == 0u) {
+    const uint end = piece->len < piece->own_len ? piece->len : piece->own_len;
+    while (match->end < end && found == 0u) {
         const uint byte = piece->own_bytes[match->end];
         match->end += 1u;
         if (exact.classes != 0u) {

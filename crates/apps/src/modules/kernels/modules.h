@@ -22,6 +22,7 @@ typedef struct {
     uint own_error;
     GLOBAL const uint *own_patterns; // the automaton of the module
     uint own_patterns_len;           // in words
+    uint own_len;  // bytes of the frame, whatever a module makes of `len`
     uint len;      // bytes of the frame
     uint l3;       // where the IP header is, from the frame's first byte
     uint l4;       // where the upper layer is
@@ -40,6 +41,7 @@ typedef struct {
 // New bytes of a TCP connection, in order.
 typedef struct {
     GLOBAL const uchar *own_bytes;
+    uint own_len;  // how many bytes there are, whatever a module makes of `len`
     uint at;       // where they are in the packet, or NOT_IN_PACKET
     uint len;      // how many
     uint is_reply; // sent by the end of the flow that answers
@@ -65,7 +67,7 @@ FN uint own_tick(PRIVATE uint *left)
 
 FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
 {
-    return i < packet->len ? (uint)packet->own_bytes[i] : 0u;
+    return i < packet->own_len ? (uint)packet->own_bytes[i] : 0u;
 }
 
 FN uint packet_be16(PRIVATE const packet_t *packet, uint i)
@@ -103,16 +105,17 @@ FN uint packet_dst4(PRIVATE const packet_t *packet)
 FN uint piece_byte(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, uint i)
 {
     (void)packet;
-    return i < piece->len ? (uint)piece->own_bytes[i] : 0u;
+    return i < piece->len && i < piece->own_len ? (uint)piece->own_bytes[i] : 0u;
 }
 
 // What UDP or TCP carries in a packet, as a piece: of the packet alone, in whatever order it came.
 FN piece_t packet_payload(PRIVATE const packet_t *packet)
 {
     piece_t piece;
-    const uint end = packet->end < packet->len ? packet->end : packet->len;
+    const uint end = packet->end < packet->own_len ? packet->end : packet->own_len;
     piece.at = packet->data;
     piece.len = packet->data != 0u && packet->data < end ? end - packet->data : 0u;
+    piece.own_len = piece.len;
     piece.is_reply = packet->is_reply;
     piece.offset = 0ul;
     piece.own_bytes = packet->own_bytes + packet->data;
@@ -122,7 +125,7 @@ FN piece_t packet_payload(PRIVATE const packet_t *packet)
 // Whether it was done. Checksums stay as they are.
 FN uint packet_set_byte(PRIVATE packet_t *packet, uint i, uint value)
 {
-    if (i >= packet->len) {
+    if (i >= packet->own_len) {
         packet->own_error = 1u;
         return 0u;
     }
@@ -237,7 +240,8 @@ FN uint own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *pa
     const uint head = decoded[0], tail = decoded[1], info = decoded[2], layers = decoded[2] >> 16;
     packet->own_bytes = payload + COL_MODULE_AT(arena)[row];
     packet->own_error = 0u;
-    packet->len = COL_MODULE_LEN(arena)[row];
+    packet->own_len = COL_MODULE_LEN(arena)[row];
+    packet->len = packet->own_len;
     packet->l3 = head & 0xffffu;
     packet->l4 = head >> 16;
     packet->data = tail & 0xffffu;
@@ -272,17 +276,19 @@ FN void own_piece(PRIVATE piece_t *piece, PRIVATE const packet_t *packet, GLOBAL
         const uint place = COL_MODULE_PIECE(arena)[row];
         piece->at = place & 0xffffu;
         piece->len = place >> 16;
-        piece->len = piece->at + piece->len > packet->len ? 0u : piece->len;
+        piece->len = piece->at + piece->len > packet->own_len ? 0u : piece->len;
+        piece->own_len = piece->len;
         piece->is_reply = packet->is_reply;
         piece->offset = COL_MODULE_OFFSET(arena)[row];
         piece->own_bytes = packet->own_bytes + piece->at;
         return;
     }
-    GLOBAL const uchar *attached = packet->own_bytes + ((packet->len + 15u) & ~15u);
+    GLOBAL const uchar *attached = packet->own_bytes + ((packet->own_len + 15u) & ~15u);
     GLOBAL const uint *entry = (GLOBAL const uint *)attached + 4u * i;
     piece->own_bytes = i == 0u ? attached + 16u * listed : piece->own_bytes + piece->len;
     piece->at = (COL_MODULE_LAYERS(arena)[row] & LAYER_MOVED) != 0u ? NOT_IN_PACKET : entry[0];
     piece->len = entry[1] & 0x7fffffffu;
+    piece->own_len = piece->len;
     piece->is_reply = entry[1] >> 31;
     piece->offset = (ulong)entry[2] | (ulong)entry[3] << 32;
 }
