@@ -4,6 +4,7 @@ mod common;
 
 use common::{Live, SOON, config, ping};
 use testkit::netns::{Netns, Offloads, Topology};
+use testkit::process::Stop;
 use testkit::{Scratch, wait_until};
 
 /// The home router of these tests: hosts on the left share the address on the right, and one has a server.
@@ -57,6 +58,32 @@ fn conversation(scratch: &Scratch, left: &Netns, right: &Netns) -> Vec<String> {
     // The port forward, whose server sees the client's own address.
     ask(left, right, "tcp", 80, "10.0.2.1:8080", 40_005, 5);
     all
+}
+
+/// A trace says what becomes of a packet, with a firewall between both stages and without one.
+#[test]
+fn packets_are_traced_through_both_stages() {
+    for (purpose, firewall) in
+        [("nattrace", ""), ("nattracefw", "[firewall]\ndefault = \"accept\"\n")]
+    {
+        let rules = format!("{RULES}{firewall}");
+        let Some(mut live) = Live::start(purpose, "af_packet", &rules) else { return };
+        hide(&live.net);
+        assert!(wait_until(SOON, || ping(&live.net.left, "10.0.2.2", 1) == 1));
+        let (bin, scratch) = (&live.bin, &live.scratch);
+        let (ok, said) = std::thread::scope(|scope| {
+            let traced = scope.spawn(|| common::ctl(bin, scratch, "trace -c 4 icmp"));
+            assert!(wait_until(SOON, || {
+                ping(&live.net.left, "10.0.2.2", 1);
+                traced.is_finished()
+            }));
+            traced.join().expect("a trace")
+        });
+        assert!(ok && said.contains("to 10.0.2.2"), "{said}");
+        assert!(said.contains("to 10.0.1.2") && said.contains("from 10.0.2.1"), "{said}");
+        let (_, log) = live.router.stop(Stop::Terminate, SOON);
+        assert!(!log.contains("panicked"), "{log}");
+    }
 }
 
 /// The right host knows no way to the left one.

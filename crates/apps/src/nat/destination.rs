@@ -716,7 +716,10 @@ impl Stage<Tables> for Destination {
 
     fn describe(&self, chunk: &mut Chunk, row: usize, _tables: &Tables) -> String {
         let d = received::decode(&chunk.packets[row]);
-        let nat = DestinationColumns::view(&mut chunk.rows).nat[row];
+        let nat = match self.with_headers {
+            true => HeadersColumns::view(&mut chunk.rows).nat[row],
+            false => DestinationColumns::view(&mut chunk.rows).nat[row],
+        };
         let to = match (d.dst_ip(), d.ports()) {
             (Some(address), Some((_, port))) => {
                 std::net::SocketAddr::new(address, port).to_string()
