@@ -297,3 +297,21 @@ fn colours_are_wanted_or_not() {
     };
     assert_eq!(["always", "never"].map(help), [true, false]);
 }
+
+/// A firewall sees answers through NAT64 as packets of another family than those that they answer.
+#[test]
+fn states_do_not_know_answers_through_nat64() {
+    let folder = Scratch::new();
+    let guarded = |more: &str| {
+        let config = format!(
+            "[port.lan]\nbackend = \"memory\"\n[flow]\n[[rule]]\nstate = \"established\"\naction = \"accept\"\n{more}\
+             [[nat]]\nkind = \"nat64\"\nto = \"192.0.2.1\"\n"
+        );
+        check(&folder, &config, false)
+    };
+    let (good, said) = guarded("");
+    let warning = "rules on `state` do not know the answers to hosts of a `nat64` rule";
+    assert!(good && said.contains(warning) && said.contains("src = \"64:ff9b::/96\""), "{said}");
+    let (good, said) = guarded("[[rule]]\nsrc = \"64:ff9b::/96\"\naction = \"accept\"\n");
+    assert!(good && !said.contains("nat64"), "{said}");
+}

@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
         }
         keys(rule, place, walk);
         target(rule, place, walk);
+        answers(config, rule, place, walk);
         if config.nat[..number].iter().any(|other| forwards_the_same(other, rule)) {
             let key = if place.has("port") { "port" } else { "kind" };
             walk.error(place.at(key), "an earlier rule forwards these packets already")
@@ -85,6 +86,24 @@ fn keys(rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
             format!("a `{}` rule has {family} sources", word(rule.kind)),
         )
         .expected(format!("{family} prefixes"));
+    }
+}
+
+/// Whether a firewall that asks for states lets answers of NAT64 through: it sees the packets of IPv6 hosts as IPv4 packets, and
+/// their answers as IPv6 packets, so these belong to no flow.
+fn answers(config: &Config, rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
+    let rules = config.firewall.rules.iter().filter_map(|entry| match entry {
+        RuleEntry::One(own) => Some(&own.conditions),
+        RuleEntry::File(_) => None,
+    });
+    let asks = { rules.clone() }.any(|own| own.state.is_some());
+    let accepts = { rules }.any(|own| own.state.is_none() && own.src == Some(rule.prefix));
+    let is_followed = config.in_use().any(|own| own.has("flow") && own.has("firewall"));
+    if rule.kind == NatKind::Nat64 && asks && !accepts && is_followed {
+        let message =
+            "rules on `state` do not know the answers to hosts of a `nat64` rule: they are `new`";
+        walk.warning(place.header(), message)
+            .help(format!("a [[rule]] with src = \"{}\" accepts them", rule.prefix));
     }
 }
 
