@@ -106,8 +106,13 @@ impl Report {
     /// Packets that were not followed or forwarded because a checksum of them is wrong.
     pub(crate) fn wrong_checksums(&self) -> u64 {
         let of_ip = self.drops.iter().filter(|own| own.reason == "ip_bad_checksum");
-        let of_tcp = self.sections.get("flow").and_then(|flow| flow.get("bad_checksum"));
-        of_ip.map(|own| own.packets).sum::<u64>() + of_tcp.and_then(Value::as_u64).unwrap_or(0)
+        of_ip.map(|own| own.packets).sum::<u64>() + self.flow_packets("bad_checksum")
+    }
+
+    /// Packets that the stage `flow` counted under a name of `stats.json`.
+    pub(crate) fn flow_packets(&self, name: &str) -> u64 {
+        let count = self.sections.get("flow").and_then(|flow| flow.get(name));
+        count.and_then(Value::as_u64).unwrap_or(0)
     }
 
     /// The totals since the start, whatever was cleared meanwhile. `time` adds what depends on the

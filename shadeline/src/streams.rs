@@ -128,6 +128,23 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
             if wrong == 1 { "was" } else { "were" }
         );
     }
+    let is_are = |packets| if packets == 1 { "packet is" } else { "packets are" };
+    let malformed = report.flow_packets("malformed");
+    if malformed > 0 {
+        note!(
+            "warning: {} {} malformed or cut by the capture's snap length, and of no connection",
+            thousands(malformed),
+            is_are(malformed)
+        );
+    }
+    let refused = report.flow_packets("refused");
+    if refused > 0 {
+        note!(
+            "warning: {} {} of flows for which the table had no room; raise `flows` of [flow] (--config)",
+            thousands(refused),
+            is_are(refused)
+        );
+    }
     for error in &report.errors {
         note!("error: {error}");
     }

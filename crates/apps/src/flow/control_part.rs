@@ -602,6 +602,12 @@ impl ControlPart for FlowControl {
             thousands(t.malformed),
             thousands(t.fragments)
         );
+        if t.refused > 0 {
+            text += &format!(
+                "warning: {} packets belong to no flow, because the table is full of established flows: raise `flows` of [flow]\n",
+                thousands(t.refused)
+            );
+        }
         if let Some(tunnels) = t.tunnels {
             text += &format!("tunnels: {}\n", tunnels.text());
         }
