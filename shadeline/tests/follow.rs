@@ -598,3 +598,31 @@ fn events_are_in_order() {
     let by_time = times.len() - reasons["shutdown"];
     assert!(times[..by_time].is_sorted(), "{times:?}");
 }
+
+/// Events of packets without a flow that came at the same time, between different hosts, are in one order for any number of workers.
+#[test]
+fn events_of_one_time_are_in_one_order() {
+    let scratch = Scratch::new();
+    let records: Vec<_> = (0..60u16)
+        .map(|number| {
+            let (src, dst) =
+                (format!("10.0.0.{}", number % 7 + 1), format!("10.0.9.{}", number % 5 + 1));
+            let mut frame = Frame::new().ipv4(&src, &dst).udp(1000 + number, 53, b"x").bytes();
+            frame[24] ^= 1; // the checksum of IPv4
+            Record::new(1_000_000_000, frame)
+        })
+        .collect();
+    let capture = scratch.join("same.pcap");
+    write_pcap(&capture, &records);
+    let run = |workers: usize| {
+        let config = format!(
+            "mode = \"monitor\"\n[system]\nworkers = {workers}\n[port.tap]\n[flow]\nevents = \"-\"\n"
+        );
+        let config = scratch.write(&format!("{workers}.toml"), &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        ok(&command.arg("run").arg(config).arg("-r").arg(&capture).output().unwrap())
+    };
+    let one = run(1);
+    assert_eq!(one.lines().count(), records.len());
+    (2..5).for_each(|workers| assert_eq!(run(workers), one, "{workers} workers"));
+}

@@ -230,7 +230,7 @@ impl Lines {
             .line
             .chunks(8)
             .map(|bytes| bytes.iter().fold(0, |word: u64, byte| word << 8 | u64::from(*byte)));
-        let hash = words.fold(0, |hash, word| chunk::hash::key64(hash ^ word, hash));
+        let hash = words.fold(0, |hash, word| chunk::hash::key64(word, hash));
         self.strays = self.strays.wrapping_add(1);
         self.put_at((context.at_ns, 0, hash, self.strays));
     }
