@@ -604,8 +604,8 @@ fn address_hash(a: IpAddr, b: IpAddr) -> u64 {
     };
     let both = [bits(a), bits(b)];
     both.iter().fold(0, |hash, own| {
-        let low = chunk::hash::key64(hash ^ *own as u64, hash);
-        chunk::hash::key64(low ^ (*own >> 64) as u64, low)
+        let low = chunk::hash::key64(*own as u64, hash);
+        chunk::hash::key64((*own >> 64) as u64, low)
     })
 }
 
@@ -885,4 +885,18 @@ fn opens(input: &Input<'_>) -> Option<bool> {
     let at = usize::from(input.decoded.l4_offset) + 13;
     let own = u16::from(*input.frame.get(at).filter(|_| is_tcp)?);
     (own & flags::SYN != 0).then_some(own & flags::ACK == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_both_addresses_is_in_their_hash() {
+        let addresses = ["10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2", "2001:db9::1"]
+            .map(|text| text.parse::<IpAddr>().unwrap());
+        let pairs = addresses.iter().flat_map(|a| addresses.iter().map(move |b| (*a, *b)));
+        let hashes: std::collections::HashSet<_> = pairs.map(|(a, b)| address_hash(a, b)).collect();
+        assert_eq!(hashes.len(), addresses.len() * addresses.len());
+    }
 }
