@@ -9,8 +9,8 @@
 //!
 //! The headers of IP are read by [`packet::decode()`]; what is odd about a packet (addresses that no router forwards, a wrong
 //! checksum) does not matter to a switch, but lengths that contradict each other end the headers there. Only the outer tag is
-//! a VLAN to OpenFlow; behind a second one nothing is read, as in Open vSwitch with its default limit. A later fragment has no
-//! ports: they are zero.
+//! a VLAN to OpenFlow; behind a second one nothing is read, as in Open vSwitch with its default limit. A tag that a flow has pushed
+//! before another one hides nothing: later actions and tables see what they saw before. A later fragment has no ports: they are zero.
 
 use packet::decode::{Anomaly, Decoded, decode_ip, ignore_checksum};
 use packet::icmpv6::message;
@@ -66,6 +66,8 @@ pub struct Headers {
     pub transport: Transport,
     /// There is a tag.
     pub tagged: bool,
+    /// Tags behind the outer one before which flows have pushed others.
+    pub covered: u8,
     /// The header of the network layer; the EtherType is in the two bytes before it, but for 802.3 frames.
     pub l3: u16,
     /// The transport header; 0 where there is none.
@@ -107,6 +109,17 @@ pub mod exthdr {
 /// Reads a frame. `frame` may be only its first part, `frame_len` is the length of the whole. All of `key` but metadata and
 /// tunnel identifier is set.
 pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Headers {
+    read_behind(frame, frame_len, in_port, key, 0)
+}
+
+/// [`read`] of a frame in which flows have pushed tags before `covered` others.
+pub(crate) fn read_behind(
+    frame: &[u8],
+    frame_len: usize,
+    in_port: u32,
+    key: &mut Key,
+    covered: u8,
+) -> Headers {
     key.0[4..].fill(0);
     // Words as the picture of `key` has them: a field at a time would cost more than all else here.
     (key.0[4], key.0[29]) = (in_port, in_port);
@@ -129,6 +142,14 @@ pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Head
         ethertype = EtherType(u16::from_be_bytes([tag[2], tag[3]]));
         headers.tagged = true;
         l3 += 4;
+        while headers.covered < covered
+            && ethertype.is_vlan()
+            && let Some(tag) = frame.get(l3..).and_then(|rest| rest.first_chunk::<4>())
+        {
+            ethertype = EtherType(u16::from_be_bytes([tag[2], tag[3]]));
+            headers.covered += 1;
+            l3 += 4;
+        }
     }
     if ethertype.0 < 0x0600 {
         // 802.3: a SNAP header with an EtherType (RFC 1042), or none.

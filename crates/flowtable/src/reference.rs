@@ -49,10 +49,11 @@ fn is_tag(ethertype: u16) -> bool {
 
 /// Reads a frame into fields.
 pub fn fields(frame: &[u8], in_port: PortNo) -> Fields {
-    read(frame, in_port).0
+    read(frame, in_port, 0).0
 }
 
-fn read(frame: &[u8], in_port: PortNo) -> (Fields, Spots) {
+/// Flows have pushed tags before `covered` others: they are left out.
+fn read(frame: &[u8], in_port: PortNo, covered: usize) -> (Fields, Spots) {
     let mut out = Fields::new();
     let mut spots = Spots::default();
     out.insert(Field::InPort, in_port.0.into());
@@ -71,6 +72,10 @@ fn read(frame: &[u8], in_port: PortNo) -> (Fields, Spots) {
         out.insert(Field::VlanPcp, tci >> 13);
         spots.tagged = true;
         at = 16;
+        for _ in 0..covered {
+            let is_there = is_tag(n(frame, at, 2) as u16) && frame.len() >= at + 6;
+            at += if is_there { 4 } else { 0 };
+        }
     }
     let mut ethertype = n(frame, at, 2) as u16;
     at += 2;
@@ -275,6 +280,8 @@ struct Packet {
     in_port: PortNo,
     metadata: u128,
     tunnel: u128,
+    /// Tags before which flows have pushed others.
+    covered: usize,
     is_over: bool,
 }
 
@@ -288,11 +295,12 @@ impl Switch {
     ) -> (Vec<(PortNo, Vec<u8>)>, Vec<u32>) {
         let (mut out, mut taken) = (Vec::new(), Vec::new());
         let frame = frame.to_vec();
-        let mut packet = Packet { frame, in_port, metadata: 0, tunnel: 0, is_over: false };
+        let mut packet =
+            Packet { frame, in_port, metadata: 0, tunnel: 0, covered: 0, is_over: false };
         let mut set: Vec<Action> = Vec::new();
         let mut table = 0;
         loop {
-            let mut fields = fields(&packet.frame, in_port);
+            let mut fields = read(&packet.frame, in_port, packet.covered).0;
             fields.insert(Field::Metadata, packet.metadata);
             fields.insert(Field::TunnelId, packet.tunnel);
             let Some(flow) = look_up(&self.flows, settings, table, &fields) else {
@@ -349,15 +357,23 @@ impl Switch {
                 Action::SetField(Field::Metadata, value) => packet.metadata = *value,
                 Action::SetField(Field::TunnelId, value) => packet.tunnel = *value,
                 Action::SetField(field, value) => {
-                    set(&mut packet.frame, *field, *value);
-                    fix(&mut packet.frame);
+                    set(&mut packet.frame, packet.covered, *field, *value);
+                    fix(&mut packet.frame, packet.covered);
                 }
                 action => {
-                    if !change(&mut packet.frame, action) {
+                    let covered = packet.covered;
+                    match action {
+                        Action::PushVlan(_) if read(&packet.frame, PortNo(0), 0).1.tagged => {
+                            packet.covered += 1;
+                        }
+                        Action::PopVlan => packet.covered = covered.saturating_sub(1),
+                        _ => {}
+                    }
+                    if !change(&mut packet.frame, covered, action) {
                         packet.is_over = true;
                         out.push((PortNo::CONTROLLER, packet.frame.clone()));
                     }
-                    fix(&mut packet.frame);
+                    fix(&mut packet.frame, packet.covered);
                 }
             }
         }
@@ -375,7 +391,8 @@ impl Switch {
                 let places: Vec<usize> = weights.collect();
                 let mut key = crate::Key::default();
                 let (frame, len) = (&packet.frame, packet.frame.len());
-                crate::headers::read(frame, len, packet.in_port.0, &mut key);
+                let (port, covered) = (packet.in_port.0, packet.covered as u8);
+                crate::headers::read_behind(frame, len, port, &mut key, covered);
                 let at = chunk::hash::to_range(flow_hash(&key), places.len() as u32);
                 places.get(at as usize).copied().into_iter().collect()
             }
@@ -395,8 +412,8 @@ fn mix(frame: &mut [u8], at: usize, len: usize, mask: u128, value: u128) {
     put(frame, at, len, old & !mask | value & mask);
 }
 
-fn set(frame: &mut [u8], field: Field, value: u128) {
-    let (fields, spots) = read(frame, PortNo(0));
+fn set(frame: &mut [u8], covered: usize, field: Field, value: u128) {
+    let (fields, spots) = read(frame, PortNo(0), covered);
     if !fields.contains_key(&field) {
         return;
     }
@@ -437,8 +454,8 @@ fn set(frame: &mut [u8], field: Field, value: u128) {
 }
 
 /// Tags and TTLs; `false` if a TTL ended.
-fn change(frame: &mut Vec<u8>, action: &Action) -> bool {
-    let (_, spots) = read(frame, PortNo(0));
+fn change(frame: &mut Vec<u8>, covered: usize, action: &Action) -> bool {
+    let (_, spots) = read(frame, PortNo(0), covered);
     let at = spots.l3;
     let is_mpls = matches!(spots.ethertype, 0x8847 | 0x8848);
     let ttl = match spots.ethertype {
@@ -485,8 +502,8 @@ fn change(frame: &mut Vec<u8>, action: &Action) -> bool {
 }
 
 /// Computes all checksums of a packet.
-fn fix(frame: &mut [u8]) {
-    let (fields, spots) = read(frame, PortNo(0));
+fn fix(frame: &mut [u8], covered: usize) {
+    let (fields, spots) = read(frame, PortNo(0), covered);
     let at = spots.l3;
     if fields.contains_key(&Field::Ipv4Src) {
         put(frame, at + 10, 2, 0);

@@ -66,7 +66,8 @@ impl<F: Frame> Work<F> {
     pub(crate) fn refresh(&mut self, in_port: PortNo) {
         if self.is_stale {
             let (head, len) = (self.frame.head(), self.frame.frame_len());
-            self.headers = headers::read(head, len, in_port.0, &mut self.key);
+            let covered = self.headers.covered;
+            self.headers = headers::read_behind(head, len, in_port.0, &mut self.key, covered);
             self.is_stale = false;
         }
     }
@@ -296,8 +297,14 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
                     Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::Icmpv6Code
                 );
             }
-            Action::PushVlan(tpid) => room(edit::push_vlan(frame, headers, *tpid))?,
-            Action::PopVlan => edit::pop_vlan(frame, headers),
+            Action::PushVlan(tpid) => {
+                room(edit::push_vlan(frame, headers, *tpid))?;
+                headers.covered = headers.covered.saturating_add(headers.tagged.into());
+            }
+            Action::PopVlan => {
+                edit::pop_vlan(frame, headers);
+                headers.covered = headers.covered.saturating_sub(1);
+            }
             Action::PushMpls(ethertype) => room(edit::push_mpls(frame, headers, *ethertype))?,
             Action::PopMpls(ethertype) => edit::pop_mpls(frame, headers, *ethertype),
             Action::PushPbb(ethertype) => room(edit::push_pbb(frame, headers, *ethertype))?,

@@ -98,6 +98,58 @@ fn requests_that_cannot_be_have_their_error() {
     apply(&mut world, &add(Match::new(), 1, pushed)).unwrap();
 }
 
+/// A datagram of DNS in VLAN 7, with the addresses that a flow may set.
+fn tagged_datagram() -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x81, 0, 0, 7, 8, 0]);
+    frame.extend([0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = packet::checksum::internet_checksum(&frame[18..]);
+    frame[28..30].copy_from_slice(&sum.to_be_bytes());
+    frame.extend([4, 0, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4]);
+    frame
+}
+
+#[test]
+fn a_second_tag_of_a_flow_hides_nothing_from_it_and_later_tables() {
+    let udp = || ipv4().with(Field::IpProto, 17u128);
+    let second = Action::PushVlan(0x88a8);
+    let changes = || vec![Action::DecNwTtl, Action::SetField(Field::UdpSrc, 7)];
+    let is_right = |frame: &[u8]| {
+        assert_eq!(frame[12..22], [0x88, 0xa8, 0, 7, 0x81, 0, 0, 7, 8, 0]);
+        assert_eq!((frame[30], &frame[42..46]), (63, &[0, 7, 0, 53][..]));
+        assert_eq!(packet::checksum::internet_checksum(&frame[22..42]), 0);
+    };
+
+    // In one list, and seen by a later table; the second pop shows what it has shown before.
+    let mut world = world();
+    let mut first = add(udp(), 1, [vec![second.clone()], changes()].concat());
+    first.instructions.push(Instruction::GotoTable(1));
+    apply(&mut world, &first).unwrap();
+    let mut behind = add(udp().with(Field::UdpSrc, 7u128), 1, out(2));
+    behind.table = 1;
+    apply(&mut world, &behind).unwrap();
+    world.publish();
+    let sent = world.send(&[tagged_datagram()], 1, SECOND).sent;
+    is_right(&sent[0].1);
+
+    // In the action set tags come first, so all else is behind them.
+    let mut set = add(udp(), 1, Vec::new());
+    let all = [out(2), changes(), vec![second.clone()]].concat();
+    set.instructions = vec![Instruction::WriteActions(all)];
+    apply(&mut world, &set).unwrap();
+    world.publish();
+    let sent = world.send(&[tagged_datagram()], 1, SECOND).sent;
+    is_right(&sent[0].1);
+
+    let pops = vec![second.clone(), second, Action::PopVlan, Action::PopVlan];
+    let list = [pops, changes(), vec![Action::PopVlan, Action::SetField(Field::UdpDst, 9)], out(2)];
+    apply(&mut world, &add(udp(), 1, list.concat())).unwrap();
+    world.publish();
+    let sent = world.send(&[tagged_datagram()], 1, SECOND).sent;
+    let frame = &sent[0].1;
+    assert_eq!((&frame[12..14], frame[22], &frame[34..38]), (&[8, 0][..], 63, &[0, 7, 0, 9][..]));
+}
+
 #[test]
 fn full_tables_and_overlaps_are_refused() {
     let (mut control, _) = flowtable::FlowControl::new(Settings::of_13(1), 2, "auto");

@@ -64,7 +64,7 @@ fn is_common(flow: &FlowMod) -> bool {
     // A mask of the VLAN without the bit that says whether there is one is not matched as it is there.
     let vlan = flow.matches.get(Field::VlanVid);
     let odd_vlan = vlan.is_some_and(|own| !own.is_exact() && own.mask & 0x1000 == 0);
-    // Behind a second tag Open vSwitch knows the headers that it has read before, and here they are not read.
+    // A second tag is of VLAN 0 there, and of that of the first by the specification.
     let pushes = |actions: &[Action]| {
         actions.iter().filter(|own| matches!(own, Action::PushVlan(_))).count()
     };
