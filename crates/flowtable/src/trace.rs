@@ -3,21 +3,23 @@
 //! The packet is what a match says of it, and zero where it says nothing. Nothing is counted, no meter measures, and no frame is made: fields
 //! change as actions set them.
 
+use openflow::port::PortConfig;
 use openflow::syntax::{ActionsText, InstructionsText, MatchText};
 use openflow::{Action, Field, GroupType, Match, PortNo};
 
-use crate::FlowControl;
 use crate::action_set;
 use crate::exact::is_exact;
 use crate::headers::VID_PRESENT;
 use crate::key::{Key, Words, place, place_of};
 use crate::tables::rank;
+use crate::{FlowControl, Port};
 
 /// Follows a packet; a line for each step.
 pub fn trace(control: &FlowControl, packet: &Match) -> Vec<String> {
     let mut lines = vec![format!("packet: {}", text(packet))];
+    let key = Words::of(packet).value;
     let mut own =
-        Traced { control, key: Words::of(packet).value, ports: Vec::new(), lines: Vec::new() };
+        Traced { control, key, covered: Vec::new(), ports: Vec::new(), lines: Vec::new() };
     let (mut table, mut set) = (0, Vec::new());
     loop {
         let Some(flow) = own.look_up(table) else {
@@ -76,6 +78,8 @@ fn text(matches: &Match) -> String {
 struct Traced<'a> {
     control: &'a FlowControl,
     key: Key,
+    /// VLAN and priority of tags before which flows have pushed others.
+    covered: Vec<(u128, u128)>,
     ports: Vec<PortNo>,
     lines: Vec<String>,
 }
@@ -108,9 +112,14 @@ impl<'a> Traced<'a> {
                         Action::PushVlan(_) if self.key.get(place::VLAN_VID) == 0 => {
                             self.key.set(place::VLAN_VID, VID_PRESENT.into());
                         }
+                        Action::PushVlan(_) => {
+                            let (vid, pcp) = (place::VLAN_VID, place::VLAN_PCP);
+                            self.covered.push((self.key.get(vid), self.key.get(pcp)));
+                        }
                         Action::PopVlan => {
-                            self.key.set(place::VLAN_VID, 0);
-                            self.key.set(place::VLAN_PCP, 0);
+                            let (vid, pcp) = self.covered.pop().unwrap_or_default();
+                            self.key.set(place::VLAN_VID, vid);
+                            self.key.set(place::VLAN_PCP, pcp);
                         }
                         Action::SetVlanVid(vid) => {
                             self.key.set(place::VLAN_VID, u128::from(vid | VID_PRESENT));
@@ -144,12 +153,32 @@ impl<'a> Traced<'a> {
         let in_port = PortNo(self.key.get(place::IN_PORT) as u32);
         match port {
             PortNo::FLOOD | PortNo::ALL => {
+                let floods =
+                    |own: &Port| port == PortNo::ALL || !own.config.contains(PortConfig::NO_FLOOD);
                 let others = self.control.ports().filter(|own| own.number != in_port);
-                self.ports.extend(others.map(|own| own.number));
+                let to: Vec<PortNo> =
+                    others.filter(|own| floods(own)).map(|own| own.number).collect();
+                to.into_iter().for_each(|port| self.leave(port));
             }
-            PortNo::IN_PORT => self.ports.push(in_port),
+            PortNo::IN_PORT => self.leave(in_port),
+            PortNo::CONTROLLER | PortNo::NORMAL => self.ports.push(port),
             port if port == in_port => self.lines.push(format!("  {port} is the port of entry")),
-            port => self.ports.push(port),
+            port => self.leave(port),
+        }
+    }
+
+    /// Out by a port, if it forwards.
+    fn leave(&mut self, port: PortNo) {
+        let is_off = |config: PortConfig| {
+            config.contains(PortConfig::PORT_DOWN) || config.contains(PortConfig::NO_FWD)
+        };
+        match self.control.port(port) {
+            None => self.lines.push(format!("  there is no port {port}")),
+            Some(own) if is_off(own.config) => {
+                self.lines.push(format!("  port {port} is configured not to forward"));
+            }
+            Some(own) if !own.live => self.lines.push(format!("  the link of port {port} is down")),
+            Some(_) => self.ports.push(port),
         }
     }
 
@@ -170,9 +199,9 @@ impl<'a> Traced<'a> {
         for actions in group.ordered.iter().take(16) {
             self.lines.push(format!("{indent}  bucket: {}", ActionsText(actions)));
             if group.kind == GroupType::All || group.ordered.len() == 1 {
-                let key = self.key;
+                let before = (self.key, self.covered.clone());
                 self.actions(actions, depth + 2);
-                self.key = key;
+                (self.key, self.covered) = before;
             }
         }
     }

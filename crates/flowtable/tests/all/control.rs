@@ -151,6 +151,35 @@ fn a_second_tag_of_a_flow_hides_nothing_from_it_and_later_tables() {
 }
 
 #[test]
+fn a_trace_sends_where_packets_go() {
+    let mut world = world();
+    let port = |number: u32, config| Port { number: PortNo(number), config, live: true };
+    world.control.set_port(PortNo(3), Some(port(3, PortConfig::NO_FLOOD)));
+    world.control.set_port(PortNo(4), Some(port(4, PortConfig::PORT_DOWN)));
+    let flood = vec![Action::output(PortNo::FLOOD), Action::output(PortNo(77))];
+    apply(&mut world, &add(Match::new(), 1, flood)).unwrap();
+    let lines = flowtable::trace::trace(&world.control, &Match::new().with(Field::InPort, 1u128));
+    assert_eq!(lines.last().unwrap(), "sent to: 2", "{lines:?}");
+    let said = lines.join("\n");
+    assert!(said.contains("port 4 is configured not to forward"), "{said}");
+    assert!(said.contains("there is no port 77"), "{said}");
+    world.publish();
+    let sent = world.send(&[frame()], 1, SECOND).sent;
+    assert_eq!(sent.len(), 1);
+
+    // A tag that covers another one, and is popped again.
+    let mut first = add(Match::new(), 1, vec![Action::PushVlan(0x88a8), Action::PopVlan]);
+    first.instructions.push(Instruction::GotoTable(1));
+    apply(&mut world, &first).unwrap();
+    let tagged = Match::new().with(Field::VlanVid, 0x1007u128);
+    let mut second = add(tagged.clone(), 1, out(2));
+    second.table = 1;
+    apply(&mut world, &second).unwrap();
+    let lines = flowtable::trace::trace(&world.control, &tagged.with(Field::InPort, 1u128));
+    assert_eq!(lines.last().unwrap(), "sent to: 2", "{lines:?}");
+}
+
+#[test]
 fn full_tables_and_overlaps_are_refused() {
     let (mut control, _) = flowtable::FlowControl::new(Settings::of_13(1), 2, "auto");
     for (priority, wanted) in [(1, Ok(())), (2, Ok(())), (3, Err(ErrorCode::FlowModTableFull))] {
