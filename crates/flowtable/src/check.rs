@@ -73,7 +73,7 @@ impl Known<'_> {
                     5
                 }
                 Instruction::Experimenter { .. } => {
-                    return Err(ErrorCode::BadInstructionUnsupported);
+                    return Err(ErrorCode::BadInstructionExperimenter);
                 }
             };
             if kinds & 1 << kind != 0 {

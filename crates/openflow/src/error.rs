@@ -265,9 +265,9 @@ impl ErrorCode {
             }
             Self::BadInstructionTableId => "the next table has to be a later one that there is",
             Self::BadInstructionDup => "the instruction is there already",
-            Self::BadInstructionUnknown | Self::BadInstructionUnsupported => {
-                "the instruction is not known"
-            }
+            Self::BadInstructionUnknown
+            | Self::BadInstructionUnsupported
+            | Self::BadInstructionExperimenter => "the instruction is not known",
             Self::BadMatchField => "the field is not known",
             Self::BadMatchMask => "the field takes no mask, or not this one",
             Self::BadMatchValue => "the field does not have this value",

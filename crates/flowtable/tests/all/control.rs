@@ -54,8 +54,11 @@ fn requests_that_cannot_be_have_their_error() {
     twice.instructions.push(Instruction::ApplyActions(out(2)));
     let mut metered = add(Match::new(), 1, out(1));
     metered.instructions.push(Instruction::Meter(7));
+    let mut foreign = add(Match::new(), 1, out(1));
+    foreign.instructions = vec![Instruction::Experimenter { id: 77, data: Vec::new() }];
     let set = |field, value| vec![Action::SetField(field, value)];
     let cases = [
+        (foreign, ErrorCode::BadInstructionExperimenter),
         (in_table_9, ErrorCode::FlowModTableId),
         (back, ErrorCode::BadInstructionTableId),
         (twice, ErrorCode::BadInstructionDup),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{ErrorCode, Version};
-use crate::flow::{AggregateStats, FlowFilter, FlowMod, FlowStats, PacketOut};
+use crate::flow::{ALL_TABLES, AggregateStats, FlowFilter, FlowMod, FlowStats, PacketOut};
 use crate::group::{
     GroupDesc, GroupFeatures, GroupMod, GroupStats, MeterConfig, MeterFeatures, MeterMod,
     MeterStats,
@@ -103,7 +103,9 @@ pub trait Switch {
     /// # Errors
     /// An unknown table or bits other than zero.
     fn table_mod(&mut self, table: u8, config: u32) -> Result<(), ErrorCode> {
-        let _ = table;
+        if table != ALL_TABLES && self.tables().iter().all(|own| own.table != table) {
+            return Err(ErrorCode::TableModTable);
+        }
         if config == 0 { Ok(()) } else { Err(ErrorCode::TableModConfig) }
     }
 

@@ -509,6 +509,25 @@ fn features_of_1_0_know_no_groups_and_queues_no_port_of_all() {
 }
 
 #[test]
+fn a_table_mod_names_a_table_that_there_is() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V13);
+    for (table, config, wanted) in [
+        (0, 0, None),
+        (0xff, 0, None),
+        (0, 3, Some(ErrorCode::TableModConfig)),
+        (0xfe, 0, Some(ErrorCode::TableModTable)),
+    ] {
+        let told = bench.ask(id, Version::V13, Body::TableMod { table, config });
+        let codes = told.iter().map(|own| match &own.body {
+            Body::Error(error) => error.code,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(codes.collect::<Vec<_>>(), wanted.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn an_unknown_action_is_named_before_its_length() {
     for (version, kind) in [(Version::V10, 12), (Version::V13, 99), (Version::V13, 13)] {
         let body = Body::PacketOut(PacketOut {
