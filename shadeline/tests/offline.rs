@@ -412,3 +412,45 @@ fn queues_of_a_switch_keep_their_rate() {
     assert!(several.2.contains("captures are processed by one worker, not 3"), "{}", several.2);
     assert_same(&one, &several, 3);
 }
+
+/// A frame over several cells and the packets after it come out of a tunnel in their order, so the smallest window refuses none.
+#[test]
+fn long_packets_of_a_tunnel_are_opened_in_their_order() {
+    use std::os::unix::fs::PermissionsExt;
+    use testkit::frames::Frame;
+    let folder = Scratch::new();
+    let key = folder.write("key", &format!("{}\n{}\n", "5a".repeat(16), "a5".repeat(20)));
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    // Both ends have the same association; one sends what the other receives.
+    let end = |own: u8, direction: &str| {
+        let other = 3 - own;
+        format!(
+            "mode = \"router\"\n[router]\nkernel = false\n\
+             [port.lan]\nmtu = 9000\naddresses = [\"10.{own}.0.1/16\"]\n\
+             [port.wan]\nmac = \"02:00:00:00:00:0{own}\"\nmtu = 9000\naddresses = [\"192.0.2.{own}/24\"]\n\
+             [[neighbour]]\nport = \"wan\"\naddress = \"192.0.2.{other}\"\nmac = \"02:00:00:00:00:0{other}\"\n\
+             [[neighbour]]\nport = \"lan\"\naddress = \"10.{own}.0.2\"\nmac = \"02:00:00:00:00:09\"\n\
+             [[route]]\nprefix = \"0.0.0.0/0\"\nvia = \"192.0.2.{other}\"\n\
+             [[policy]]\naction = \"protect\"\nreqid = 1\ndestination = \"10.{other}.0.0/16\"\n\
+             [[sa]]\ndirection = \"{direction}\"\nspi = 256\nsource = \"192.0.2.1\"\ndestination = \"192.0.2.2\"\n\
+             reqid = 1\nwindow = 1\nencryption = \"aes-128-cbc\"\nauthentication = \"hmac-sha1-96\"\nkey_file = {key:?}\n"
+        )
+    };
+    let record = |i: u64| {
+        let len = if i.is_multiple_of(7) { 4000 } else { 40 };
+        let frame =
+            Frame::new().ipv4("10.1.0.2", "10.2.0.2").udp(1000, 2000 + i as u16, &vec![0; len]);
+        testkit::pcap::Record::new(1_700_000_000_000_000_000 + i, frame.bytes())
+    };
+    let records: Vec<_> = (0..50).map(record).collect();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &records);
+    let sealed = run(&folder, &end(1, "out"), "lan={}in.pcap");
+    assert!(sealed.status.success(), "{}", errors(&sealed));
+    std::fs::rename(folder.join("out/wan.pcapng"), folder.join("esp.pcapng")).expect("a capture");
+    let opened = run(&folder, &end(2, "in"), "wan={}esp.pcapng");
+    assert!(opened.status.success(), "{}", errors(&opened));
+    let sent = testkit::pcap::read(&folder.join("out/lan.pcapng"));
+    let ports: Vec<u16> =
+        sent.iter().map(|own| u16::from_be_bytes([own.data[36], own.data[37]])).collect();
+    assert_eq!(ports, (2000..2050).collect::<Vec<u16>>());
+}

@@ -427,6 +427,25 @@ impl EspIn {
     }
 }
 
+/// Who opens a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// The step in between has.
+    Shaded,
+    /// The worker, with others.
+    Together,
+    /// The worker, by itself: a frame over several cells.
+    Alone,
+}
+
+fn how_opened(member: &Member<'_>, packets: &[Packet]) -> How {
+    match packets.get(member.row) {
+        _ if member.shaded.is_some() => How::Shaded,
+        Some(packet) if packet.cells() > 1 => How::Alone,
+        _ => How::Together,
+    }
+}
+
 /// Makes of a frame what was inside.
 fn apply(packet: &mut Packet, pool: &mut Pool, d: &Decoded, change: Change) -> bool {
     let l3 = usize::from(d.l3_offset);
@@ -759,9 +778,10 @@ impl EspIn {
                             verdicts[row] = Verdict::drop(reasons::ESP_MALFORMED).0;
                         }
                         Ok(Some(member)) => {
-                            // In the order of their rows, whoever opens them.
-                            let is_shaded = member.shaded.is_some();
-                            if members.last().is_some_and(|own| own.shaded.is_some() != is_shaded) {
+                            // In the order of their rows, whoever opens them: a small window would refuse one that is late.
+                            let how = how_opened(&member, &chunk.packets);
+                            let before = members.last().map(|own| how_opened(own, &chunk.packets));
+                            if before.is_some_and(|before| before != how || how == How::Alone) {
                                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
                                 members.clear();
                             }
