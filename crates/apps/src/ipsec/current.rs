@@ -80,30 +80,44 @@ pub struct Refused {
     pub destination: IpAddr,
 }
 
-/// Refused packets that control hears of in a second.
-const TOLD: u64 = 16;
+/// Refused packets of a kind that control hears of in a second.
+const TOLD: u64 = 8;
 /// Places of the time of the last one.
-const TOLD_PLACES: usize = 256;
+const TOLD_PLACES: usize = 128;
 
-/// Which refused packets control hears of: one a second for a sender, an index and a reason, and `TOLD` in all.
+/// Which refused packets control hears of: one a second for a sender, an index and a reason, and `TOLD` in all; of those whose
+/// index no association has as many again, since anybody can send them and would hide the others.
 #[derive(Debug)]
 struct Limit {
     hash: RandomState,
-    told_s: Vec<AtomicU64>,
+    unknown: Told,
+    others: Told,
+}
+
+#[derive(Debug)]
+struct Told {
+    last_s: Vec<AtomicU64>,
     /// The second, and in the lowest byte how many.
-    told: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Told {
+    fn new() -> Self {
+        let last_s = (0..TOLD_PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { last_s, count: AtomicU64::new(0) }
+    }
 }
 
 impl Limit {
     fn new() -> Self {
-        let told_s = (0..TOLD_PLACES).map(|_| AtomicU64::new(0)).collect();
-        Self { hash: RandomState::new(), told_s, told: AtomicU64::new(0) }
+        Self { hash: RandomState::new(), unknown: Told::new(), others: Told::new() }
     }
 
     fn allows(&self, own: &Refused, now_ns: u64) -> bool {
         let now_s = now_ns / 1_000_000_000 + 1; // 0: never
         let place = self.hash.hash_one((own.why, own.spi, own.source)) as usize % TOLD_PLACES;
-        if self.told_s[place].swap(now_s, Ordering::Relaxed) == now_s {
+        let told = if own.why == Why::UnknownSpi { &self.unknown } else { &self.others };
+        if told.last_s[place].swap(now_s, Ordering::Relaxed) == now_s {
             return false;
         }
         let next = |told: u64| match (told >> 8 == now_s, told & 0xff) {
@@ -111,7 +125,7 @@ impl Limit {
             (true, count) if count < TOLD => Some(told + 1),
             (true, _) => None,
         };
-        self.told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        told.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 }
 
@@ -276,5 +290,9 @@ mod tests {
             |second: u64| (0..1000).filter(|spi| limit.allows(&refused(*spi), second)).count();
         assert_eq!(told(3 * second), TOLD as usize);
         assert_eq!(told(4 * second), TOLD as usize);
+        // Who knows no association hides nothing that happens to one.
+        let forged = |spi: u32| Refused { why: Why::Forged, ..refused(spi) };
+        let forged = (0..1000).filter(|spi| limit.allows(&forged(*spi), 4 * second)).count();
+        assert_eq!(forged, TOLD as usize);
     }
 }

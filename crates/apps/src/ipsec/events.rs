@@ -11,7 +11,7 @@
 //! | `replayed`, `forged` | a packet of an association was refused: by the window, or because it is not genuine |
 //!
 //! Of the last three (RFC 4301 §4.4.2.1, RFC 4303 §3.4.2 to §3.4.4: events to be audited), there is one a second at most for an
-//! index and a sender, and 16 in all; every packet is counted under its drop reason.
+//! index and a sender, 8 in all for indexes that nobody has and 8 for the others; every packet is counted under its drop reason.
 //!
 //! Live runs only. Which associations are new and which are gone is seen by what was there before, so it does not matter who
 //! has changed them.
