@@ -203,6 +203,34 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
     }
 }
 
+/// The entries that are new or have other keys than before, with their keys. A file that cannot be read any more changes nothing,
+/// if its entry stays the same: some are removed once they have been read.
+fn to_add(
+    database: &Database,
+    listed: &[SaEntry],
+    entries: &[SaEntry],
+) -> Result<Vec<(SaEntry, Key)>, String> {
+    let mut added = Vec::new();
+    for own in entries {
+        let key = match read_key(own) {
+            Ok(key) if listed.contains(own) => {
+                let known = database.get(own.spi, own.destination);
+                if known.is_none_or(|known| known.marks() == key.marks()) {
+                    continue;
+                }
+                key
+            }
+            Err(error) if listed.contains(own) => {
+                tracing::warn!("{error}: the keys stay");
+                continue;
+            }
+            key => key?,
+        };
+        added.push((own.clone(), key));
+    }
+    Ok(added)
+}
+
 /// The associations with a new one behind them.
 fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
     let mut draft = Draft::parse("mode = \"router\"\n[port.a]\nbackend = \"memory\"\n")?;
@@ -501,7 +529,7 @@ impl ControlPart for IpsecControl {
         Ok(Outcome::Done(String::new()))
     }
 
-    /// Entries that stay the same go on with their keys and numbers; the files of the others are read.
+    /// Entries that stay the same go on with their numbers, unless their files have other keys.
     fn apply(
         &mut self,
         _: &Config,
@@ -510,10 +538,7 @@ impl ControlPart for IpsecControl {
     ) -> Result<(), String> {
         let associations = env.config.associations.clone();
         let policies = env.config.policies.clone();
-        let mut added = Vec::new();
-        for own in associations.iter().filter(|own| !self.listed.contains(own)) {
-            added.push((own.clone(), read_key(own)?));
-        }
+        let added = to_add(&self.database, &self.listed, &associations)?;
         // A try of what `commit` does.
         add_policies(&mut Database::new(), &policies)?;
         self.next = Some(Next { added, associations, policies });
@@ -536,6 +561,9 @@ impl ControlPart for IpsecControl {
         }
         let mut said = String::new();
         for (own, key) in added {
+            if self.listed.contains(&own) {
+                said += &format!("{}: new keys\n", text(&own));
+            }
             if let Err(error) = self.database.replace(parameters(&own), key, env.now_ns) {
                 said += &format!("{}: {error}\n", text(&own));
             }
@@ -647,6 +675,35 @@ mod tests {
             udp: false,
             window: Some(128),
         }
+    }
+
+    #[test]
+    fn a_reload_reads_files_with_keys_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = testkit::Scratch::new();
+        let put = |bytes: &str, mode: u32| {
+            let path = folder.write("key", bytes);
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let own = SaEntry {
+            spi: 0x1000,
+            source: "192.0.2.1".parse().unwrap(),
+            destination: "198.51.100.1".parse().unwrap(),
+            reqid: 7,
+            key_file: put(&"5a".repeat(20), 0o600),
+            ..SaEntry::default()
+        };
+        let mut database = Database::new();
+        database.add(parameters(&own), read_key(&own).unwrap(), 0).unwrap();
+        let listed = [own.clone()];
+        let count = |entries: &[SaEntry]| to_add(&database, &listed, entries).map(|all| all.len());
+        assert_eq!(count(&listed), Ok(0));
+        put(&"5b".repeat(20), 0o600);
+        assert_eq!(count(&listed), Ok(1), "another key");
+        put(&"5b".repeat(20), 0o644);
+        assert_eq!(count(&listed), Ok(0), "nobody knows whose key that is");
+        assert!(count(&[SaEntry { reqid: 8, ..own }]).is_err(), "a new entry needs its keys");
     }
 
     #[test]
