@@ -29,6 +29,17 @@ pub const REQUESTS: &[RequestKind] = &[
             "encryption",
             "authentication",
             "window",
+            "first-number",
+            "udp-port",
+            "pad-to",
+            "df",
+            "dscp",
+            "soft-bytes",
+            "hard-bytes",
+            "soft-packets",
+            "hard-packets",
+            "soft-seconds",
+            "hard-seconds",
         ]),
     RequestKind::change::<SaDel>(&["sa", "del"], "Remove an association; its keys are wiped")
         .keywords(&["spi", "destination"]),
@@ -53,6 +64,11 @@ pub const TABLES: &[TableKind] = &[
     TableKind::new("sa", "Security associations of IPsec with their counts; no keys"),
     TableKind::new("policies", "Security policies of IPsec in their order"),
 ];
+
+/// The program, which opens the file, has a working directory of its own.
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| error.to_string())
+}
 
 fn index(text: &str) -> Result<u32, String> {
     let number = match text.strip_prefix("0x") {
@@ -82,7 +98,7 @@ pub struct SaAdd {
     #[arg(long, value_name = "NUMBER")]
     pub reqid: u32,
     /// File with the keys, readable by the program, and by nobody but its owner
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub key_file: PathBuf,
     /// Number of the tunnel interface whose packets it carries
     #[arg(long, value_name = "NUMBER")]
@@ -112,6 +128,54 @@ pub struct SaAdd {
     #[arg(long, value_name = "PACKETS")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// First sequence number of an association that sends
+    #[arg(long, value_name = "NUMBER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_number: Option<i64>,
+    /// Port of the receiver, with UDP
+    #[arg(long, value_name = "PORT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// Length in bytes that shorter inner packets are padded to
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pad_to: Option<u32>,
+    /// DF of outer IPv4 headers: copy, set or clear
+    #[arg(long, value_name = "WHAT")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub df: Option<String>,
+    /// Code point of outer headers; default: that of the inner header
+    #[arg(long, value_name = "DSCP")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
+    /// Bytes of payload at which a new association is due
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_bytes: Option<i64>,
+    /// Bytes of payload after which it ends
+    #[arg(long, value_name = "BYTES")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard_bytes: Option<i64>,
+    /// Packets at which a new association is due
+    #[arg(long, value_name = "PACKETS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_packets: Option<i64>,
+    /// Packets after which it ends
+    #[arg(long, value_name = "PACKETS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard_packets: Option<i64>,
+    /// Seconds after which a new association is due
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_seconds: Option<i64>,
+    /// Seconds after which it ends
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard_seconds: Option<i64>,
+    /// No congestion marks between outer and inner header
+    #[arg(long)]
+    #[serde(default)]
+    pub no_ecn: bool,
 }
 
 impl SaAdd {
@@ -119,6 +183,7 @@ impl SaAdd {
     pub(super) fn keys(&self) -> Keys {
         let text = |key: &str, own: String| Some((key.to_owned(), Value::from(own)));
         let number = |key: &str, own: u32| Some((key.to_owned(), Value::from(i64::from(own))));
+        let large = |key: &str, own: i64| Some((key.to_owned(), Value::from(own)));
         let flag = |key: &str, own: bool| own.then(|| (key.to_owned(), Value::from(true)));
         let all = [
             text("direction", self.direction.clone()),
@@ -134,6 +199,18 @@ impl SaAdd {
             flag("esn", self.esn),
             flag("udp", self.udp),
             self.window.and_then(|own| number("window", own)),
+            self.first_number.and_then(|own| large("first_number", own)),
+            self.udp_port.and_then(|own| number("udp_port", own.into())),
+            self.pad_to.and_then(|own| number("pad_to", own)),
+            self.df.clone().and_then(|own| text("df", own)),
+            self.dscp.and_then(|own| number("dscp", own.into())),
+            self.soft_bytes.and_then(|own| large("soft_bytes", own)),
+            self.hard_bytes.and_then(|own| large("hard_bytes", own)),
+            self.soft_packets.and_then(|own| large("soft_packets", own)),
+            self.hard_packets.and_then(|own| large("hard_packets", own)),
+            self.soft_seconds.and_then(|own| large("soft_seconds", own)),
+            self.hard_seconds.and_then(|own| large("hard_seconds", own)),
+            self.no_ecn.then(|| ("ecn".to_owned(), Value::from(false))),
         ];
         all.into_iter().flatten().collect()
     }
@@ -234,14 +311,23 @@ mod tests {
     #[test]
     fn associations_are_requests_in_the_words_of_the_file() {
         let (add, del) = (&REQUESTS[0], &REQUESTS[1]);
-        let words = "direction out spi 0x1001 source 192.0.2.1 destination 198.51.100.1 reqid 7 if-id 3 --key-file k --esn";
+        let words = "direction out spi 0x1001 source 192.0.2.1 destination 198.51.100.1 reqid 7 if-id 3 --key-file /k --esn hard-packets 9";
         let words: Vec<_> = words.split(' ').collect();
         let fields = json!({"direction": "out", "spi": 4097, "source": "192.0.2.1", "destination": "198.51.100.1",
-            "reqid": 7, "if_id": 3, "key_file": "k", "esn": true, "udp": false});
+            "reqid": 7, "if_id": 3, "key_file": "/k", "esn": true, "udp": false, "hard_packets": 9, "no_ecn": false});
         let read: SaAdd = request_of(add, &words, "sa_add", &fields);
         let keys: Vec<_> = read.keys().iter().map(|(key, _)| key.clone()).collect();
-        let expected =
-            ["direction", "spi", "source", "destination", "reqid", "key_file", "if_id", "esn"];
+        let expected = [
+            "direction",
+            "spi",
+            "source",
+            "destination",
+            "reqid",
+            "key_file",
+            "if_id",
+            "esn",
+            "hard_packets",
+        ];
         assert_eq!(keys, expected);
         let fields = json!({"spi": 256, "destination": "2001:db8::1"});
         request_of::<SaDel>(del, &["spi", "256", "destination", "2001:db8::1"], "sa_del", &fields);

@@ -674,6 +674,18 @@ mod tests {
             esn: true,
             udp: false,
             window: Some(128),
+            first_number: Some(7),
+            udp_port: None,
+            pad_to: None,
+            df: None,
+            dscp: None,
+            soft_bytes: Some(1),
+            hard_bytes: Some(2),
+            soft_packets: Some(3),
+            hard_packets: Some(4),
+            soft_seconds: Some(5),
+            hard_seconds: Some(i64::MAX),
+            no_ecn: false,
         }
     }
 
@@ -712,6 +724,22 @@ mod tests {
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
         assert_eq!(own.if_id, Some(9));
         assert_eq!(own.mode, control::config::SaMode::Transport);
+        assert_eq!((own.first_number, own.hard_packets), (7, Some(4)));
+        let tunnel = SaAdd {
+            mode: None,
+            udp: true,
+            udp_port: Some(4501),
+            pad_to: Some(200),
+            df: Some("clear".to_owned()),
+            dscp: Some(46),
+            no_ecn: true,
+            ..request(None)
+        };
+        let tunnel = with(&[], tunnel.keys()).unwrap();
+        assert_eq!((tunnel.pad_to, tunnel.dscp, tunnel.ecn), (200, Some(46), false));
+        assert_eq!(tunnel.udp_port, 4501);
+        let over = SaAdd { dscp: Some(64), mode: None, ..request(None) };
+        assert!(with(&[], over.keys()).unwrap_err().contains("dscp"));
         let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();
         assert_eq!(twice, "there is an association 0x1000 to 198.51.100.1");
         let unknown = with(&[], request(Some("aes-129-gcm")).keys()).unwrap_err();
