@@ -357,6 +357,29 @@ fn a_ttl_that_ends_at_a_flow_is_named() {
     assert!(said.contains("\nflow_ttl ") && !said.contains("no_controller"), "{said}");
 }
 
+/// `-` is standard input, as for captures; files of the configuration are regular ones, so that nobody waits for a writer.
+#[test]
+fn flows_come_by_standard_input() {
+    use std::io::Write;
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config =
+        "mode = \"openflow\"\n[stage.openflow]\nflows = [\"/dev/zero\"]\n[port.lan]\n[port.wan]\n";
+    let output = run(&folder, config, "lan={}in.pcap");
+    let said = errors(&output);
+    assert!(!output.status.success() && said.contains("/dev/zero: not a regular file"), "{said}");
+    let config = folder.write("config.toml", &config.replace("\"/dev/zero\"", ""));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(config).args(["--flows", "-"]);
+    command.arg("-r").arg(format!("lan={}", folder.join("in.pcap").display()));
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    child.stdin.take().expect("a pipe").write_all(b"actions=output:wan\n").expect("it is read");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("openflow: 1 flows"), "{said}");
+}
+
 /// Packets of a queue leave at its rate, in their order, at the times of the capture; each of them is sent or counted.
 #[test]
 fn queues_of_a_switch_keep_their_rate() {

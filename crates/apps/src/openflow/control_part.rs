@@ -27,7 +27,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::channel::{Event, Link, check as check_channels};
-use super::files::{Changed, difference, load, port_names, refused_in_words, replace};
+use super::files::{
+    Changed, difference, load, port_names, refused_in_words, replace, text_of, text_of_input,
+};
 use super::queues::{self, Shapes};
 use super::settings::{FailMode, Settings};
 use super::stage::{Counters, OpenFlow, PortNumbers};
@@ -136,8 +138,9 @@ fn begin(
         set_port(&mut control, ports.number(port), true);
     }
     let by_name = port_names(interfaces, ports);
-    for path in settings.flows.iter().chain(more) {
-        load(&mut control, path, &by_name, settings.protocol(), now_ns)?;
+    let own = settings.flows.iter().map(|path| (path, text_of(path)));
+    for (path, text) in own.chain(more.iter().map(|path| (path, text_of_input(path)))) {
+        load(&mut control, (path, &text?), &by_name, settings.protocol(), now_ns)?;
     }
     Ok((control, tables, shapes))
 }

@@ -118,20 +118,35 @@ pub(super) fn refused_in_words(
     format!("column {}: {}", at + 1, code.in_words())
 }
 
-/// Reads a file of flows, groups and meters, and carries all of it out or nothing.
+/// The text of a file that the configuration names: a regular one.
+pub(super) fn text_of(path: &Path) -> Result<String, String> {
+    text(path, ::files::read_regular(path, ::files::input::BYTES_MAX))
+}
+
+/// The text of a file of the command line: also a pipe, standard input, or compressed.
+pub(super) fn text_of_input(path: &Path) -> Result<String, String> {
+    text(path, ::files::input::read(path))
+}
+
+fn text(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<String, String> {
+    let name = ::files::input::name(path);
+    let bytes = bytes.map_err(|error| format!("{name}: {}", ::files::output::reason(&error)))?;
+    String::from_utf8(bytes).map_err(|_| format!("{name}: not text (UTF-8)"))
+}
+
+/// Carries out all of a file of flows, groups and meters, or nothing.
 pub(super) fn load(
     control: &mut FlowControl,
-    path: &Path,
+    (path, text): (&Path, &str),
     by_name: &PortNames,
     version: Version,
     now_ns: u64,
 ) -> Result<(), String> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let name = ::files::input::name(path);
     let syntax = Syntax::with_ports(by_name);
     let file = File { name: &name, syntax: &syntax, version };
     control.all_or_nothing(|control| {
-        for line in file.lines(&text) {
+        for line in file.lines(text) {
             let done = match file.read(line)? {
                 Line::Flow(flow) => control.flow_mod(&flow, version, now_ns),
                 Line::Group(group) => control.group_mod(&group, now_ns),
