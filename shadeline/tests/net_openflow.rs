@@ -83,6 +83,12 @@ fn sets_of_flows_are_replaced() {
     assert_eq!(done.trim(), "1 added, 0 changed, 0 removed, 2 kept");
     assert!(packets("in_port=1") >= counted, "the counters go on");
     assert_eq!(ofctl("diff-flows"), "");
+    // What is printed is a file of flows.
+    for dump in ["flow dump", "flow dump --no-stats"] {
+        live.scratch.write("flows.txt", &live.ctl(dump));
+        let done = live.ctl(&format!("flow replace {file}"));
+        assert_eq!(done.trim(), "0 added, 0 changed, 0 removed, 3 kept", "{dump}");
+    }
     // What is refused changes nothing, and says where it is.
     live.scratch.write("flows.txt", "tcp,actions=output:1,group:7\n");
     let socket = live.scratch.join("ctl.sock");

@@ -392,9 +392,9 @@ impl OpenFlowControl {
     }
 }
 
-/// Texts as a table of one column.
+/// Texts as a table of one column. Its title is a comment in a file of flows, so that what is printed can be read again.
 fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = String>) -> Rows {
-    let mut rows = Rows::with_columns(name, as_text, vec![name.to_owned()]);
+    let mut rows = Rows::with_columns(name, as_text, vec![format!("# {name}")]);
     for line in lines {
         let value = json!({ name: line });
         rows.push_cells(vec![line], value);
