@@ -7,7 +7,7 @@
 //! | candidates | for |
 //! | --- | --- |
 //! | linear | up to [`LINEAR_RULES`] rules |
-//! | cut trees, with few copies and with many | the 5-tuple of IPv4; many copies up to [`COPIES_RULES`] rules |
+//! | cut trees, with few copies and with many | the 5-tuple of IPv4, up to sixteen words without ranges; many copies up to [`COPIES_RULES`] rules |
 //! | cut trees with the fewest copies | sets that change |
 //! | tuple and Bloom search | all |
 //! | RFC | the 5-tuple of IPv4, up to [`STATIC_RULES`] rules and [`STATIC_BYTES`] |
@@ -19,6 +19,7 @@
 //!
 //! Thread rule: as the crate's.
 
+use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ use crate::tuple::TupleBuilder;
 
 /// Rules above which a search through all of them is not tried.
 pub const LINEAR_RULES: usize = 2048;
+
+/// Masks below which cut trees are not tried where rules are masks: nothing is quicker than so few hash tables.
+pub const MASKS_MIN: usize = 3;
 
 /// Rules above which cut trees with many copies are not tried.
 pub const COPIES_RULES: usize = 16 << 10;
@@ -80,10 +84,20 @@ struct Candidate {
     rate: f64,
 }
 
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Only structures that devices know: no cut trees but those of the 5-tuple.
+    pub for_devices: bool,
+    /// The set changes from the beginning: only structures that change easily.
+    pub changes: bool,
+}
+
 /// The quickest structure of a set.
 #[derive(Debug)]
 pub struct AutoBuilder {
     schema: Arc<Schema>,
+    options: Options,
     chosen: Candidate,
     /// The rules, while the chosen structure does not change easily.
     rules: Option<RuleSet>,
@@ -91,14 +105,28 @@ pub struct AutoBuilder {
 
 type Build = fn(&RuleSet) -> Result<Box<dyn Classifier>, RuleError>;
 
+/// Whether rules have so many masks.
+fn has_masks(set: &RuleSet, least: usize) -> bool {
+    let width = set.schema().words();
+    let mut seen = HashSet::new();
+    set.iter().any(|rule| {
+        seen.insert(&rule.words[width..]);
+        seen.len() >= least
+    })
+}
+
 /// What is tried for a set: for one that changes, structures that change easily.
-fn candidates(set: &RuleSet, changes: bool) -> Vec<(&'static str, Build)> {
+fn candidates(set: &RuleSet, options: Options, changes: bool) -> Vec<(&'static str, Build)> {
     let mut all: Vec<(&'static str, Build)> = Vec::new();
     if set.len() <= LINEAR_RULES {
         all.push((LINEAR, |set| Ok(Box::new(LinearBuilder::build(set)?))));
     }
-    all.push((CUTS, |set| Ok(Box::new(CutsBuilder::build(set)?))));
-    if changes {
+    let is_masks = set.schema().ranges().next().is_none();
+    let has_trees = !is_masks || !options.for_devices && has_masks(set, MASKS_MIN);
+    if has_trees {
+        all.push((CUTS, |set| Ok(Box::new(CutsBuilder::build(set)?))));
+    }
+    if changes && has_trees {
         all.push((CUTS, |set| Ok(Box::new(CutsBuilder::with(set, Copies::Fewest)?))));
     }
     all.push((TUPLE, |set| Ok(Box::new(TupleBuilder::build(set)?))));
@@ -106,7 +134,7 @@ fn candidates(set: &RuleSet, changes: bool) -> Vec<(&'static str, Build)> {
     if changes {
         return all;
     }
-    if set.len() <= COPIES_RULES {
+    if has_trees && set.len() <= COPIES_RULES {
         let many: Build = |set| Ok(Box::new(CutsBuilder::with(set, Copies::Many)?));
         all.push(("cuts, many copies", many));
     }
@@ -120,20 +148,20 @@ fn candidates(set: &RuleSet, changes: bool) -> Vec<(&'static str, Build)> {
 }
 
 /// The quickest of those that take the set; of its rules' errors the last one, where none does.
-fn choose(set: &RuleSet, changes: bool) -> Result<Candidate, RuleError> {
-    let options = trace::Options {
+fn choose(set: &RuleSet, options: Options, changes: bool) -> Result<Candidate, RuleError> {
+    let of_trace = trace::Options {
         headers: HEADERS,
         copies: trace::Copies::Uniform,
         point: Point::Inside,
         first: None,
         seed: 1,
     };
-    let headers = trace::trace(set, &options).headers;
+    let headers = trace::trace(set, &of_trace).headers;
     let (mut best, mut failed) = (None::<Candidate>, None);
     let worth = |of: &Candidate| {
         if of.classifier.rebuilds() { of.rate / STATIC_GAIN } else { of.rate }
     };
-    for (name, build) in candidates(set, changes) {
+    for (name, build) in candidates(set, options, changes) {
         let built = build(set).and_then(|mut classifier| {
             let mut rate = measure(&*classifier, &headers)?;
             if changes {
@@ -212,10 +240,21 @@ fn change_some(
 }
 
 impl AutoBuilder {
+    /// The quickest of those that options allow.
+    ///
+    /// # Errors
+    /// As [`Classifier::build`].
+    pub fn with(set: &RuleSet, options: Options) -> Result<Self, RuleError> {
+        let chosen = choose(set, options, options.changes)?;
+        let changes = [LINEAR, CUTS, TUPLE, BLOOM].contains(&chosen.name);
+        let rules = (!changes).then(|| set.clone());
+        Ok(Self { schema: set.schema().clone(), options, chosen, rules })
+    }
+
     /// From now on a structure that takes changes; its image, where it has become another one.
     fn changeable(&mut self, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
         if let Some(rules) = &self.rules {
-            self.chosen = choose(rules, true)?;
+            self.chosen = choose(rules, self.options, true)?;
             self.rules = None;
             patches.push(Patch::Replace(self.chosen.classifier.blob().words().to_vec()));
         }
@@ -225,10 +264,7 @@ impl AutoBuilder {
 
 impl Classifier for AutoBuilder {
     fn build(set: &RuleSet) -> Result<Self, RuleError> {
-        let chosen = choose(set, false)?;
-        let changes = [LINEAR, CUTS, TUPLE, BLOOM].contains(&chosen.name);
-        let rules = (!changes).then(|| set.clone());
-        Ok(Self { schema: set.schema().clone(), chosen, rules })
+        Self::with(set, Options::default())
     }
 
     fn insert(&mut self, rule: RuleRef<'_>, patches: &mut Vec<Patch>) -> Result<(), RuleError> {

@@ -48,7 +48,7 @@
 //! | linear | [`linear`] | few rules; the reference of the others |
 //! | tuple search | [`mod@tuple`] | many rules of few masks, and updates |
 //! | Bloom search | [`bloom`] | the same where a header is in few classes of many |
-//! | cut trees | [`cuts`] | 5-tuples of IPv4: few accesses, little memory, and updates |
+//! | cut trees | [`cuts`] | 5-tuples of IPv4, and flows of many masks: few accesses, little memory, and updates |
 //! | RFC | [`rfc`] | 5-tuples of IPv4 that seldom change: 13 accesses, and much memory |
 //! | TIC | [`tic`] | the same with less memory: 10 accesses, then a few range expressions |
 //! | auto | [`auto`] | the quickest of these for a set, by measuring |

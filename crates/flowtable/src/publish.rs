@@ -4,13 +4,16 @@
 //! twenty thousand flows of one file are one build. A classifier takes changes one by one while they are few beside what it
 //! holds; otherwise, and when a flow looks at a word of the key that no flow of the table has looked at, it is built anew over
 //! the words that the flows look at then. By default a small table is searched one by one, and a larger one
-//! by what `classify`'s `auto` measures to be the quickest; it measures again each time a table has grown sixteen times.
+//! by what `classify`'s `auto` measures to be the quickest of what changes easily; it measures again each time a table has grown
+//! sixteen times, and not for each build between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use classify::algorithms::{Algorithm, find};
-use classify::{Classifier, Field, Kind, RuleRef, RuleSet, Schema};
+use classify::auto::{AutoBuilder, Options};
+use classify::linear::LinearBuilder;
+use classify::{Classifier, Field, Kind, RuleError, RuleRef, RuleSet, Schema};
 
 use crate::device::Follower;
 use crate::exact::is_exact;
@@ -20,6 +23,9 @@ use crate::tables::{FlowPatch, Settings, rank};
 
 /// Wildcard flows up to which `auto` searches one by one without measuring.
 const FEW: usize = 64;
+
+/// How much larger a table is when it is measured again.
+const GROWTH: usize = 16;
 
 /// How a table is searched by default.
 pub(crate) const AUTO: &str = "auto";
@@ -33,8 +39,9 @@ struct Lookup {
     wild: HashMap<u32, Arc<Flow>>,
     words: Vec<u8>,
     classifier: Option<Box<dyn Classifier>>,
-    /// Wildcard flows when the structure was chosen.
+    /// Wildcard flows when the structure was chosen, and what `auto` has chosen.
     chosen_at: usize,
+    chosen: Option<&'static str>,
 }
 
 /// A flow as packets see it, and whether it is in the hash table of exact ones.
@@ -78,7 +85,7 @@ impl Published {
         let Some(own) = self.tables.get(usize::from(table)) else { return ("none", 0, 0, 0) };
         let name = match &own.classifier {
             None => "none",
-            Some(classifier) => classifier.chosen().unwrap_or(match own.chosen_at <= FEW {
+            Some(_) => own.chosen.unwrap_or(match own.chosen_at <= FEW {
                 true if self.algorithm.name == AUTO => "linear",
                 _ => self.algorithm.name,
             }),
@@ -138,13 +145,43 @@ impl Published {
         for (number, changes) in
             changes.iter().enumerate().filter(|(_, changes)| !changes.is_empty())
         {
-            self.tables[number].change(number as u8, self.algorithm, changes, patches);
+            let how = How { algorithm: self.algorithm, for_devices: self.device.is_some() };
+            self.tables[number].change(number as u8, how, changes, patches);
         }
         if let Some(device) = &mut self.device {
             device.follow(patches, before);
         }
         dirty.clear();
         self.dirty = dirty;
+    }
+}
+
+/// How wildcard flows are searched.
+#[derive(Clone, Copy)]
+struct How {
+    algorithm: &'static Algorithm,
+    /// A device is to know it.
+    for_devices: bool,
+}
+
+impl How {
+    /// `chosen`: what `auto` has chosen for these flows, or nearly so many.
+    fn build(
+        self,
+        set: &RuleSet,
+        chosen: Option<&'static str>,
+    ) -> Result<Box<dyn Classifier>, RuleError> {
+        let auto = || -> Result<Box<dyn Classifier>, RuleError> {
+            let options = Options { for_devices: self.for_devices, changes: true };
+            Ok(Box::new(AutoBuilder::with(set, options)?))
+        };
+        match (self.algorithm.name, chosen.and_then(find)) {
+            (AUTO, _) if set.len() <= FEW => Ok(Box::new(LinearBuilder::build(set)?)),
+            // It may not take what flows look at now.
+            (AUTO, Some(known)) => (known.build)(set).or_else(|_| auto()),
+            (AUTO, None) => auto(),
+            _ => (self.algorithm.build)(set),
+        }
     }
 }
 
@@ -156,17 +193,18 @@ impl Lookup {
     fn change(
         &mut self,
         number: u8,
-        algorithm: &Algorithm,
+        how: How,
         changes: &[(u32, Option<Arc<Flow>>)],
         patches: &mut Vec<FlowPatch>,
     ) {
         if self.wild.is_empty() {
-            (self.classifier, self.words, self.chosen_at) = (None, Vec::new(), 0);
+            (self.classifier, self.words) = (None, Vec::new());
+            (self.chosen_at, self.chosen) = (0, None);
             return patches.push(FlowPatch::Classifier(number, None));
         }
         let is_few = changes.len() <= 64 + self.wild.len() / 4;
         let has_grown =
-            self.wild.len() > FEW && self.wild.len() > 16 * self.chosen_at.max(FEW / 16);
+            self.wild.len() > FEW && self.wild.len() > GROWTH * self.chosen_at.max(FEW / GROWTH);
         let has_words = changes.iter().all(|(_, flow)| match flow {
             Some(flow) => self.looks_at(&flow.words.mask),
             None => true,
@@ -176,7 +214,7 @@ impl Lookup {
             let patch = own.into_iter().map(|patch| FlowPatch::Classes(number, patch));
             return patches.extend(patch);
         }
-        patches.push(FlowPatch::Classifier(number, self.build(algorithm)));
+        patches.push(FlowPatch::Classifier(number, self.build(how)));
     }
 
     /// Whether no bit of a mask is outside the words of the classifier.
@@ -209,7 +247,7 @@ impl Lookup {
     }
 
     /// Builds the classifier of all wildcard flows.
-    fn build(&mut self, algorithm: &Algorithm) -> Option<(Vec<u8>, classify::Tables)> {
+    fn build(&mut self, how: How) -> Option<(Vec<u8>, classify::Tables)> {
         let used =
             |word: &u8| self.wild.values().any(|flow| flow.words.mask.0[usize::from(*word)] != 0);
         // A table of nothing but a flow for all packets looks at one word that does not matter.
@@ -228,15 +266,20 @@ impl Lookup {
             let rule = RuleRef { words: &words, priority: rank(flow.priority), id: flow.id };
             set.push(rule).expect("a rule of the schema");
         }
-        self.chosen_at = self.wild.len();
-        let is_small = algorithm.name == AUTO && set.len() <= FEW;
-        let algorithm = if is_small { find("linear").unwrap_or(algorithm) } else { algorithm };
+        let is_near = (self.chosen_at / GROWTH..=self.chosen_at.saturating_mul(GROWTH))
+            .contains(&self.wild.len());
+        let known = self.chosen.filter(|_| is_near && set.len() > FEW);
         // Every set of masks can be searched one by one.
-        let built = (algorithm.build)(&set).or_else(|_| match find("linear") {
-            Some(linear) => (linear.build)(&set),
-            None => (algorithm.build)(&set),
+        let built = how.build(&set, known).or_else(|_| {
+            let linear: Result<Box<dyn Classifier>, _> =
+                LinearBuilder::build(&set).map(|own| Box::new(own) as _);
+            linear
         });
         self.classifier = built.ok();
+        self.chosen = self.classifier.as_ref().and_then(|own| own.chosen()).or(known);
+        if known.is_none() {
+            self.chosen_at = self.wild.len();
+        }
         let tables = self.classifier.as_ref()?.tables().ok()?;
         Some((self.words.clone(), tables))
     }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use interleave::prefetch;
 use lookup::{Blob, Patch};
 
-use super::columns::{Columns, Entry};
+use super::columns::{Entry, Row};
 use super::layout::*;
 use super::leaf::{Leaf, Resident, Shift, Slots, close_lane, open_lane};
 use super::plan::{self, Effort, NodePlan};
 use crate::classifier::{Classifier, Memory, Stats};
 use crate::image::{Image, LINE_WORDS};
 use crate::rule::{RuleError, RuleRef, RuleSet, check};
-use crate::schema::{Kind, Schema};
+use crate::schema::Schema;
 
 /// The leaf without rules.
 const EMPTY: u32 = 0;
@@ -48,18 +48,6 @@ pub enum Copies {
     Many,
 }
 
-/// Whether headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for.
-fn fits(schema: &Schema) -> bool {
-    let fields = schema.fields().iter().take(4).map(|field| (field.bits, field.kind));
-    let first = [(32, Kind::Prefix), (32, Kind::Prefix), (16, Kind::Range), (16, Kind::Range)];
-    schema.words() == WORDS && fields.eq(first) && schema.ranges().count() == 2
-}
-
-/// Words of a block: of a protocol alone there is room beside the lengths of prefixes.
-fn block_words(schema: &Schema) -> usize {
-    if schema.masked_bits()[WORDS - 1] << 8 == 0 { NARROW } else { WIDE }
-}
-
 /// A node.
 #[derive(Debug, Clone, Default)]
 struct Branch {
@@ -84,29 +72,35 @@ impl Default for Kids {
 
 /// A rule, and where it is.
 #[derive(Debug, Clone, Copy)]
-struct Stored {
-    entry: Entry,
+struct Stored<R> {
+    entry: Entry<R>,
     tree: u8,
 }
 
 /// All rules. Leaves name them by slot.
-#[derive(Debug, Default)]
-struct Rules {
-    stored: Vec<Stored>,
+#[derive(Debug)]
+struct Rules<R> {
+    stored: Vec<Stored<R>>,
     unused: Vec<u32>,
     slots: HashMap<u32, u32>,
 }
 
-impl Slots for Rules {
-    fn entry(&self, slot: u32) -> &Entry {
+impl<R: Row> Slots for Rules<R> {
+    type Row = R;
+
+    fn entry(&self, slot: u32) -> &Entry<R> {
         &self.stored[slot as usize].entry
     }
 }
 
-impl Rules {
+impl<R: Row> Rules<R> {
+    fn new() -> Self {
+        Self { stored: Vec::new(), unused: Vec::new(), slots: HashMap::new() }
+    }
+
     /// Takes a rule in; its slot.
-    fn add(&mut self, stored: Stored) -> Result<u32, RuleError> {
-        let id = stored.entry.columns.place.id().unwrap_or_default();
+    fn add(&mut self, stored: Stored<R>) -> Result<u32, RuleError> {
+        let id = stored.entry.columns.place().id().unwrap_or_default();
         let slot = match self.slots.entry(id) {
             Slot::Occupied(_) => return Err(RuleError::DuplicateId(id)),
             Slot::Vacant(vacant) => {
@@ -127,10 +121,11 @@ impl Rules {
     }
 }
 
-/// The rules of cut trees, as the control side changes them.
+/// The rules of cut trees over rows of a kind, as the control side changes them.
 #[derive(Debug)]
-pub struct CutsBuilder {
+pub(super) struct Builder<R: Row> {
     schema: Arc<Schema>,
+    form: R::Form,
     effort: Effort,
     image: Image,
     block_words: usize,
@@ -140,7 +135,7 @@ pub struct CutsBuilder {
     parts: [Option<u8>; 4],
     leaves: Vec<Leaf>,
     unused: Vec<u32>,
-    rules: Rules,
+    rules: Rules<R>,
     /// Nodes of the first cuts that all rules are copied to, and how many that may be.
     copies: u64,
     copies_max: u64,
@@ -151,17 +146,10 @@ pub struct CutsBuilder {
     long_max: usize,
 }
 
-impl CutsBuilder {
-    /// Trees of these rules.
-    ///
-    /// # Errors
-    /// As [`Classifier::build`].
-    pub fn with(set: &RuleSet, copies: Copies) -> Result<Self, RuleError> {
-        if !fits(set.schema()) {
-            return Err(RuleError::Schema { structure: "cut trees" });
-        }
+impl<R: Row> Builder<R> {
+    pub(super) fn with(set: &RuleSet, copies: Copies) -> Result<Self, RuleError> {
         let ranked = set.ranked();
-        let columns = ranked.iter().map(|index| Columns::new(&set.rule(*index as usize)));
+        let columns = ranked.iter().map(|index| R::new(&set.rule(*index as usize)));
         let mut builder = Self::of_columns(set.schema(), columns.collect(), Effort::of(copies))?;
         builder.image.publish();
         Ok(builder)
@@ -169,20 +157,24 @@ impl CutsBuilder {
 
     fn of_columns(
         schema: &Arc<Schema>,
-        columns: Vec<Columns>,
+        columns: Vec<R>,
         effort: Effort,
     ) -> Result<Self, RuleError> {
-        let entries: Vec<Entry> = columns.into_iter().map(Entry::new).collect();
+        let form = R::form(schema, &columns);
+        let entries: Vec<Entry<R>> =
+            columns.into_iter().map(|columns| Entry::new(columns, &form)).collect();
         let plan = plan::plan(&entries, &effort);
         let levels = plan::levels(entries.len());
-        let mut image = Image::new(FRAME_WORDS)?;
-        let block_words = block_words(schema);
-        image.write(HEADER_MAGIC, &[MAGIC, WORDS as u32, 0, levels as u32]);
+        let block_words = R::block_words(schema);
+        let mut image = Image::new(FRAME_WORDS.max(EMPTY_LINE * LINE_WORDS + block_words))?;
+        image.write(HEADER_MAGIC, &[R::MAGIC, R::WORDS as u32, 0, levels as u32]);
         image.set(HEADER_BLOCK, block_words as u32);
-        image.write(EMPTY_LINE * LINE_WORDS, empty_block(block_words));
+        image.write(HEADER_FORM, &R::form_words(&form));
+        image.write(EMPTY_LINE * LINE_WORDS, R::empty(block_words));
         let empty = Leaf { line: EMPTY_LINE as u32, capacity: 1, ..Leaf::default() };
         let mut builder = Self {
             schema: schema.clone(),
+            form,
             effort,
             image,
             block_words,
@@ -191,7 +183,7 @@ impl CutsBuilder {
             parts: plan.parts,
             leaves: vec![empty],
             unused: Vec::new(),
-            rules: Rules::default(),
+            rules: Rules::new(),
             copies: 0,
             copies_max: 0,
             met: Vec::new(),
@@ -240,7 +232,7 @@ impl CutsBuilder {
                 for rules in leaves {
                     let resident = |rule: &u32| {
                         let slot = slots[*rule as usize];
-                        let place = self.rules.entry(slot).columns.place;
+                        let place = self.rules.entry(slot).columns.place();
                         Resident { place, slot, hidden: false }
                     };
                     let mut leaf = Leaf::new(rules.iter().map(resident).collect());
@@ -311,7 +303,7 @@ impl CutsBuilder {
             let slots = slots.chunks(LANES).nth(at).unwrap_or_default();
             let rules = &self.rules;
             self.image.edit(first + at * words, words, |block| {
-                block.copy_from_slice(empty_block(words));
+                block.copy_from_slice(R::empty(words));
                 for (lane, slot) in slots.iter().enumerate() {
                     rules.entry(*slot).columns.put(block, lane);
                 }
@@ -320,7 +312,7 @@ impl CutsBuilder {
     }
 
     /// Opens or closes a lane of a leaf, whose rules have been changed already.
-    fn shift_leaf(&mut self, leaf: &Leaf, shift: Shift, rule: &Columns) {
+    fn shift_leaf(&mut self, leaf: &Leaf, shift: Shift, rule: &R) {
         let words = self.block_words;
         let (lane, used, is_open) = match shift {
             Shift::None => return,
@@ -334,7 +326,7 @@ impl CutsBuilder {
         let (lane, used) = (lane % LANES, used - block * LANES);
         self.image.edit(first, blocks * words, |blocks| match is_open {
             true => open_lane(blocks, words, lane, used, rule),
-            false => close_lane(blocks, words, lane, used),
+            false => close_lane::<R>(blocks, words, lane, used),
         });
     }
 
@@ -352,13 +344,13 @@ impl CutsBuilder {
     }
 
     /// Nodes of a tree's first cut that a rule is copied to.
-    fn copies(&self, entry: &Entry, tree: u8) -> u64 {
+    fn copies(&self, entry: &Entry<R>, tree: u8) -> u64 {
         1 << entry.ternary.open(&self.trees[usize::from(tree)].node.bits).min(31)
     }
 
     /// The tree that a new rule goes to: the one of its part, unless another one copies it much less. A tree without
     /// bits of its own is for rules that all others would copy too often.
-    fn tree_for(&mut self, entry: &Entry) -> Result<u8, RuleError> {
+    fn tree_for(&mut self, entry: &Entry<R>) -> Result<u8, RuleError> {
         let trees = self.trees.len() as u8;
         let copies = |tree: u8| self.copies(entry, tree);
         if let Some(least) = (0..trees).min_by_key(|tree| copies(*tree)) {
@@ -530,7 +522,7 @@ impl CutsBuilder {
         rules.sort_unstable_by_key(|rule| rule.place);
         rules.dedup_by_key(|rule| rule.place);
         let slots: Vec<u32> = rules.iter().map(|rule| rule.slot).collect();
-        let entries: Vec<Entry> = slots.iter().map(|slot| *self.rules.entry(*slot)).collect();
+        let entries: Vec<Entry<R>> = slots.iter().map(|slot| *self.rules.entry(*slot)).collect();
         let all: Vec<u32> = (0..entries.len() as u32).collect();
         let fresh =
             self.new_branch(&slots, &plan::last_node(&entries, &all, &above, &self.effort))?;
@@ -551,8 +543,8 @@ impl CutsBuilder {
     /// Builds everything anew.
     fn rebuild(&mut self, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
         let slots = self.rules.slots.values();
-        let mut columns: Vec<Columns> = slots.map(|slot| self.rules.entry(*slot).columns).collect();
-        columns.sort_unstable_by_key(|rule| rule.place);
+        let mut columns: Vec<R> = slots.map(|slot| self.rules.entry(*slot).columns).collect();
+        columns.sort_unstable_by_key(Row::place);
         let next = Self::of_columns(&self.schema, columns, self.effort)?;
         patches.push(next.image.replacement());
         *self = next;
@@ -560,8 +552,8 @@ impl CutsBuilder {
         Ok(())
     }
 
-    fn add(&mut self, columns: Columns, id: u32) -> Result<(), RuleError> {
-        let entry = Entry::new(columns);
+    fn add(&mut self, columns: R, id: u32) -> Result<(), RuleError> {
+        let entry = Entry::new(columns, &self.form);
         let tree = self.tree_for(&entry)?;
         let slot = self.rules.add(Stored { entry, tree })?;
         if let Err(error) = self.change(tree.into(), slot, true) {
@@ -591,7 +583,7 @@ impl CutsBuilder {
     }
 }
 
-impl Classifier for CutsBuilder {
+impl<R: Row> Classifier for Builder<R> {
     fn build(set: &RuleSet) -> Result<Self, RuleError> {
         Self::with(set, Copies::default())
     }
@@ -601,7 +593,7 @@ impl Classifier for CutsBuilder {
         if self.rules.slots.contains_key(&rule.id) {
             return Err(RuleError::DuplicateId(rule.id));
         }
-        self.add(Columns::new(&rule), rule.id)?;
+        self.add(R::new(&rule), rule.id)?;
         // Where there is no memory to build everything anew, what is there goes on.
         if self.long > self.long_max && self.rebuild(patches).is_err() {
             self.long_max = 2 * self.long;

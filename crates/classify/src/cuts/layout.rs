@@ -3,7 +3,7 @@
 //! ```text
 //! line 0       magic │ words of a header │ trees │ levels of nodes │ words of a block │ –
 //! lines 1…3    the trees, eight words each: bits of src, dst (2) │ of ports, protocol (2) │ shift │ first node │ –
-//! line 4…8     a block without rules
+//! line 4…      a block without rules
 //!
 //! node         bits (2) │ bits (2) │ shift │ first node of the next level, or first cell │ –       eight words
 //! cell         line of the first block << 8 │ blocks                             a word
@@ -12,15 +12,21 @@
 //! misc         protocol │ its mask │ 32 - length of dst │ 32 - length of src      a byte each, the highest first
 //! ```
 //!
+//! mask block   Match [8] ║ value of the first word [8] │ its mask [8] ║ …         a line more for each word of a header
+//!
+//! Images of masks say in line 0 how many words of a header rules look at, and which four of them are cut at.
 //! Wide blocks are for schemas whose last word holds more than a protocol: value and mask are of that word.
 
 use crate::image::LINE_WORDS;
 use crate::rule::Match;
 
 pub(super) const MAGIC: u32 = 0x6375_7401;
+/// Of images with blocks of masks.
+pub(super) const MAGIC_MASKS: u32 = 0x6375_7402;
 pub(super) const HEADER_MAGIC: usize = 0;
 pub(super) const HEADER_TREES: usize = 2;
 pub(super) const HEADER_BLOCK: usize = 4;
+pub(super) const HEADER_FORM: usize = 5;
 
 /// Words of a header of the 5-tuple.
 pub(super) const WORDS: usize = 4;
@@ -40,7 +46,7 @@ pub(super) const NODE_WORDS: usize = 8;
 /// The line of the block without rules.
 pub(super) const EMPTY_LINE: usize = 4;
 
-/// Words before the first block.
+/// Words before the first block at least.
 pub(super) const FRAME_WORDS: usize = EMPTY_LINE * LINE_WORDS + WIDE;
 
 /// Rules of a block.
@@ -119,8 +125,7 @@ pub(super) fn cell(line: u32, blocks: u32) -> u32 {
     line << 8 | blocks
 }
 
-/// What a place of a block holds that no rule has: it takes every header, and finds nothing. Such places are
-/// behind all rules of a leaf.
+/// A block of the 5-tuple without rules.
 pub(super) fn empty_block(block_words: usize) -> &'static [u32] {
     const EMPTY_NARROW: [u32; NARROW] = empty();
     const EMPTY_WIDE: [u32; WIDE] = empty();

@@ -1,6 +1,6 @@
 //! Leaves: which rules they have, and how those are in blocks.
 
-use super::columns::{Columns, Entry};
+use super::columns::{Entry, Row};
 use super::layout::*;
 use crate::rule::Match;
 
@@ -41,7 +41,9 @@ pub(super) enum Shift {
 
 /// The rules of all leaves, by slot.
 pub(super) trait Slots {
-    fn entry(&self, slot: u32) -> &Entry;
+    type Row: Row;
+
+    fn entry(&self, slot: u32) -> &Entry<Self::Row>;
 }
 
 impl Leaf {
@@ -66,7 +68,13 @@ impl Leaf {
     }
 
     /// Whether a better rule of the leaf covers an entry that is, or would be, at number `at`.
-    fn is_covered(&self, at: usize, entry: &Entry, region: &Bits, slots: &impl Slots) -> bool {
+    fn is_covered<S: Slots>(
+        &self,
+        at: usize,
+        entry: &Entry<S::Row>,
+        region: &Bits,
+        slots: &S,
+    ) -> bool {
         let mut shown = self.rules[..at].iter().filter(|better| !better.hidden);
         shown.any(|better| slots.entry(better.slot).covers(entry, region))
     }
@@ -91,7 +99,7 @@ impl Leaf {
     /// readers find the better one first.
     pub(super) fn insert(&mut self, slot: u32, region: &Bits, slots: &impl Slots) -> Shift {
         let entry = slots.entry(slot);
-        let place = entry.columns.place;
+        let place = entry.columns.place();
         let Err(at) = self.find(place) else { return Shift::None };
         let hidden = self.is_covered(at, entry, region, slots);
         self.rules.insert(at, Resident { place, slot, hidden });
@@ -109,8 +117,13 @@ impl Leaf {
     }
 
     /// Takes a rule out.
-    pub(super) fn remove(&mut self, entry: &Entry, region: &Bits, slots: &impl Slots) -> Shift {
-        let Ok(at) = self.find(entry.columns.place) else { return Shift::None };
+    pub(super) fn remove<S: Slots>(
+        &mut self,
+        entry: &Entry<S::Row>,
+        region: &Bits,
+        slots: &S,
+    ) -> Shift {
+        let Ok(at) = self.find(entry.columns.place()) else { return Shift::None };
         if self.rules.remove(at).hidden {
             return Shift::None;
         }
@@ -131,12 +144,6 @@ impl Leaf {
     }
 }
 
-/// The columns of a block, without the matches.
-fn columns(block_words: usize) -> &'static [usize] {
-    const ALL: [usize; 7] = [SRC, DST, PORTS, LENGTHS, MISC, VALUE, MASK];
-    if block_words == WIDE { &ALL } else { &ALL[..5] }
-}
-
 /// Moves what is in lanes from `first` on: by one away from it, or by one up to it. All lanes are looked at, so that
 /// a processor does it at once.
 fn move_lanes<T: Copy>(lanes: &mut [T; LANES], first: usize, is_open: bool) {
@@ -152,24 +159,24 @@ fn move_lanes<T: Copy>(lanes: &mut [T; LANES], first: usize, is_open: bool) {
 }
 
 /// The same for all columns of a block.
-fn move_block(block: &mut [u32], first: usize, is_open: bool) {
-    for column in columns(block.len()) {
+fn move_block<R: Row>(block: &mut [u32], first: usize, is_open: bool) {
+    for column in R::columns(block.len()) {
         if let Some(lanes) = block[*column..].first_chunk_mut() {
             move_lanes(lanes, first, is_open);
         }
     }
-    let matches = matches(block.len());
+    let matches = R::matches(block.len());
     if let Some(lanes) = block[matches..].as_chunks_mut::<2>().0.first_chunk_mut() {
         move_lanes(lanes, first, is_open);
     }
 }
 
 /// Copies a lane of one block to another block.
-fn copy_lane(from: &[u32], lane: usize, to: &mut [u32], to_lane: usize) {
-    for column in columns(from.len()) {
+fn copy_lane<R: Row>(from: &[u32], lane: usize, to: &mut [u32], to_lane: usize) {
+    for column in R::columns(from.len()) {
         to[column + to_lane] = from[column + lane];
     }
-    let matches = matches(from.len());
+    let matches = R::matches(from.len());
     for word in 0..2 {
         to[matches + 2 * to_lane + word] = from[matches + 2 * lane + word];
     }
@@ -177,38 +184,38 @@ fn copy_lane(from: &[u32], lane: usize, to: &mut [u32], to_lane: usize) {
 
 /// Puts a rule into a lane of blocks that hold `used` rules and have room for one more: those behind it move on.
 /// `blocks` begins with the block of that lane's.
-pub(super) fn open_lane(
+pub(super) fn open_lane<R: Row>(
     blocks: &mut [u32],
     block_words: usize,
     lane: usize,
     used: usize,
-    rule: &Columns,
+    rule: &R,
 ) {
     if used.is_multiple_of(LANES) {
-        blocks[used / LANES * block_words..].copy_from_slice(empty_block(block_words));
+        blocks[used / LANES * block_words..].copy_from_slice(R::empty(block_words));
     }
     for at in (0..=used / LANES).rev() {
         let (before, block) = blocks.split_at_mut(at * block_words);
         let block = &mut block[..block_words];
         let first = if at == 0 { lane } else { 0 };
-        move_block(block, first, true);
+        move_block::<R>(block, first, true);
         if at > 0 {
-            copy_lane(&before[(at - 1) * block_words..], LANES - 1, block, 0);
+            copy_lane::<R>(&before[(at - 1) * block_words..], LANES - 1, block, 0);
         }
     }
     rule.put(&mut blocks[..block_words], lane);
 }
 
 /// Closes a lane of blocks that hold `used` rules: those behind it move up.
-pub(super) fn close_lane(blocks: &mut [u32], block_words: usize, lane: usize, used: usize) {
+pub(super) fn close_lane<R: Row>(blocks: &mut [u32], block_words: usize, lane: usize, used: usize) {
     let last = (used - 1) / LANES;
     for at in 0..=last {
         let (block, behind) = blocks[at * block_words..].split_at_mut(block_words);
         let first = if at == 0 { lane } else { 0 };
-        move_block(block, first, false);
+        move_block::<R>(block, first, false);
         match at == last {
-            true => copy_lane(empty_block(block_words), 0, block, LANES - 1),
-            false => copy_lane(&behind[..block_words], 0, block, LANES - 1),
+            true => copy_lane::<R>(R::empty(block_words), 0, block, LANES - 1),
+            false => copy_lane::<R>(&behind[..block_words], 0, block, LANES - 1),
         }
     }
 }
@@ -217,15 +224,17 @@ pub(super) fn close_lane(blocks: &mut [u32], block_words: usize, lane: usize, us
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::columns::Columns;
+    use super::super::masks::Masked;
     use super::*;
     use crate::rule::RuleSet;
-    use crate::schema::Schema;
+    use crate::schema::{Field, Kind, Schema};
 
     /// What is in the lanes of blocks.
-    fn written(rules: &[Columns], block_words: usize) -> Vec<u32> {
+    fn written<R: Row>(rules: &[R], block_words: usize) -> Vec<u32> {
         let mut blocks = Vec::new();
         for at in 0..rules.len().div_ceil(LANES).max(1) {
-            let mut block = empty_block(block_words).to_vec();
+            let mut block = R::empty(block_words).to_vec();
             let rules = rules.chunks(LANES).nth(at).unwrap_or_default();
             rules.iter().enumerate().for_each(|(lane, rule)| rule.put(&mut block, lane));
             blocks.extend(block);
@@ -233,35 +242,51 @@ mod tests {
         blocks
     }
 
+    fn moves<R: Row>(
+        schema: impl Into<std::sync::Arc<Schema>>,
+        block_words: usize,
+        changes: Vec<(bool, usize)>,
+    ) -> Result<(), TestCaseError> {
+        let mut set = RuleSet::new(schema);
+        let any: Vec<_> = set.schema().fields().iter().map(crate::Condition::any).collect();
+        let (mut list, mut blocks) = (Vec::<R>::new(), written::<R>(&[], block_words));
+        for (is_there, at) in changes {
+            if is_there {
+                set.append(&any).unwrap();
+                let rule = R::new(&set.rule(set.len() - 1));
+                let at = at % (list.len() + 1);
+                let words = (list.len() / LANES + 1) * block_words;
+                blocks.resize(words.max(blocks.len()), 7);
+                let first = at / LANES * block_words;
+                let used = list.len() - at / LANES * LANES;
+                open_lane(&mut blocks[first..words], block_words, at % LANES, used, &rule);
+                list.insert(at, rule);
+            } else if !list.is_empty() {
+                let at = at % list.len();
+                let used = list.len() - at / LANES * LANES;
+                let words = list.len().div_ceil(LANES) * block_words;
+                let first = at / LANES * block_words;
+                close_lane::<R>(&mut blocks[first..words], block_words, at % LANES, used);
+                list.remove(at);
+            }
+            let wanted = written(&list, block_words);
+            prop_assert_eq!(&blocks[..wanted.len()], &wanted[..]);
+        }
+        Ok(())
+    }
+
     proptest! {
         /// Lanes that are opened and closed leave what would be written anew.
         #[test]
-        fn lanes_move_as_a_list_does(wide: bool, changes in prop::collection::vec((any::<bool>(), 0_usize..40), 1..60)) {
-            let block_words = if wide { WIDE } else { NARROW };
-            let mut set = RuleSet::new(Schema::five_tuple());
-            let any: Vec<_> = set.schema().fields().iter().map(crate::Condition::any).collect();
-            let (mut list, mut blocks) = (Vec::new(), written(&[], block_words));
-            for (is_there, at) in changes {
-                if is_there {
-                    set.append(&any).unwrap();
-                    let rule = Columns::new(&set.rule(set.len() - 1));
-                    let at = at % (list.len() + 1);
-                    let words = (list.len() / LANES + 1) * block_words;
-                    blocks.resize(words.max(blocks.len()), 7);
-                    let first = at / LANES * block_words;
-                    let used = list.len() - at / LANES * LANES;
-                    open_lane(&mut blocks[first..words], block_words, at % LANES, used, &rule);
-                    list.insert(at, rule);
-                } else if !list.is_empty() {
-                    let at = at % list.len();
-                    let used = list.len() - at / LANES * LANES;
-                    let words = list.len().div_ceil(LANES) * block_words;
-                    let first = at / LANES * block_words;
-                    close_lane(&mut blocks[first..words], block_words, at % LANES, used);
-                    list.remove(at);
+        fn lanes_move_as_a_list_does(kind in 0..3, changes in prop::collection::vec((any::<bool>(), 0_usize..40), 1..60)) {
+            match kind {
+                0 => moves::<Columns>(Schema::five_tuple(), NARROW, changes)?,
+                1 => moves::<Columns>(Schema::five_tuple(), WIDE, changes)?,
+                _ => {
+                    let fields = (0..5).map(|_| Field::new("word", 32, Kind::Mask)).collect();
+                    let schema = Schema::new(fields).unwrap();
+                    moves::<Masked<9>>(schema.clone(), Masked::<9>::block_words(&schema), changes)?;
                 }
-                let wanted = written(&list, block_words);
-                prop_assert_eq!(&blocks[..wanted.len()], &wanted[..]);
             }
         }
     }

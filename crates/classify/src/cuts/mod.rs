@@ -27,7 +27,9 @@
 //! when many are long, everything is built anew.
 //!
 //! Headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for: the 5-tuple, and the
-//! header of a packet [`filter`](crate::filter). Other schemas are refused.
+//! header of a packet [`filter`](crate::filter). Or they are up to sixteen words of fields without ranges, as the flows of an OpenFlow
+//! table look at: such rules are values and masks in leaves (`masks`), and cuts are at bits of four of the words.
+//! Other schemas are refused, and devices know the first kind alone.
 //!
 //! Thread rule: as the crate's.
 
@@ -36,10 +38,13 @@ mod choose;
 mod columns;
 mod layout;
 mod leaf;
+mod masks;
 mod plan;
+mod schemas;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 mod view;
 
-pub use builder::{Copies, CutsBuilder};
+pub use builder::Copies;
+pub use schemas::CutsBuilder;
 pub use view::Cuts;

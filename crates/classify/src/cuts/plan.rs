@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::builder::Copies;
 use super::choose::{Limits, choose};
-use super::columns::{Entry, Ternary};
+use super::columns::{Entry, Row, Ternary};
 use super::layout::*;
 
 /// Lengths from which on an address is long.
@@ -93,8 +93,8 @@ pub(super) fn empty(levels: usize) -> NodePlan {
 }
 
 /// Which of the four parts a rule is in.
-pub(super) fn part(entry: &Entry) -> usize {
-    let [src, dst] = entry.columns.lens();
+pub(super) fn part<R: Row>(entry: &Entry<R>) -> usize {
+    let [src, dst] = entry.lens();
     usize::from(src >= LONG) | usize::from(dst >= LONG) << 1
 }
 
@@ -139,11 +139,11 @@ pub(super) struct Plan {
 }
 
 /// The trees of a set whose entries are in order.
-pub(super) fn plan(entries: &[Entry], effort: &Effort) -> Plan {
+pub(super) fn plan<R: Row>(entries: &[Entry<R>], effort: &Effort) -> Plan {
     let levels = levels(entries.len());
     let step = entries.len().div_ceil(SAMPLE).max(1);
-    let sample: Vec<Entry> = entries.iter().step_by(step).copied().collect();
-    let of = |entries: &[Entry], parts: usize| -> Vec<u32> {
+    let sample: Vec<Entry<R>> = entries.iter().step_by(step).copied().collect();
+    let of = |entries: &[Entry<R>], parts: usize| -> Vec<u32> {
         let numbers = 0..entries.len() as u32;
         numbers.filter(|at| parts >> part(&entries[*at as usize]) & 1 != 0).collect()
     };
@@ -175,7 +175,13 @@ pub(super) fn plan(entries: &[Entry], effort: &Effort) -> Plan {
 
 /// What a tree of these rules costs, in blocks that a header of one of them meets, where each stands for `scale` of
 /// them; nothing without rules.
-fn cost(entries: &[Entry], rules: &[u32], levels: usize, effort: &Effort, scale: usize) -> f64 {
+fn cost<R: Row>(
+    entries: &[Entry<R>],
+    rules: &[u32],
+    levels: usize,
+    effort: &Effort,
+    scale: usize,
+) -> f64 {
     if rules.is_empty() {
         return 0.0;
     }
@@ -202,7 +208,7 @@ fn cost(entries: &[Entry], rules: &[u32], levels: usize, effort: &Effort, scale:
 }
 
 /// The rules of a place that no better one there covers.
-pub(super) fn visible(entries: &[Entry], rules: &[u32], region: &Bits) -> Vec<u32> {
+pub(super) fn visible<R: Row>(entries: &[Entry<R>], rules: &[u32], region: &Bits) -> Vec<u32> {
     let mut kept: Vec<u32> = Vec::with_capacity(rules.len());
     for rule in rules {
         let entry = &entries[*rule as usize];
@@ -214,8 +220,8 @@ pub(super) fn visible(entries: &[Entry], rules: &[u32], region: &Bits) -> Vec<u3
 }
 
 /// A tree over some entries, each of which stands for `scale` of them.
-fn tree(
-    entries: &[Entry],
+fn tree<R: Row>(
+    entries: &[Entry<R>],
     rules: &[u32],
     levels: usize,
     effort: &Effort,
@@ -225,8 +231,8 @@ fn tree(
 }
 
 /// A last node over some entries that were cut at the bits of `region`.
-pub(super) fn last_node(
-    entries: &[Entry],
+pub(super) fn last_node<R: Row>(
+    entries: &[Entry<R>],
     rules: &[u32],
     region: &Bits,
     effort: &Effort,
@@ -234,8 +240,8 @@ pub(super) fn last_node(
     node(entries, rules, region, 0, effort, 1)
 }
 
-fn node(
-    entries: &[Entry],
+fn node<R: Row>(
+    entries: &[Entry<R>],
     rules: &[u32],
     region: &Bits,
     levels: usize,
@@ -290,7 +296,7 @@ fn node(
 }
 
 /// The rules of each cell.
-fn share(entries: &[Entry], rules: &[u32], bits: &Bits) -> Vec<Vec<u32>> {
+fn share<R: Row>(entries: &[Entry<R>], rules: &[u32], bits: &Bits) -> Vec<Vec<u32>> {
     let count = bits[0].count_ones() + bits[1].count_ones();
     let mut cells = vec![Vec::new(); 1 << count];
     for rule in rules {

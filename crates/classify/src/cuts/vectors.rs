@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::layout::*;
-use super::view::{Cuts, Leaves, place};
+use super::view::{Cuts, Leaves, masked_place, place};
+use crate::image::LINE_WORDS;
 use crate::rule::Match;
 
 /// A processor with AVX2 and BMI2: creating one requires the check.
@@ -58,12 +59,31 @@ impl Leaves for Vectors {
         let found = place(block, hits.trailing_zeros() as usize);
         if hits == 0 { Match::NONE } else { found }
     }
+
+    #[inline(always)]
+    fn find_masked(self, header: &[u32], block: &[u32]) -> Match {
+        let columns = block[LINE_WORDS..].as_chunks::<LINE_WORDS>().0;
+        // SAFETY: AVX2 is there, as `Vectors` says. Each column has 32 bytes of values and 32 of masks, and loads need no alignment.
+        let hits = unsafe {
+            let mut differ = _mm256_setzero_si256();
+            for (word, column) in header.iter().zip(columns) {
+                let value = _mm256_loadu_si256(column[..LANES].as_ptr().cast());
+                let mask = _mm256_loadu_si256(column[LANES..].as_ptr().cast());
+                let own = _mm256_xor_si256(_mm256_set1_epi32(word.cast_signed()), value);
+                differ = _mm256_or_si256(differ, _mm256_and_si256(own, mask));
+            }
+            let equal = _mm256_cmpeq_epi32(differ, _mm256_setzero_si256());
+            _mm256_movemask_ps(_mm256_castsi256_ps(equal)).cast_unsigned()
+        };
+        let found = masked_place(block, hits.trailing_zeros() as usize);
+        if hits == 0 { Match::NONE } else { found }
+    }
 }
 
 impl Cuts<'_> {
     /// All headers.
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub(super) fn run_vectors(&self, switched: bool, headers: &[[u32; WORDS]], out: &mut [Match]) {
+    pub(super) fn run_vectors(&self, switched: bool, headers: &[u32], out: &mut [Match]) {
         self.run(Vectors(()), switched, headers, out);
     }
 }

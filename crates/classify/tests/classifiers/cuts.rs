@@ -2,7 +2,9 @@
 
 use classify::auto::AutoBuilder;
 use classify::cuts::{Copies, Cuts, CutsBuilder};
-use classify::{Classifier, Condition, Explained, RuleError, RuleRef, RuleSet, Schema};
+use classify::{
+    Classifier, Condition, Explained, Field, Kind, RuleError, RuleRef, RuleSet, Schema,
+};
 use lookup::Blob;
 
 use crate::common::{Random, headers, rules};
@@ -15,7 +17,28 @@ impl Structure for CutsBuilder {
     const HEADERS: usize = 1500;
 
     fn schemas() -> Vec<Schema> {
-        vec![Schema::five_tuple(), (*classify::filter::schema_v4()).clone()]
+        let words = |bits: &[u8]| {
+            let fields = bits.iter().enumerate().map(|(at, bits)| {
+                Field::new(
+                    format!("f{at}"),
+                    *bits,
+                    if at % 3 == 1 { Kind::Prefix } else { Kind::Mask },
+                )
+            });
+            Schema::new(fields.collect()).unwrap()
+        };
+        vec![
+            Schema::five_tuple(),
+            (*classify::filter::schema_v4()).clone(),
+            // Values and masks over one word up to sixteen.
+            Schema::twelve_fields(),
+            words(&[7]),
+            words(&[32, 32]),
+            words(&[32, 32, 16]),
+            words(&[32, 32, 32, 32, 32]),
+            words(&[128, 128, 48]),
+            words(&[128, 128, 128, 32]),
+        ]
     }
     fn ways(set: &RuleSet, _random: &mut Random) -> Vec<Result<Self, RuleError>> {
         [Copies::Fewest, Copies::Few, Copies::Many].map(|c| CutsBuilder::with(set, c)).into()
@@ -28,6 +51,49 @@ impl Structure for CutsBuilder {
     fn check_explained(&self, _header: &[u32], explained: &Explained) {
         assert_eq!(explained.steps.len(), Cuts::new(self.blob()).unwrap().trees());
     }
+}
+
+/// Rules that look at three words of five, in many masks: as a flow table's.
+#[test]
+fn flows_of_many_masks() {
+    let random = &mut Random(17);
+    let fields = (0..5).map(|at| Field::new(format!("word {at}"), 32, Kind::Mask));
+    let schema = Schema::new(fields.collect()).unwrap();
+    let mut set = RuleSet::new(schema.clone());
+    let any = Condition::Mask { value: 0, mask: 0 };
+    let flow = |random: &mut Random| {
+        let mut prefix = |least: u128| {
+            let mask = u128::from(
+                !(u32::MAX.checked_shr((least + random.below(33 - least)) as u32).unwrap_or(0)),
+            );
+            Condition::Mask { value: random.below(1 << 32) & mask, mask }
+        };
+        let kind = Condition::Mask { value: 0x0800 << 16, mask: 0xffff_0000 };
+        [kind, any, prefix(6), any, prefix(1)]
+    };
+    for id in 0..3_000_u32 {
+        let words = schema.conditions(&flow(random)).unwrap();
+        set.push(RuleRef { words: &words, priority: random.below(600) as u32, id }).unwrap();
+    }
+    let headers = headers(&set, 700, random);
+    let mut bed = Bed::<CutsBuilder>::new(&set);
+    bed.check(&headers);
+    // Others come, also such that look at words of which no rule has asked, and one for all headers.
+    for id in 3_000..4_000_u32 {
+        let mut conditions = flow(random);
+        if id % 50 == 0 {
+            conditions[1] = Condition::Mask { value: 5, mask: 7 };
+        }
+        if id == 3_333 {
+            conditions = [any; 5];
+        }
+        let words = schema.conditions(&conditions).unwrap();
+        bed.add(RuleRef { words: &words, priority: random.below(600) as u32, id }).unwrap();
+        if id % 2 == 0 {
+            bed.remove(random);
+        }
+    }
+    bed.check(&headers);
 }
 
 /// Any of the others, which have forms of their own.

@@ -7,6 +7,7 @@ mod differential;
 mod generate;
 mod index;
 mod known;
+mod masks;
 mod networks;
 mod ovs;
 mod queues;
