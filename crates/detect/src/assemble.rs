@@ -8,6 +8,7 @@ use crate::compile::{Draft, DraftPart, is_header_buffer, priority};
 use crate::headers::HeadersBuilder;
 use crate::index::{Bytes, Ports, Ref, SetBuilder};
 use crate::literals::Wanted;
+use crate::passing;
 use crate::rule::{Carried, Compiled, Cond, Kind, Part, When, least};
 use crate::ruleset::{BufferSets, Layers, Options, RuleInfo, Ruleset, Search};
 
@@ -166,6 +167,11 @@ impl Builder {
                         if !is_other {
                             let plain = &mut self.ruleset.plain[class][sender.index()];
                             plain.add(number, header, &compiled);
+                            let is_of_some = class == 0 && passing::is_of_some(&compiled);
+                            if is_of_some && passing::may_hold_of_some(&compiled) {
+                                let screen = &mut self.ruleset.screens[sender.index()];
+                                screen.add(number, header, &compiled);
+                            }
                         }
                     }
                 }

@@ -77,6 +77,10 @@ pub(crate) fn compile(
     ruleset.registry = registry;
     ruleset.generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
     ruleset.midstream = options.midstream;
+    let conditions = |rule: &crate::rule::Compiled| {
+        rule.conditions.iter().any(|own| matches!(own, crate::rule::Cond::StreamSize(..)))
+    };
+    ruleset.asks_for_sizes = ruleset.rules.iter().any(conditions);
     (ruleset, refused)
 }
 

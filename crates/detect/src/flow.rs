@@ -172,6 +172,11 @@ impl FlowState {
         }
     }
 
+    /// The place of the next byte of what `sender` sends.
+    pub fn stream_bytes(&self, sender: Sender) -> u64 {
+        self.stream_bytes[sender.index()]
+    }
+
     /// Whether a rule dropped the flow: what follows of it is not inspected.
     pub fn is_dropped(&self) -> bool {
         self.is_dropped

@@ -222,7 +222,7 @@ fn bits_hold(mode: BitsMode, bits: u8, own: u8) -> bool {
     }
 }
 
-fn flags_hold(flags: &TcpFlags, own: u8) -> bool {
+pub(crate) fn flags_hold(flags: &TcpFlags, own: u8) -> bool {
     bits_hold(flags.mode, flags.bits, own & !flags.ignored)
 }
 

@@ -30,6 +30,7 @@ mod headers;
 mod index;
 mod input;
 mod literals;
+mod passing;
 mod pattern;
 mod plain;
 mod reputation;

@@ -125,6 +125,8 @@ pub struct Ruleset {
     pub(crate) in_stream: [Set; 2],
     /// Rules of packets without a payload part, likewise.
     pub(crate) plain: [[Plain; 2]; 3],
+    /// Of them those that some packets that carry streams of TCP on may match, as their headers are.
+    pub(crate) screens: [Plain; 2],
     /// Headers of rules, each once.
     pub(crate) headers: Headers,
     /// Parts in streams, by sender.
@@ -137,6 +139,8 @@ pub struct Ruleset {
     pub(crate) applications: Vec<u32>,
     pub(crate) registry: Registry,
     pub(crate) midstream: bool,
+    /// A rule asks how long streams are.
+    pub(crate) asks_for_sizes: bool,
     /// No other ruleset of the process has this number.
     pub(crate) generation: u64,
     /// What is searched for in payloads of packets and in streams; none unless the search is [`Search::Shared`].
@@ -216,8 +220,13 @@ impl Tried {
     /// No of most packets of which its conditions do not hold.
     #[inline]
     pub(crate) fn may_hold(&self, header: &Header) -> bool {
-        let flags = header.tcp.map_or(0, |tcp| tcp.flags);
-        let payload = u32::try_from(header.payload).unwrap_or(u32::MAX);
+        self.may_have(header.tcp.map_or(0, |tcp| tcp.flags), header.payload)
+    }
+
+    /// The same of flags and bytes of payload.
+    #[inline]
+    pub(crate) fn may_have(&self, flags: u8, payload: usize) -> bool {
+        let payload = u32::try_from(payload).unwrap_or(u32::MAX);
         flags & self.flags.0 == self.flags.1
             && self.payload.0 <= payload
             && payload <= self.payload.1

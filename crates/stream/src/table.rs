@@ -397,14 +397,37 @@ impl<H: Copy + Default> FlowTable<H> {
         policy: &mut impl Policy<H>,
         found: &mut [Found],
     ) {
+        self.search(keys, found);
+        self.settle(keys, now, policy, found);
+    }
+
+    /// The first half of [`lookup`](Self::lookup): finds the flow of each row that is there. Nothing changes, and a row without
+    /// one is [`Outcome::NotAdmitted`].
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn search(&self, keys: &[FlowKey], found: &mut [Found]) {
         assert_eq!(keys.len(), found.len(), "one answer for each key");
-        let stamp = stamp(now);
-        let mut missing = false;
         for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
             run_grouped::<GROUP, _>(&Finder(self), keys, found);
-            missing |= self.touch(stamp, found);
         }
-        if missing {
+    }
+
+    /// The second half of it: what was found is seen, and what was not is inserted. A row may be taken back in between: its key has
+    /// family 0 then, and its answer is [`Found::NONE`].
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn settle(
+        &mut self,
+        keys: &[FlowKey],
+        now: u32,
+        policy: &mut impl Policy<H>,
+        found: &mut [Found],
+    ) {
+        assert_eq!(keys.len(), found.len(), "one answer for each key");
+        let stamp = stamp(now);
+        if self.touch(stamp, found) {
             self.insert_missing(keys, stamp, policy, found);
         }
     }

@@ -135,6 +135,9 @@ pub enum Want {
     EnoughOfSide,
     /// Nothing more of either side.
     EnoughOfFlow,
+    /// Bytes that come in order need not be read any more, by whom else they are not wanted; ends, gaps and events are. A
+    /// [`Reassembler`] takes it as [`Want::More`]; who calls it may go on with [`Reassembler::pass`].
+    PassOver,
 }
 
 /// Why nothing more of a side follows.
@@ -362,33 +365,53 @@ impl Reassembler {
         sink: &mut impl Sink,
     ) -> Outcome {
         use flags::{ACK, FIN, RST, SYN, URG};
-        let (at, other) = (side.index(), side.other());
-        let len = segment.payload.len() as u64;
-        let acknowledgment = segment.acknowledgment;
-        let offset = connection.position[at];
-        let is_fast = connection.flags[at] == 0
-            && segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
-            && segment.sequence == connection.next(side)
-            && distance(connection.acked[at], acknowledgment) >= 0
-            && distance(acknowledgment, connection.next(other)) >= 0
-            && len <= self.options.depth.saturating_sub(offset);
+        let is_fast = segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
+            && self.is_next(connection, side, segment);
         if !is_fast {
             return self.slow(connection, side, segment, now_ns, sink);
         }
-        if acknowledgment != connection.acked[at] {
-            connection.acked[at] = acknowledgment;
-            connection.time_acknowledgment(other, acknowledgment, now_ns);
-        }
-        connection.window[at] = segment.window;
-        if len != 0 {
-            connection.position[at] = offset.wrapping_add(len);
-            connection.time_data(side, offset, now_ns);
+        let offset = connection.position[side.index()];
+        advance(connection, side, segment, now_ns);
+        if !segment.payload.is_empty() {
             match sink.data(side, offset, segment.payload) {
-                Want::More => {}
+                Want::More | Want::PassOver => {}
                 want => self.enough(connection, side, want, sink),
             }
         }
         Outcome::Accepted
+    }
+
+    /// Takes the next segment of a connection whose bytes nobody reads, if all that it does is to carry the stream on: it is the
+    /// next one of an established side of which nothing waits, and has no flags but ACK and PSH. Of its payload the length
+    /// counts alone. Otherwise nothing is done, and it is one for [`segment`](Self::segment), after which the connection is the
+    /// same either way.
+    #[inline]
+    pub fn pass(
+        &self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) -> bool {
+        let is_plain = segment.flags & !flags::PSH == flags::ACK;
+        let passes = is_plain && self.is_next(connection, side, segment);
+        if passes {
+            advance(connection, side, segment, now_ns);
+        }
+        passes
+    }
+
+    /// Whether a segment is the next of an established side, acknowledges what there is to acknowledge, and does not reach beyond
+    /// the depth.
+    #[inline(always)]
+    fn is_next(&self, connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
+        let (at, acknowledgment) = (side.index(), segment.acknowledgment);
+        connection.flags[at] == 0
+            && segment.sequence == connection.next(side)
+            && distance(connection.acked[at], acknowledgment) >= 0
+            && distance(acknowledgment, connection.next(side.other())) >= 0
+            && segment.payload.len() as u64
+                <= self.options.depth.saturating_sub(connection.position[at])
     }
 
     /// Ends a connection: on a time-out, or at the end of a run. What is buffered is delivered, with the gaps before it, and
@@ -421,6 +444,22 @@ impl Reassembler {
             return Outcome::Ignored;
         }
         self.plain(connection, side, segment, now_ns, sink)
+    }
+}
+
+/// What the next segment of a side changes.
+#[inline(always)]
+fn advance(connection: &mut Connection, side: Side, segment: &Segment<'_>, now_ns: u64) {
+    let (at, acknowledgment) = (side.index(), segment.acknowledgment);
+    if acknowledgment != connection.acked[at] {
+        connection.acked[at] = acknowledgment;
+        connection.time_acknowledgment(side.other(), acknowledgment, now_ns);
+    }
+    connection.window[at] = segment.window;
+    if !segment.payload.is_empty() {
+        let offset = connection.position[at];
+        connection.position[at] = offset.wrapping_add(segment.payload.len() as u64);
+        connection.time_data(side, offset, now_ns);
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `input` | packets: to which flow they belong |
 //! | `flows` | what is kept of flows beside the table |
 //! | `module` | who is given streams and records |
+//! | `passing` | flows that the module passes over |
 //! | `pieces` | fragments, where flows are tracked for a firewall |
 //! | `timeouts` | how long flows are kept |
 //! | `tracked` | what becomes of a packet |
@@ -28,6 +29,7 @@
 mod flows;
 mod input;
 mod module;
+mod passing;
 mod pieces;
 #[cfg(test)]
 mod tests;
@@ -48,13 +50,14 @@ use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, Table
 use crate::tcp::{self, Conntrack, Reassembler};
 
 use flows::{Admission, Hot, Rest};
-use input::{cause_of, key_of, opens, segment_of};
+use input::{cause_of, check_segment, key_of, opens, segment_of};
+use passing::Passing;
 use pieces::Pieces;
 use timeouts::{Phase, ms_of, timeout_ms};
 use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
-pub use module::{Fragments, Identity, Module, OfFlow};
+pub use module::{Fragments, Identity, Module, OfFlow, Passed};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked};
 
@@ -187,6 +190,7 @@ pub struct Tracker<M: Module> {
     /// Places of the batch that may have no flow.
     voids: Vec<Slot>,
     options: Options,
+    passing: Passing,
     counts: Counts,
     /// Packets by the number of their state.
     states: [u64; 8],
@@ -204,6 +208,8 @@ struct Row {
     about: Option<Option<u32>>,
     /// It belongs to no flow; its key is none.
     none: Option<Unkeyed>,
+    /// The checksum of its segment is not verified yet.
+    is_unchecked: bool,
 }
 
 /// Why a packet has no flow that could be looked up.
@@ -236,6 +242,7 @@ impl<M: Module> Tracker<M> {
             found: Vec::new(),
             voids: Vec::new(),
             options,
+            passing: Passing::default(),
             counts: Counts::default(),
             states: [0; 8],
             walk: None,
@@ -397,27 +404,29 @@ impl<M: Module> Tracker<M> {
     /// What is known of a packet before its flow is looked up; an ICMP error belongs to the flow of what it quotes, where flows
     /// are tracked for a firewall.
     #[inline(always)]
-    fn of_row(options: &Options, input: &Input<'_>, key: &mut FlowKey) -> Row {
+    fn of_row(options: &Options, input: &Input<'_>, defers: bool, key: &mut FlowKey) -> Row {
         let none = |why| Row { none: Some(why), ..Row::default() };
-        let side = match key_of(input, options, key) {
+        let side = match key_of(input, options, defers, key) {
             Ok(side) => side,
             Err(why) => return none(Unkeyed::Rejected(why)),
         };
         if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
-            return Row { side, about: None, none: None };
+            let is_segment = input.decoded.protocol == IpProtocol::TCP;
+            let is_unchecked = defers && is_segment && input.segment.is_none();
+            return Row { side, is_unchecked, ..Row::default() };
         }
         let Some(((cause, side), sequence)) = cause_of(input, options) else {
             *key = FlowKey::default();
             return none(Unkeyed::AboutNothing);
         };
         *key = cause;
-        Row { side, about: Some(sequence), none: None }
+        Row { side, about: Some(sequence), ..Row::default() }
     }
 
     /// The same of a single packet.
     fn of_one(&self, input: &Input<'_>) -> Result<(FlowKey, Row), Unkeyed> {
         let mut key = FlowKey::default();
-        let row = Self::of_row(&self.options, input, &mut key);
+        let row = Self::of_row(&self.options, input, false, &mut key);
         row.none.map_or(Ok((key, row)), Err)
     }
 
@@ -457,9 +466,10 @@ impl<M: Module> Tracker<M> {
         self.keys.clear();
         self.keys.resize(rows.len(), FlowKey::default());
         let (mut latest, mut earliest) = (0, u64::MAX);
+        let defers = self.begin_passing();
         for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
             let packet = input(row);
-            *own = Self::of_row(&self.options, &packet, key);
+            *own = Self::of_row(&self.options, &packet, defers, key);
             latest = latest.max(packet.time_ns);
             earliest = earliest.min(packet.time_ns);
         }
@@ -469,8 +479,12 @@ impl<M: Module> Tracker<M> {
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         let seen_ms = self.seen_ms(latest);
+        self.table.search(&self.keys, &mut self.found);
+        if defers {
+            self.check_others(rows.start, &input);
+        }
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest, rows: &self.rows };
-        self.table.lookup(&self.keys, seen_ms, &mut policy, &mut self.found);
+        self.table.settle(&self.keys, seen_ms, &mut policy, &mut self.found);
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
             if let Some(later) = self.found.get(at + AHEAD) {
@@ -485,7 +499,7 @@ impl<M: Module> Tracker<M> {
                 let at = at + NEAREST;
                 self.rest.prefetch_waiting(self.found[at], self.rows[at].side);
             }
-            let (key, Row { side, about, none }) = (self.keys[at], self.rows[at]);
+            let (key, Row { side, about, none, is_unchecked }) = (self.keys[at], self.rows[at]);
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
                 let own = input(row);
@@ -496,11 +510,22 @@ impl<M: Module> Tracker<M> {
             if self.is_undecided(self.found[at]) || self.rest.helpers.waits(&key, side) {
                 self.take_back(at);
                 self.remove_voids();
+                self.end_passing();
                 return row;
             }
             let own = input(row);
-            self.count_tunnels(&own, 1);
             let found = self.found[at];
+            if self.passing.is_on
+                && let Some(tracked) = self.pass(&own, &key, side, found)
+            {
+                output(row, tracked);
+                continue;
+            }
+            if is_unchecked && let Err(why) = check_segment(&own) {
+                output(row, self.reject(&own, 1, Unkeyed::Rejected(why)));
+                continue;
+            }
+            self.count_tunnels(&own, 1);
             let tracked = match about {
                 Some(sequence) => self.whole_error(row, &own, (side, found), sequence),
                 None => self.row(row, &own, key, side, found, (1, own.frame_len.into())),
@@ -508,6 +533,7 @@ impl<M: Module> Tracker<M> {
             output(row, tracked);
         }
         self.remove_voids();
+        self.end_passing();
         rows.end
     }
 
@@ -702,7 +728,11 @@ impl<M: Module> Tracker<M> {
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;
+            if rest.passes {
+                hot.passing = self.begin_to_pass(slot, &key);
+            }
         }
+        let rest = &mut self.rest;
         if is_undecided && !is_valid && is_first {
             return self.begins_nothing(slot);
         }

@@ -237,6 +237,11 @@ impl Lines {
 }
 
 impl Follower for Lines {
+    /// Wrong checksums are anomalies.
+    fn is_indifferent(&self) -> bool {
+        !self.writes.has(EventType::Anomaly)
+    }
+
     fn gap(
         &mut self,
         flow: &Identity,

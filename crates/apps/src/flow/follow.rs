@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use controlplane::PartId;
 use stream::table::Slot;
-use stream::tcp::{End, Event, Want};
-use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Reject};
+use stream::tcp::{End, Event, Segment, Want};
+use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
 use super::search::LiteralPart;
@@ -53,7 +53,26 @@ pub trait Follower: Send {
     /// The flow ends: see [`Module::closing`].
     fn closing(&mut self, _flow: &Identity) {}
 
-    /// Bytes of a side of a TCP connection, in order.
+    /// It does not matter to it which packets of flows are passed over ([`Want::PassOver`]): it reads neither packets nor bytes, and
+    /// not what is rejected.
+    fn is_indifferent(&self) -> bool {
+        false
+    }
+
+    /// The number of what decides which flows it passes over: see [`Module::passing`].
+    fn passing(&self) -> u32 {
+        0
+    }
+
+    /// Whether it looks at a segment of a flow that is passed over: see [`Module::looks_at`].
+    fn looks_at(&self, _input: &Input<'_>, _segment: &Segment<'_>) -> bool {
+        false
+    }
+
+    /// Packets of flows that are passed over: see [`Module::passed`].
+    fn passed(&mut self, _packets: &Passed) {}
+
+    /// Bytes of a side of a TCP connection, in order. A flow is passed over if all who are not indifferent pass over it.
     fn data(
         &mut self,
         _flow: &Identity,
@@ -243,16 +262,36 @@ impl Module for Followers {
         bytes: &[u8],
     ) -> Want {
         let mut want = Want::EnoughOfFlow;
+        let (mut passing, mut others) = (0, 0);
         for (at, follower) in self.all.iter_mut().enumerate() {
             let own = follower.data(flow, state.of(at), side, offset, bytes);
+            match own {
+                Want::PassOver => passing += 1,
+                _ => others += usize::from(!follower.is_indifferent()),
+            }
             want = match (want, own) {
-                (Want::More, _) | (_, Want::More) => Want::More,
+                (Want::More | Want::PassOver, _) | (_, Want::More | Want::PassOver) => Want::More,
                 (Want::EnoughOfSide, _) | (_, Want::EnoughOfSide) => Want::EnoughOfSide,
                 _ => Want::EnoughOfFlow,
             };
         }
+        if passing > 0 && others == 0 {
+            return Want::PassOver;
+        }
         // Without anybody who reads, records still say what was there.
         if self.all.is_empty() { Want::More } else { want }
+    }
+
+    fn passing(&self) -> u32 {
+        self.all.iter().fold(0, |all, own| all.wrapping_add(own.passing()))
+    }
+
+    fn looks_at(&self, input: &Input<'_>, segment: &Segment<'_>) -> bool {
+        self.all.iter().any(|follower| follower.looks_at(input, segment))
+    }
+
+    fn passed(&mut self, packets: &Passed) {
+        self.all.iter_mut().for_each(|follower| follower.passed(packets));
     }
 
     fn gap(

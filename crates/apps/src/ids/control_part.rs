@@ -154,6 +154,7 @@ impl IdsControl {
             ("suppressed", get(&c.suppressed)),
             ("no_room", get(&c.no_room)),
             ("searches_given_up", get(&c.given_up)),
+            ("passed_over", get(&c.passed)),
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -184,6 +185,10 @@ impl IdsControl {
             let (clean, packets) = (thousands(get(&c.clean)), thousands(get(&c.packets)));
             let text = format!("{clean} of {packets} without any literal");
             lines.push(["packets searched before".to_owned(), text]);
+        }
+        if get(&c.passed) > 0 {
+            let text = thousands(get(&c.passed));
+            lines.push(["packets of encrypted streams passed over".to_owned(), text]);
         }
         for set in self.loaded.datasets.all() {
             let refused = match set.refused() {
@@ -355,6 +360,11 @@ impl ControlPart for IdsControl {
                 "ids_clean_total",
                 "Packets of flows in which a search before the tracker found no literal of any rule.",
                 get(&c.clean),
+            ),
+            (
+                "ids_passed_over_total",
+                "Packets of encrypted streams that were not looked at, as nothing can come of them.",
+                get(&c.passed),
             ),
             ("ids_files_total", "Files in transactions.", get(&c.files)),
             ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),

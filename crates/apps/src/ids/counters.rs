@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use stream::tracker::Passed;
+
 /// A rule by its numbers: gid and sid.
 pub type RuleId = (u32, u32);
 
@@ -31,6 +33,8 @@ pub struct Counters {
     pub bytes: AtomicU64,
     /// Packets of flows in which a search before the tracker found no literal of the rules.
     pub clean: AtomicU64,
+    /// Packets of encrypted streams that were passed over.
+    pub passed: AtomicU64,
     /// Alerts.
     pub alerts: AtomicU64,
     /// Packets that were dropped.
@@ -77,8 +81,18 @@ pub fn counted(count: u64, what: &str) -> String {
 }
 
 impl Counters {
+    /// These packets.
+    pub fn packets(&self, seen: &Passed) {
+        if seen.packets > 0 {
+            add(&self.packets, seen.packets);
+            add(&self.bytes, seen.bytes);
+            self.at(seen.times_ns.0);
+            self.at(seen.times_ns.1);
+        }
+    }
+
     /// Time has come as far as this.
-    pub fn at(&self, time_ns: u64) {
+    fn at(&self, time_ns: u64) {
         if get(&self.first_ns) == 0 {
             let _ =
                 self.first_ns.compare_exchange(0, time_ns, Ordering::Relaxed, Ordering::Relaxed);
@@ -124,11 +138,11 @@ impl Counters {
     /// All start at zero.
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
-        let Self { given_up, no_room, suppressed, .. } = self;
+        let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [given_up, no_room, suppressed] {
+        for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -29,8 +29,8 @@ use flowlog::eve::{self, ApplicationAnomaly, Context, Decision, Eve, Origin};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
-use stream::tcp::{End, Want};
-use stream::tracker::{Identity, Input, OfFlow, Reject};
+use stream::tcp::{End, Segment, Want};
+use stream::tracker::{Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
 use super::counters::{Counters, add};
@@ -114,10 +114,11 @@ impl Listener for Places {
 
     fn follower_in(&self, pipeline: &str, at: usize, _: (usize, usize)) -> Box<dyn Follower> {
         let inspector = Inspector::new(self.parts.clone());
+        let rules = inspector.detector.rules().clone();
         let shared = Arc::new(Mutex::new(inspector));
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((pipeline.to_owned(), at, shared.clone()));
-        Box::new(Following(shared))
+        Box::new(Following(shared, rules))
     }
 
     fn literals(&self) -> Option<PartId<LiteralPart>> {
@@ -135,6 +136,8 @@ struct OfFlowKept {
     port: u16,
     /// The time of its latest packet.
     last_ns: u64,
+    /// Whether its packets are passed over, by the rules with this number.
+    passing: (u64, Passing),
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
@@ -142,6 +145,18 @@ struct OfFlowKept {
     drops_pieces: bool,
     /// A packet of this end was dropped with the flow, and an event says so.
     said_dropped: [bool; 2],
+}
+
+/// Whether packets of a flow that carry its streams on are passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Passing {
+    /// They are looked at, as far as is known.
+    #[default]
+    NotYet,
+    /// They have to be looked at.
+    Never,
+    /// Nothing can come of them.
+    Now,
 }
 
 /// The step that is open.
@@ -205,6 +220,9 @@ pub struct Inspector {
     strays: u32,
     /// What of the detector's counts is in those of all workers.
     counted: detect::Counts,
+    /// Packets, which are counted for all workers once a chunk.
+    seen: Passed,
+    clean: u64,
 }
 
 impl Inspector {
@@ -226,6 +244,8 @@ impl Inspector {
             lines,
             strays: 0,
             counted: detect::Counts::default(),
+            seen: Passed::default(),
+            clean: 0,
         }
     }
 
@@ -241,6 +261,9 @@ impl Inspector {
 
     /// Adds what the detector has counted to the counts of all workers.
     fn count(&mut self) {
+        let seen = std::mem::take(&mut self.seen);
+        self.parts.counters.packets(&seen);
+        add(&self.parts.counters.clean, std::mem::take(&mut self.clean));
         let now = self.detector.counts();
         if now != self.counted {
             self.parts.counters.detected(now, self.counted);
@@ -380,10 +403,7 @@ impl Inspector {
         let input = of.input;
         let time_ns = input.time_ns;
         self.now_ns = time_ns;
-        let counters = &self.parts.counters;
-        add(&counters.packets, 1);
-        add(&counters.bytes, input.frame_len.into());
-        counters.at(time_ns);
+        self.seen.add(input.frame_len.into(), time_ns);
         let mut identity = *identity;
         // Before the first segment was followed, the tracker does not know who opened the connection.
         if let Some(is_opener) = of.is_first.then(|| opens(input)).flatten() {
@@ -401,7 +421,7 @@ impl Inspector {
         let is_clean = at.clean != 0
             && at.clean == self.detector.rules().generation() as u32
             && is_within(frame, &at.frame);
-        add(&self.parts.counters.clean, is_clean.into());
+        self.clean += u64::from(is_clean);
         let clean = if is_clean { at.frame.clone() } else { 0..0 };
         let packet = Packet { decoded, frame, time_ns };
         self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
@@ -437,7 +457,10 @@ impl Inspector {
         let direction = direction(identity, side);
         if flow.encrypted_from(direction).is_some_and(|from| from <= offset) {
             self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
-            return Want::More;
+            return match self.passes(identity.id) {
+                true => Want::PassOver,
+                false => Want::More,
+            };
         }
         self.session(identity.id, |session, limits, now, sink| {
             session.data(limits, direction, offset, bytes, now, sink);
@@ -457,6 +480,24 @@ impl Inspector {
             flow.state.set_encrypted();
         }
         Want::More
+    }
+
+    /// Whether packets of a flow that carry its streams on need not be looked at: both are encrypted, and no rule asks for what such
+    /// packets have.
+    fn passes(&mut self, id: u64) -> bool {
+        let Some(flow) = self.flows.get_mut(&id) else { return false };
+        let generation = self.detector.rules().generation();
+        if flow.passing.0 != generation {
+            flow.passing = (generation, Passing::NotYet);
+        }
+        if flow.passing.1 == Passing::NotYet && flow.is_all_encrypted() {
+            flow.passing.1 = match self.detector.may_pass_over(&mut flow.state) {
+                None => Passing::NotYet,
+                Some(false) => Passing::Never,
+                Some(true) => Passing::Now,
+            };
+        }
+        flow.passing.1 == Passing::Now
     }
 
     fn gap(&mut self, identity: &Identity, side: Side, offset: u64, bytes: u64) {
@@ -630,6 +671,7 @@ impl OfFlowKept {
             icmp: input.decoded.icmp_type_code(),
             port: input.port,
             last_ns: input.time_ns,
+            passing: <_>::default(),
             lines: 0,
             is_alerted: false,
             drops_pieces: false,
@@ -640,6 +682,14 @@ impl OfFlowKept {
     /// From where on what goes there is encrypted, if it is.
     fn encrypted_from(&self, direction: Direction) -> Option<u64> {
         self.session.as_ref()?.encrypted_from(direction)
+    }
+
+    /// Whether all that follows of both streams is encrypted.
+    fn is_all_encrypted(&self) -> bool {
+        Side::BOTH.into_iter().all(|side| {
+            let from = self.encrypted_from(direction(&self.identity, side));
+            from.is_some_and(|from| from <= self.state.stream_bytes(self.sender(side)))
+        })
     }
 
     fn is_reversed(&self) -> bool {
@@ -798,8 +848,8 @@ impl Sink for Tee<'_> {
     }
 }
 
-/// The follower of a worker.
-struct Following(Shared);
+/// The follower of a worker, with the rules of the chunk.
+struct Following(Shared, Arc<Ruleset>);
 
 impl Follower for Following {
     fn begin(&mut self) {
@@ -808,6 +858,9 @@ impl Follower for Following {
         own.count();
         own.decisions.clear();
         own.renew();
+        if !Arc::ptr_eq(&self.1, own.detector.rules()) {
+            self.1 = own.detector.rules().clone();
+        }
     }
 
     fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
@@ -832,10 +885,27 @@ impl Follower for Following {
         }
     }
 
+    fn passing(&self) -> u32 {
+        (self.1.generation() as u32).wrapping_add(1)
+    }
+
+    fn looks_at(&self, input: &Input<'_>, segment: &Segment<'_>) -> bool {
+        self.1.asks_for(input.decoded, segment)
+    }
+
+    fn passed(&mut self, packets: &Passed) {
+        let own = lock(&self.0);
+        own.parts.counters.packets(packets);
+        add(&own.parts.counters.passed, packets.packets);
+    }
+
     fn closing(&mut self, flow: &Identity) {
         let mut own = lock(&self.0);
         // The time of the latest packet depends on the other flows of the worker; that of its own latest does not.
-        let last_ns = own.flows.get(&flow.id).map_or(0, |flow| flow.last_ns);
+        let last_ns = own.flows.get(&flow.id).map_or(0, |own| match own.passing.1 {
+            Passing::Now => own.last_ns.max(flow.latest_ns),
+            _ => own.last_ns,
+        });
         own.begin_end(flow.id, last_ns);
         own.lines.hold();
     }

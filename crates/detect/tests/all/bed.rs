@@ -10,8 +10,8 @@ use automata::Automaton;
 use detect::{Alert, Detector, Feed, FlowState, Packet, Ruleset, Sender};
 use l7proto::{Ports, Transport};
 use packet::{Anomaly, Decoded, tunnel};
-use stream::tcp::{End, SynData, Want};
-use stream::tracker::{Identity, Input, Module, OfFlow, Options, Reject};
+use stream::tcp::{End, Segment, SynData, Want};
+use stream::tracker::{Identity, Input, Module, OfFlow, Options, Passed, Reject};
 use stream::{FlowRecord, Side, Tracker};
 
 /// An alert and whose it is.
@@ -49,12 +49,21 @@ pub(crate) struct Setup {
     pub(crate) by_vlan: bool,
     /// Packets are searched for literals before the tracker sees them.
     pub(crate) ahead: bool,
+    /// Packets that carry encrypted streams on are passed over.
+    pub(crate) passes: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let tunnels = tunnel::Kinds::all();
-        Self { midstream: false, checksums: true, tunnels, by_vlan: true, ahead: false }
+        Self {
+            midstream: false,
+            checksums: true,
+            tunnels,
+            by_vlan: true,
+            ahead: false,
+            passes: true,
+        }
     }
 }
 
@@ -79,6 +88,8 @@ struct Bench {
     clean: Range<usize>,
     /// Pieces that were clean.
     spared: usize,
+    /// Packets that were passed over.
+    passed_over: u64,
     alerts: Vec<Alert>,
     seen: Seen,
 }
@@ -112,6 +123,19 @@ impl Bench {
                 is_inner: false,
             }
         })
+    }
+
+    /// Both streams are encrypted from where they are on, and no rule asks for what follows.
+    fn passes(&mut self, id: u64) -> bool {
+        let Some(flow) = self.flows.get_mut(&id) else { return false };
+        let Some(session) = flow.session.as_ref() else { return false };
+        let is_reversed = session.is_reversed();
+        let is_encrypted = Side::BOTH.into_iter().all(|side| {
+            let from = session.encrypted_from(direction(&flow.identity, side));
+            let sender = sender(&flow.identity, side, is_reversed);
+            from.is_some_and(|from| from <= flow.state.stream_bytes(sender))
+        });
+        is_encrypted && self.detector.may_pass_over(&mut flow.state) == Some(true)
     }
 
     fn report(&mut self, id: u64, is_dropped: bool) {
@@ -256,7 +280,21 @@ impl Module for Bench {
             self.detector.pass_over(&mut flow.state, sender, offset, bytes.len());
             flow.state.set_encrypted();
         }
-        Want::More
+        if self.setup.passes && self.passes(identity.id) { Want::PassOver } else { Want::More }
+    }
+
+    fn passing(&self) -> u32 {
+        1
+    }
+
+    fn looks_at(&self, input: &Input<'_>, segment: &Segment<'_>) -> bool {
+        self.detector.rules().asks_for(input.decoded, segment)
+    }
+
+    fn passed(&mut self, packets: &Passed) {
+        self.finish();
+        self.now_ns = packets.times_ns.1;
+        self.passed_over += packets.packets;
     }
 
     fn gap(
@@ -371,6 +409,16 @@ pub(crate) fn run_counting(
     frames: &[(u64, Vec<u8>)],
     setup: &Setup,
 ) -> (Seen, usize) {
+    let (seen, spared, _) = run_counting_all(rules, frames, setup);
+    (seen, spared)
+}
+
+/// And how many were passed over.
+pub(crate) fn run_counting_all(
+    rules: Arc<Ruleset>,
+    frames: &[(u64, Vec<u8>)],
+    setup: &Setup,
+) -> (Seen, usize, u64) {
     let literals = setup.ahead.then(|| rules.literals().expect("small tables")).flatten();
     let bench = Bench {
         detector: Detector::new(rules),
@@ -383,6 +431,7 @@ pub(crate) fn run_counting(
         literals,
         clean: 0..0,
         spared: 0,
+        passed_over: 0,
         alerts: Vec::new(),
         seen: Seen::default(),
     };
@@ -438,5 +487,6 @@ pub(crate) fn run_counting(
     }
     tracker.finish(last_ns);
     tracker.module().finish();
-    (std::mem::take(&mut tracker.module().seen), tracker.module().spared)
+    let bench = tracker.module();
+    (std::mem::take(&mut bench.seen), bench.spared, bench.passed_over)
 }

@@ -7,6 +7,7 @@ mod etopen;
 mod explain;
 mod packets;
 mod parts;
+mod passing;
 mod sets;
 mod twin;
 mod verify;

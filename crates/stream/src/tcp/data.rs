@@ -325,7 +325,7 @@ impl Reassembler {
         answer: Answer,
         sink: &mut impl Sink,
     ) {
-        if answer.want != Want::More {
+        if !matches!(answer.want, Want::More | Want::PassOver) {
             self.enough(connection, side, answer.want, sink);
         }
         if answer.beyond > 0 {

@@ -28,6 +28,8 @@ pub(super) struct Hot {
     pub(super) is_firm: bool,
     /// It has announced another flow, in a packet that is on its way.
     pub(super) is_announcing: bool,
+    /// It is passed over, as long as what decided that has this number; 0: it is not.
+    pub(super) passing: u32,
     /// No packet has begun it: those of the batch so far may not. It goes with the batch.
     pub(super) is_void: bool,
 }
@@ -144,6 +146,8 @@ pub(super) struct Rest<M: Module> {
     active_ns: Option<u64>,
     /// Flows that ended because they were idle.
     pub(super) timed_out: u64,
+    /// The module passes over the flow of the last segment.
+    pub(super) passes: bool,
 }
 
 impl<M: Module> Rest<M> {
@@ -168,6 +172,7 @@ impl<M: Module> Rest<M> {
             helpers: Helpers::new(helpers, confirms),
             active_ns: active_ns.map(|ns| ns.max(1)),
             timed_out: 0,
+            passes: false,
         })
     }
 
@@ -302,8 +307,23 @@ impl<M: Module> Rest<M> {
             (true, true) => self.helpers.known(slot, connection.client()),
             (true, false) => self.helpers.reading(slot, key, flow.warm.id, connection),
         };
-        let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
+        let (state, passes) = (&mut self.states[at], &mut self.passes);
+        *passes = false;
+        let mut sink = Streams { module, flow, state, time_ns, helper, passes };
         self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
+    }
+
+    /// Takes a segment of a flow that is passed over, if it only carries the stream on.
+    #[inline(always)]
+    pub(super) fn pass(
+        &mut self,
+        slot: Slot,
+        side: Side,
+        segment: &Segment<'_>,
+        time_ns: u64,
+    ) -> bool {
+        let connection = &mut self.records[slot.index()].connection;
+        self.reassembler.pass(connection, side, segment, time_ns)
     }
 
     pub(super) fn count(
@@ -466,7 +486,8 @@ impl<M: Module> Rest<M> {
             let module = &mut self.module;
             module.closing(&flow.identity());
             let helper = self.helpers.known(slot, client);
-            let mut sink = Streams { module, flow, state: &mut self.states[at], time_ns, helper };
+            let (state, passes) = (&mut self.states[at], &mut self.passes);
+            let mut sink = Streams { module, flow, state, time_ns, helper, passes };
             self.reassembler.close(connection, &mut sink);
             self.helpers.end(slot);
         }
@@ -600,8 +621,8 @@ struct OneFlow<'a> {
 impl OneFlow<'_> {
     #[inline(always)]
     fn identity(&self) -> Identity {
-        let Warm { id, start_ns, .. } = *self.warm;
-        Identity { key: *self.key, id, start_ns, client: self.client }
+        let Warm { id, start_ns, end_ns, .. } = *self.warm;
+        Identity { key: *self.key, id, start_ns, latest_ns: end_ns, client: self.client }
     }
 }
 
@@ -613,6 +634,8 @@ struct Streams<'a, M: Module> {
     time_ns: u64,
     /// It is a control flow.
     helper: Option<Reading<'a>>,
+    /// Whether the module passes over the flow.
+    passes: &'a mut bool,
 }
 
 impl<M: Module> Streams<'_, M> {
@@ -631,7 +654,7 @@ impl<M: Module> Streams<'_, M> {
         }
         let enough = match self.module.data(&self.flow.identity(), self.state, side, offset, bytes)
         {
-            Want::More => &[][..],
+            Want::More | Want::PassOver => &[][..],
             Want::EnoughOfSide => &[side],
             Want::EnoughOfFlow => &Side::BOTH,
         };
@@ -652,7 +675,9 @@ impl<M: Module> Sink for Streams<'_, M> {
             self.read(side, offset, bytes);
             return Want::More;
         }
-        self.module.data(&self.flow.identity(), self.state, side, offset, bytes)
+        let want = self.module.data(&self.flow.identity(), self.state, side, offset, bytes);
+        *self.passes = want == Want::PassOver;
+        want
     }
 
     fn gap(&mut self, side: Side, offset: u64, bytes: u64) {

@@ -51,6 +51,7 @@ pub enum Reject {
 pub(super) fn key_of(
     input: &Input<'_>,
     options: &Options,
+    defers: bool,
     key: &mut FlowKey,
 ) -> Result<Side, Reject> {
     let d = input.decoded;
@@ -79,6 +80,7 @@ pub(super) fn key_of(
     if d.protocol == IpProtocol::TCP && !is_fragment {
         match input.segment {
             Some(checked) => checked.map(drop)?,
+            None if defers => check_header(input).map(drop)?,
             None => check_segment(input)?,
         }
     }
@@ -173,11 +175,17 @@ fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
     input.frame.get(usize::from(d.l4_offset)..end)
 }
 
-/// Whether a TCP segment is one that its receiver takes.
-fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
-    let d = input.decoded;
+/// Whether the header of a TCP segment is right, but for its checksum; its bytes.
+fn check_header<'a>(input: &Input<'a>) -> Result<&'a [u8], Reject> {
     let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
     TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
+    Ok(bytes)
+}
+
+/// Whether a TCP segment is one that its receiver takes.
+pub(super) fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
+    let d = input.decoded;
+    let bytes = check_header(input)?;
     let is_cut = d.l3_end() > input.frame.len();
     if !input.checksums || is_cut {
         return Ok(());

@@ -4,7 +4,7 @@ use crate::defrag::{DatagramKey, Notes, Reason};
 use crate::key::{FlowKey, Side};
 use crate::record::FlowRecord;
 use crate::table::Slot;
-use crate::tcp::{End, Event, Want};
+use crate::tcp::{End, Event, Segment, Want};
 use crate::tracker::{Input, Reject};
 
 /// What is done with flows: a module at GASPP's layer `process_stream` (§3.1).
@@ -23,6 +23,20 @@ pub trait Module {
     /// where flows are tracked for a firewall: elsewhere it is of a flow between the hosts that it has in its header.
     fn error(&mut self, _flow: &Identity, _state: &mut Self::State, _error: &OfFlow<'_>) {}
 
+    /// The number of what decides which flows are passed over ([`Want::PassOver`]); 0 where none are. With another number, all are
+    /// looked at again.
+    fn passing(&self) -> u32 {
+        0
+    }
+
+    /// Whether it looks at a segment all the same that its flow passes over.
+    fn looks_at(&self, _input: &Input<'_>, _segment: &Segment<'_>) -> bool {
+        false
+    }
+
+    /// Packets of flows that are passed over: the module heard of none of them.
+    fn passed(&mut self, _packets: &Passed) {}
+
     /// Whether [`Module::datagram`] and bytes of streams matter to it: otherwise fragments are not put together where they are
     /// passed on by themselves.
     fn reads(&self) -> bool {
@@ -32,7 +46,9 @@ pub trait Module {
     /// The flow ends: what waited for others is given up. The bytes and gaps that follow are brought by no packet.
     fn closing(&mut self, _flow: &Identity) {}
 
-    /// Bytes of a side in order.
+    /// Bytes of a side in order. With [`Want::PassOver`] nothing is heard any more of packets that only carry the streams of the flow
+    /// on, in order and without flags but ACK and PSH, and their checksums are not verified, unless flows are tracked for a
+    /// firewall. What is kept of the flow and reported of it is the same.
     fn data(
         &mut self,
         flow: &Identity,
@@ -140,6 +156,28 @@ impl<'a> OfFlow<'a> {
     }
 }
 
+/// How many packets, such as those of flows that were passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// How many.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
+    /// The times of the earliest and the latest of them, in nanoseconds since 1970.
+    pub times_ns: (u64, u64),
+}
+
+impl Passed {
+    /// One more, of so many bytes.
+    pub fn add(&mut self, bytes: u64, time_ns: u64) {
+        let (earliest, latest) = self.times_ns;
+        let earliest = if self.packets == 0 { time_ns } else { earliest.min(time_ns) };
+        self.times_ns = (earliest, latest.max(time_ns));
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// What became of a datagram that came in fragments.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragments {
@@ -163,6 +201,8 @@ pub struct Identity {
     pub id: u64,
     /// When it began, in nanoseconds since 1970.
     pub start_ns: u64,
+    /// The time of its latest packet before the one at hand.
+    pub latest_ns: u64,
     /// The end that opened it, as far as is known.
     pub client: Side,
 }

@@ -102,7 +102,7 @@ impl<M: Module> Tracker<M> {
             let side = if piece.is_reply { first.other() } else { first };
             if let Some(key) = self.table.key(slot).copied() {
                 // A sweep goes by the time at which the table saw the flow last.
-                self.find(&key, Row { side, about: Some(None), none: None }, time_ns);
+                self.find(&key, Row { side, about: Some(None), ..Row::default() }, time_ns);
                 self.rest.packet(
                     &key,
                     &OfFlow { number, slot, side, is_first: false, is_rest: false, input },
@@ -172,7 +172,7 @@ impl<M: Module> Tracker<M> {
     fn joined(&mut self, number: usize, datagram: &Input<'_>, time_ns: u64) {
         // No host takes a segment whose checksum is wrong.
         let Ok((key, Row { side, about, .. })) = self.of_one(datagram) else { return };
-        let found = self.find(&key, Row { side, about: Some(None), none: None }, time_ns);
+        let found = self.find(&key, Row { side, about: Some(None), ..Row::default() }, time_ns);
         let is_there = |slot: &Slot| {
             let is_void = self.table.get(*slot).is_none_or(|hot| hot.is_void);
             !is_void && self.is_live(*slot, self.rest.id(*slot), time_ns)

@@ -3,6 +3,7 @@
 mod cases;
 mod confirm;
 mod helpers;
+mod passing;
 mod pieces;
 mod random;
 mod scene;

@@ -124,7 +124,7 @@ impl Twin {
         };
         let options = Options { confirms: true, ..Options::default() };
         let mut key = FlowKey::default();
-        let side = match key_of(&input, &options, &mut key) {
+        let side = match key_of(&input, &options, false, &mut key) {
             Ok(side) => side,
             Err(Reject::NotIp | Reject::Untracked) => return (PacketState::Untracked, false),
             Err(_) => return (PacketState::Invalid, false),
