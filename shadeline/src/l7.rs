@@ -68,6 +68,7 @@ pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
         json: args.json,
         interrupt: interrupt.clone(),
         rows: Mutex::default(),
+        lines: Mutex::default(),
         sums: Mutex::default(),
         failure: Mutex::default(),
     });
@@ -103,6 +104,41 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// So many bytes of JSON are printed at once.
+const LINES_MAX: usize = 1 << 16;
+
+/// What a worker says of a flow that has ended.
+struct Told {
+    /// What the summary calls it.
+    name: &'static str,
+    packets: u64,
+    bytes: u64,
+    what: What,
+}
+
+enum What {
+    /// Of JSON.
+    Line(Box<str>),
+    /// For the table.
+    Row(Box<FlowRow>),
+    Failed(Box<Failure>),
+}
+
+impl Told {
+    fn of(row: FlowRow, json: bool) -> Self {
+        let (packets, bytes) = (row.packets, row.bytes);
+        let name = row.application.unwrap_or(row.without());
+        let what = match json {
+            false => What::Row(Box::new(row)),
+            true => match serde_json::to_string(&row) {
+                Ok(line) => What::Line(line.into()),
+                Err(error) => What::Failed(Box::new(Failure::other(error))),
+            },
+        };
+        Self { name, packets, bytes, what }
+    }
+}
+
 /// What workers share.
 struct Shared {
     options: Options,
@@ -112,32 +148,55 @@ struct Shared {
     rows: Mutex<Vec<FlowRow>>,
     /// By application: flows, packets, bytes.
     sums: Mutex<BTreeMap<String, [u64; 3]>>,
+    /// JSON that is printed with what follows, or once a worker has said all that it knows by now.
+    lines: Mutex<String>,
     /// The first output that failed; it ends the input.
     failure: Mutex<Option<Failure>>,
 }
 
 impl Shared {
-    fn put(&self, row: FlowRow) {
-        let name = row.application.unwrap_or(row.without());
+    fn put(&self, own: Told) {
         {
             let mut sums = lock(&self.sums);
-            let sum = sums.entry(name.to_owned()).or_default();
-            *sum = [sum[0] + 1, sum[1] + row.packets, sum[2] + row.bytes];
+            let sum = match sums.get_mut(own.name) {
+                Some(sum) => sum,
+                None => sums.entry(own.name.to_owned()).or_default(),
+            };
+            *sum = [sum[0] + 1, sum[1] + own.packets, sum[2] + own.bytes];
         }
-        if !self.json {
-            return lock(&self.rows).push(row);
+        match own.what {
+            What::Row(row) => lock(&self.rows).push(*row),
+            What::Failed(failure) => self.fail(*failure),
+            What::Line(line) => {
+                let mut lines = lock(&self.lines);
+                lines.push_str(&line);
+                lines.push('\n');
+                let is_full = lines.len() >= LINES_MAX;
+                drop(lines);
+                if is_full {
+                    self.flush();
+                }
+            }
         }
-        if lock(&self.failure).is_some() {
-            return;
+    }
+
+    /// Prints the lines that have come.
+    fn flush(&self) {
+        let mut lines = lock(&self.lines);
+        if lines.is_empty() || lock(&self.failure).is_some() {
+            return lines.clear();
         }
-        let printed = match serde_json::to_string(&row) {
-            Ok(line) => print(format_args!("{line}\n")),
-            Err(error) => Err(Failure::other(error)),
-        };
+        let printed = print(format_args!("{lines}"));
+        lines.clear();
+        drop(lines);
         if let Err(failure) = printed {
-            lock(&self.failure).get_or_insert(failure);
-            self.interrupt.stop.store(true, Ordering::Relaxed);
+            self.fail(failure);
         }
+    }
+
+    fn fail(&self, failure: Failure) {
+        lock(&self.failure).get_or_insert(failure);
+        self.interrupt.stop.store(true, Ordering::Relaxed);
     }
 
     /// The applications with most bytes first.
@@ -159,7 +218,7 @@ impl Shared {
 
 struct Flows {
     shared: Arc<Shared>,
-    ordered: OnceLock<Arc<Ordered<FlowRow>>>,
+    ordered: OnceLock<Arc<Ordered<Told>>>,
 }
 
 impl Listener for Flows {
@@ -169,7 +228,8 @@ impl Listener for Flows {
         let ordered = self.ordered.get_or_init(|| Arc::new(Ordered::new(out))).clone();
         let worker = ordered.join();
         let options = self.shared.options.clone();
-        let own = OfWorker { options, worker, ordered, items: Vec::new() };
+        let own =
+            OfWorker { options, shared: self.shared.clone(), worker, ordered, items: Vec::new() };
         Box::new(Labels::new(own))
     }
 }
@@ -177,9 +237,10 @@ impl Listener for Flows {
 /// What is told at one worker.
 struct OfWorker {
     options: Options,
+    shared: Arc<Shared>,
     worker: usize,
-    ordered: Arc<Ordered<FlowRow>>,
-    items: Vec<(Key, FlowRow)>,
+    ordered: Arc<Ordered<Told>>,
+    items: Vec<(Key, Told)>,
 }
 
 impl Hears for OfWorker {
@@ -188,12 +249,13 @@ impl Hears for OfWorker {
     }
 
     fn ended(&mut self, record: &FlowRecord, own: Option<&mut OfLabels>, time_ns: u64) {
-        let row = FlowRow::of(record, own);
-        self.items.push(((time_ns, record.start_ns, record.id, 0), row));
+        let told = Told::of(FlowRow::of(record, own), self.shared.json);
+        self.items.push(((time_ns, record.start_ns, record.id, 0), told));
     }
 
     fn advanced(&mut self, time_ns: u64) {
         self.ordered.advance(self.worker, &mut self.items, time_ns);
+        self.shared.flush();
     }
 
     fn finished(&mut self) {

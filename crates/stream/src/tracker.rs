@@ -47,7 +47,7 @@ use crate::helper::{self, Helpers};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason};
 use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, TableError, Timeouts};
-use crate::tcp::{self, Conntrack, Reassembler};
+use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use input::{cause_of, check_segment, key_of, opens, segment_of};
@@ -59,7 +59,7 @@ use whole::Whole;
 pub use input::{Input, Reject, checked_segment};
 pub use module::{Fragments, Identity, Module, OfFlow, Passed};
 pub use timeouts::{IDLE_NS, IdleTimeouts};
-pub use tracked::{PacketState, Tracked};
+pub use tracked::{PacketState, Tracked, TrackedFlow};
 
 /// Bounds and policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,24 +138,6 @@ pub struct Counts {
     pub tunnels_in_fragments: u64,
 }
 
-/// A flow, with what a firewall knows of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrackedFlow {
-    /// What is reported of it.
-    pub record: FlowRecord,
-    /// State of TCP, by the names of Linux's conntrack; `None` for other protocols.
-    pub conntrack: Option<Conntrack>,
-    /// The first packet came from the client of the record.
-    pub is_original_client: bool,
-    /// Idle time-out of its state, in nanoseconds.
-    pub timeout_ns: u64,
-    /// ICMP errors about it.
-    pub errors: u32,
-    /// Number of the flow that announced it.
-    pub announced_by: Option<u64>,
-    /// Its first packet got through.
-    pub is_confirmed: bool,
-}
 /// What looking at a flow that goes on costs in a sweep, in records.
 const WALK_RECORDS: usize = 8;
 

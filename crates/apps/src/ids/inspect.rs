@@ -11,21 +11,19 @@
 //!
 //! Threads: one worker; the lock is never contended.
 
+mod tee;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use applayer::{
-    Anomaly, Direction, File, Limits, Piece, Progress, Session, Sink, Start, Transaction,
-};
+use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
 use control::config::IdsEvent;
 use controlplane::PartId;
-use detect::{
-    Alert, Detector, Feed, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict,
-};
-use flowlog::eve::{self, ApplicationAnomaly, Context, Decision, Eve, Origin};
+use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
+use flowlog::eve::{self, Context, Decision, Origin};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
@@ -33,6 +31,7 @@ use stream::tcp::{End, Segment, Want};
 use stream::tracker::{Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
+use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
@@ -744,107 +743,6 @@ impl OfFlowKept {
             in_iface: self.interface(outputs),
             at_ns,
         }
-    }
-}
-
-/// What a session says, to the detector and into lines.
-struct Tee<'a> {
-    detector: &'a mut Detector,
-    flow: &'a mut OfFlowKept,
-    parts: &'a Parts,
-    lines: &'a mut Lines,
-    recent: &'a mut Vec<Transaction>,
-    now_ns: u64,
-    is_reversed: bool,
-}
-
-impl Tee<'_> {
-    fn feed(&mut self) -> Feed<'_> {
-        Feed { detector: self.detector, flow: &mut self.flow.state }
-    }
-
-    fn write(
-        &mut self,
-        kind: IdsEvent,
-        sender: Sender,
-        write: impl FnOnce(&Eve, &Origin<'_>, &mut Vec<u8>),
-    ) {
-        let outputs = &self.parts.outputs;
-        if !outputs.has(kind) {
-            return;
-        }
-        let origin = self.flow.origin_of(outputs, sender, self.now_ns, self.is_reversed);
-        write(&outputs.eve, &origin, &mut self.lines.line);
-        let key = self.flow.key(self.now_ns);
-        self.lines.put(To::Eve, key);
-    }
-
-    fn remember(&mut self, transaction: &Transaction) {
-        if let Some(own) = self.recent.iter_mut().find(|own| own.id == transaction.id) {
-            own.clone_from(transaction);
-        } else if self.recent.len() < RECENT_MAX {
-            self.recent.push(transaction.clone());
-        }
-    }
-}
-
-impl Sink for Tee<'_> {
-    fn protocol(&mut self, protocol: Option<Protocol>) {
-        self.feed().protocol(protocol);
-    }
-
-    fn piece(&mut self, piece: &Piece<'_>) {
-        self.feed().piece(piece);
-    }
-
-    fn transaction(&mut self, transaction: &Transaction, progress: Progress) {
-        self.feed().transaction(transaction, progress);
-        if progress != Progress::Begun && self.lines.outputs.has_files() {
-            self.remember(transaction);
-        }
-        if progress != Progress::Finished {
-            return;
-        }
-        let name = transaction.protocol().name();
-        self.parts.counters.transaction(name);
-        let kind = match transaction.protocol() {
-            Protocol::Http1 => IdsEvent::Http,
-            Protocol::Dns => IdsEvent::Dns,
-            Protocol::Tls => IdsEvent::Tls,
-            Protocol::Ssh => IdsEvent::Ssh,
-            Protocol::Smtp => IdsEvent::Smtp,
-            Protocol::Ftp => IdsEvent::Ftp,
-            _ => return,
-        };
-        self.write(kind, Sender::Client, |eve, origin, out| {
-            eve.transaction(origin, transaction, out);
-        });
-    }
-
-    fn file(&mut self, file: &File) {
-        self.feed().file(file);
-        add(&self.parts.counters.files, 1);
-        let sender = detect::sender_of(file.direction);
-        let known = self.recent.iter().rfind(|own| own.id == file.transaction).cloned();
-        let application = known.as_ref().map(|own| own.protocol().name());
-        self.write(IdsEvent::Fileinfo, sender, |eve, origin, out| {
-            eve.file(origin, application, known.as_ref(), file, out);
-        });
-    }
-
-    fn anomaly(&mut self, anomaly: &Anomaly) {
-        self.feed().anomaly(anomaly);
-        add(&self.parts.counters.anomalies, 1);
-        let sender = anomaly.direction.map_or(Sender::Client, detect::sender_of);
-        let report = ApplicationAnomaly {
-            event: anomaly.kind.name(),
-            layer: anomaly.kind.layer(),
-            application: anomaly.kind.protocol().map(Protocol::name),
-            transaction_id: anomaly.transaction,
-        };
-        self.write(IdsEvent::Anomaly, sender, |eve, origin, out| {
-            eve.application_anomaly(origin, &report, out);
-        });
     }
 }
 

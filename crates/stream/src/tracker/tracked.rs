@@ -1,6 +1,8 @@
 //! What the tracker makes of a packet.
 
+use crate::record::FlowRecord;
 use crate::table::{Handle, Slot};
+use crate::tcp::Conntrack;
 
 /// The state of a packet, by the names and the rules of Linux's `ct state`.
 ///
@@ -78,4 +80,23 @@ impl Tracked {
     pub const fn of(state: PacketState) -> Self {
         Tracked { state, is_reply: false, slot: None, opens: None }
     }
+}
+
+/// A flow, with what a firewall knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedFlow {
+    /// What is reported of it.
+    pub record: FlowRecord,
+    /// State of TCP, by the names of Linux's conntrack; `None` for other protocols.
+    pub conntrack: Option<Conntrack>,
+    /// The first packet came from the client of the record.
+    pub is_original_client: bool,
+    /// Idle time-out of its state, in nanoseconds.
+    pub timeout_ns: u64,
+    /// ICMP errors about it.
+    pub errors: u32,
+    /// Number of the flow that announced it.
+    pub announced_by: Option<u64>,
+    /// Its first packet got through.
+    pub is_confirmed: bool,
 }

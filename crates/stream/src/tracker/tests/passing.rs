@@ -130,14 +130,14 @@ fn run_skipping(
 /// All but bytes, and of these those that were heard come in their order.
 fn check_heard(heard: &[Heard], all: &[Heard]) -> bool {
     let mut left = all.iter();
-    let mut skipped = |own: &Heard| loop {
+    let skipped = |own: &Heard| loop {
         match left.next() {
             Some(next) if next == own => return true,
             Some(Heard::Data(..)) => {}
             _ => return false,
         }
     };
-    heard.iter().all(|own| skipped(own)) && left.all(|own| matches!(own, Heard::Data(..)))
+    heard.iter().all(skipped) && left.all(|own| matches!(own, Heard::Data(..)))
 }
 
 fn check(steps: &[Step], batch: usize, (after, changes): (u64, u64), active_ns: Option<u64>) {

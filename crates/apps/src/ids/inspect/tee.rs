@@ -1,0 +1,112 @@
+//! What a session says of a flow: it goes to the detector, and into lines.
+
+use applayer::{Anomaly, File, Piece, Progress, Sink, Transaction};
+use control::config::IdsEvent;
+use detect::{Detector, Feed, Sender};
+use flowlog::eve::{ApplicationAnomaly, Eve, Origin};
+use l7proto::Protocol;
+
+use super::{OfFlowKept, Parts, RECENT_MAX};
+use crate::ids::counters::add;
+use crate::ids::outputs::{Lines, To};
+
+/// What a session says, to the detector and into lines.
+pub(super) struct Tee<'a> {
+    pub(super) detector: &'a mut Detector,
+    pub(super) flow: &'a mut OfFlowKept,
+    pub(super) parts: &'a Parts,
+    pub(super) lines: &'a mut Lines,
+    pub(super) recent: &'a mut Vec<Transaction>,
+    pub(super) now_ns: u64,
+    pub(super) is_reversed: bool,
+}
+
+impl Tee<'_> {
+    fn feed(&mut self) -> Feed<'_> {
+        Feed { detector: self.detector, flow: &mut self.flow.state }
+    }
+
+    fn write(
+        &mut self,
+        kind: IdsEvent,
+        sender: Sender,
+        write: impl FnOnce(&Eve, &Origin<'_>, &mut Vec<u8>),
+    ) {
+        let outputs = &self.parts.outputs;
+        if !outputs.has(kind) {
+            return;
+        }
+        let origin = self.flow.origin_of(outputs, sender, self.now_ns, self.is_reversed);
+        write(&outputs.eve, &origin, &mut self.lines.line);
+        let key = self.flow.key(self.now_ns);
+        self.lines.put(To::Eve, key);
+    }
+
+    fn remember(&mut self, transaction: &Transaction) {
+        if let Some(own) = self.recent.iter_mut().find(|own| own.id == transaction.id) {
+            own.clone_from(transaction);
+        } else if self.recent.len() < RECENT_MAX {
+            self.recent.push(transaction.clone());
+        }
+    }
+}
+
+impl Sink for Tee<'_> {
+    fn protocol(&mut self, protocol: Option<Protocol>) {
+        self.feed().protocol(protocol);
+    }
+
+    fn piece(&mut self, piece: &Piece<'_>) {
+        self.feed().piece(piece);
+    }
+
+    fn transaction(&mut self, transaction: &Transaction, progress: Progress) {
+        self.feed().transaction(transaction, progress);
+        if progress != Progress::Begun && self.lines.outputs.has_files() {
+            self.remember(transaction);
+        }
+        if progress != Progress::Finished {
+            return;
+        }
+        let name = transaction.protocol().name();
+        self.parts.counters.transaction(name);
+        let kind = match transaction.protocol() {
+            Protocol::Http1 => IdsEvent::Http,
+            Protocol::Dns => IdsEvent::Dns,
+            Protocol::Tls => IdsEvent::Tls,
+            Protocol::Ssh => IdsEvent::Ssh,
+            Protocol::Smtp => IdsEvent::Smtp,
+            Protocol::Ftp => IdsEvent::Ftp,
+            _ => return,
+        };
+        self.write(kind, Sender::Client, |eve, origin, out| {
+            eve.transaction(origin, transaction, out);
+        });
+    }
+
+    fn file(&mut self, file: &File) {
+        self.feed().file(file);
+        add(&self.parts.counters.files, 1);
+        let sender = detect::sender_of(file.direction);
+        let known = self.recent.iter().rfind(|own| own.id == file.transaction).cloned();
+        let application = known.as_ref().map(|own| own.protocol().name());
+        self.write(IdsEvent::Fileinfo, sender, |eve, origin, out| {
+            eve.file(origin, application, known.as_ref(), file, out);
+        });
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly) {
+        self.feed().anomaly(anomaly);
+        add(&self.parts.counters.anomalies, 1);
+        let sender = anomaly.direction.map_or(Sender::Client, detect::sender_of);
+        let report = ApplicationAnomaly {
+            event: anomaly.kind.name(),
+            layer: anomaly.kind.layer(),
+            application: anomaly.kind.protocol().map(Protocol::name),
+            transaction_id: anomaly.transaction,
+        };
+        self.write(IdsEvent::Anomaly, sender, |eve, origin, out| {
+            eve.application_anomaly(origin, &report, out);
+        });
+    }
+}
