@@ -373,6 +373,7 @@ mod tests {
         };
         tracker.packets(1, |_| input, |_, _| ());
         tracker.finish(2);
+        tracker.module().all.iter_mut().for_each(|follower| follower.finished());
         (get(&counters.alerts), get(&counters.clean))
     }
 
