@@ -1,7 +1,7 @@
 //! A report as curves: a panel for each set of rows that are compared, a line for each way, a rate over the
 //! rows of a batch or something else, both by orders of magnitude. A figure that knows no batch is a level line.
 
-use crate::plot::{FAINT, FONT, HEADER, INK, MARGIN, WIDTH, head};
+use crate::plot::{FAINT, FONT, INK, MARGIN, WIDTH, head, head_height};
 use crate::report::{Curve, figure};
 use crate::svg::{Colour, Picture, Side};
 use crate::{Report, Row};
@@ -33,10 +33,11 @@ struct Panel<'a> {
 /// The chart of all rows that are in curves.
 pub(crate) fn svg(report: &Report) -> String {
     let panels = panels(&report.rows);
-    let mut root = Picture::new(WIDTH, HEADER + panels.len() as i32 * PANEL + MARGIN);
+    let top = head_height(report);
+    let mut root = Picture::new(WIDTH, top + panels.len() as i32 * PANEL + MARGIN);
     head(&mut root, report);
     for (number, of) in panels.iter().enumerate() {
-        panel(&mut root, of, HEADER + number as i32 * PANEL);
+        panel(&mut root, of, top + number as i32 * PANEL);
     }
     root.finish()
 }
@@ -90,7 +91,7 @@ fn panel(root: &mut Picture, Panel { name, axes, lines }: &Panel<'_>, top: i32) 
     root.write(name, (LEFT, top + 14), (FONT, INK), Side::Left);
     for rate in ticks(low, high) {
         root.line(&[(LEFT, y(rate)), (RIGHT, y(rate))], FAINT, 0.2, 1);
-        root.write(&figure(rate), (LEFT - 8, y(rate)), (11, FAINT), Side::Right);
+        root.write(&tick(rate), (LEFT - 8, y(rate)), (11, FAINT), Side::Right);
     }
     for batch in &batches {
         root.line(&[(x(*batch), ceiling), (x(*batch), floor)], FAINT, 0.2, 1);
@@ -124,6 +125,11 @@ fn panel(root: &mut Picture, Panel { name, axes, lines }: &Panel<'_>, top: i32) 
         root.write(line, (RIGHT + 10, y), (FONT, color), Side::Left);
         free = y + FONT + 3;
     }
+}
+
+/// A tick as people write it.
+fn tick(rate: f64) -> String {
+    if (0.001..1000.0).contains(&rate) { rate.to_string() } else { figure(rate) }
 }
 
 /// 1, 2 and 5 of each order of magnitude between two rates.
@@ -163,5 +169,6 @@ mod tests {
     fn ticks_are_round() {
         assert_eq!(ticks(1.5, 60.0), [2.0, 5.0, 10.0, 20.0, 50.0]);
         assert_eq!(ticks(10.0, 10.0), [10.0]);
+        assert_eq!([0.05, 0.2, 5.0, 200.0].map(tick), ["0.05", "0.2", "5", "200"]);
     }
 }

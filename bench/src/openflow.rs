@@ -533,10 +533,12 @@ pub(crate) fn figure(args: &Args, seconds: f64, flows: usize) -> Result<Report, 
         let row = Row::new(case.size.name(), "Mpps", case.rates);
         let row = row.curve("packets", "one core", Some(case.size.exact)).over("exact flows");
         report.rows.push(row);
-        let peer = format!("{}: Open vSwitch", case.size.name());
-        for row in rows.iter().filter(|row| row.name == peer && !row.rounds.is_empty()) {
-            let row = row.clone().curve("packets", "Open vSwitch", Some(case.size.exact));
-            report.rows.push(row.over("exact flows"));
+        for line in ["Open vSwitch", "Open vSwitch, with SMC"] {
+            let peer = format!("{}: {line}", case.size.name());
+            for row in rows.iter().filter(|row| row.name == peer && !row.rounds.is_empty()) {
+                let row = row.clone().curve("packets", line, Some(case.size.exact));
+                report.rows.push(row.over("exact flows"));
+            }
         }
     }
     let is_new =

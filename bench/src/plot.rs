@@ -10,7 +10,10 @@ use crate::{Report, Row, curves};
 pub(crate) const WIDTH: i32 = 1000;
 const ROW: i32 = 20;
 pub(crate) const MARGIN: i32 = 16;
-pub(crate) const HEADER: i32 = 56;
+const HEADER: i32 = 56;
+/// Letters of a line of the head, and its height.
+const HEAD_LETTERS: usize = 160;
+const HEAD_LINE: i32 = 15;
 const PANEL_HEADER: i32 = 34;
 pub(crate) const FONT: i32 = 13;
 
@@ -52,7 +55,7 @@ pub(crate) fn draw(report: &Report, path: &Path) -> Result<(), String> {
 fn svg(report: &Report) -> String {
     let panels = panels(&report.rows);
     let rows: i32 = panels.iter().map(|(_, rows)| rows.len() as i32 * ROW + PANEL_HEADER).sum();
-    let mut root = Picture::new(WIDTH, HEADER + rows + MARGIN);
+    let mut root = Picture::new(WIDTH, head_height(report) + rows + MARGIN);
     paint(&mut root, report, &panels);
     root.finish()
 }
@@ -69,13 +72,34 @@ fn panels(rows: &[Row]) -> Vec<(&str, Vec<&Row>)> {
     panels
 }
 
+/// What was measured, on what, and where: lines that fit into the picture.
+fn head_lines(report: &Report) -> Vec<String> {
+    let m = &report.machine;
+    let text = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.len() - 1;
+        match lines[line].len() + word.len() < HEAD_LETTERS {
+            true if lines[line].is_empty() => lines[line] += word,
+            true => lines[line] += &format!(" {word}"),
+            false => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// The height of what [`head`] writes.
+pub(crate) fn head_height(report: &Report) -> i32 {
+    HEADER + (head_lines(report).len() as i32 - 1) * HEAD_LINE
+}
+
 /// What was measured, on what, and where.
 pub(crate) fn head(root: &mut Picture, report: &Report) {
-    let m = &report.machine;
-    let machine = format!("{}; {}, {} cores, Linux {}", report.data, m.cpu, m.cores, m.kernel);
     let title = format!("bench {}", report.bench);
     root.write(&title, (MARGIN, 20), (18, INK), Side::Left);
-    root.write(&machine, (MARGIN, 42), (11, FAINT), Side::Left);
+    for (at, line) in head_lines(report).iter().enumerate() {
+        root.write(line, (MARGIN, 42 + at as i32 * HEAD_LINE), (11, FAINT), Side::Left);
+    }
 }
 
 fn paint(root: &mut Picture, report: &Report, panels: &[(&str, Vec<&Row>)]) {
@@ -84,7 +108,7 @@ fn paint(root: &mut Picture, report: &Report, panels: &[(&str, Vec<&Row>)]) {
     let letters = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let left = MARGIN + (letters as f64 * LETTER) as i32 + 8;
     let right = WIDTH - MARGIN - 70;
-    let mut y = HEADER;
+    let mut y = head_height(report);
     for (unit, rows) in panels {
         let greatest = |row: &&Row| row.rounds.iter().copied().fold(row.median, f64::max);
         let most = rows.iter().map(greatest).fold(f64::MIN_POSITIVE, f64::max);
