@@ -8,7 +8,8 @@ use crate::{Report, Row};
 
 const PANEL: i32 = 260;
 const LEFT: i32 = MARGIN + 60;
-const RIGHT: i32 = WIDTH - 220;
+/// Beside it is room for names of 38 letters.
+const RIGHT: i32 = WIDTH - 270;
 
 const COLORS: [Colour; 6] = [
     Colour(140, 148, 158),
@@ -132,11 +133,15 @@ fn tick(rate: f64) -> String {
     if (0.001..1000.0).contains(&rate) { rate.to_string() } else { figure(rate) }
 }
 
-/// 1, 2 and 5 of each order of magnitude between two rates.
+/// 1, 2 and 5 of each order of magnitude between two rates; where these are fewer than three, all of 1 to 9.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let orders = low.log10().floor() as i32..=high.log10().ceil() as i32;
-    let ticks = orders.flat_map(|order| [1.0, 2.0, 5.0].map(|n| n * 10f64.powi(order)));
-    ticks.filter(|tick| (low..=high).contains(tick)).collect()
+    let of = |digits: &[f64]| {
+        let orders = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let ticks = orders.flat_map(|order| digits.iter().map(move |n| n * 10f64.powi(order)));
+        ticks.filter(|tick| (low..=high).contains(tick)).collect::<Vec<f64>>()
+    };
+    let few = of(&[1.0, 2.0, 5.0]);
+    if few.len() < 3 { of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]) } else { few }
 }
 
 #[cfg(test)]
@@ -170,5 +175,6 @@ mod tests {
         assert_eq!(ticks(1.5, 60.0), [2.0, 5.0, 10.0, 20.0, 50.0]);
         assert_eq!(ticks(10.0, 10.0), [10.0]);
         assert_eq!([0.05, 0.2, 5.0, 200.0].map(tick), ["0.05", "0.2", "5", "200"]);
+        assert_eq!(ticks(45.0, 105.0), [50.0, 60.0, 70.0, 80.0, 90.0, 100.0]);
     }
 }

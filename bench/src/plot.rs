@@ -156,4 +156,11 @@ mod tests {
         // The paper, three bars.
         assert_eq!(svg.matches("<rect").count(), 4);
     }
+
+    #[test]
+    fn a_long_head_goes_on_in_the_next_line() {
+        let data = format!("{}end", "words ".repeat(40));
+        let svg = svg(&Report::new("toy", data));
+        assert!(svg.contains(">end<") || svg.contains("words end<"), "{svg}");
+    }
 }

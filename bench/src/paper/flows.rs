@@ -55,7 +55,9 @@ pub(super) fn decoding(args: &Args) -> Result<Report, String> {
             let name = format!("decoding, {} bytes, {batch} packets per batch", size + 4);
             let line = format!("{} bytes", size + 4);
             let row = Row::new(name, "Mpps", rates);
-            report.rows.push(row.curve("CPU, one core", &line, Some(*batch)).over("packets"));
+            report
+                .rows
+                .push(row.curve("CPU, one core", &line, Some(*batch)).over("packets per batch"));
         }
     }
     Ok(report)
