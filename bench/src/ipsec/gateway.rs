@@ -31,7 +31,7 @@ use packet::ipv4::Ipv4Header;
 
 use crate::forms::thread_seconds;
 use crate::forward::{Ends, start_workers};
-use crate::nat::{replay, sent, wait_for};
+use crate::nat::{sent, wait_for};
 use crate::tables::{self, PORTS, Random};
 
 /// The router's own end of the tunnels when it opens, and when it seals.
@@ -217,6 +217,18 @@ struct Once {
     given: usize,
 }
 
+/// Queues of a worker that has each frame once: nothing of it needs to be written anew, which would be work of the load.
+fn queues(
+    frames: &[Vec<u8>],
+    depot: &Arc<Depot>,
+) -> Result<(Replay, Vec<Box<dyn TxQueue>>), String> {
+    let mut pool = Pool::new(depot.clone(), 512);
+    let mut replay =
+        Replay::new(&mut pool, frames.iter().map(Vec::as_slice), false).ok_or("too few cells")?;
+    let tx = (0..PORTS).map(|_| Box::new(replay.recycle(4096)) as Box<dyn TxQueue>).collect();
+    Ok((replay, tx))
+}
+
 /// How many packets two workers have had.
 #[derive(Default)]
 struct Step {
@@ -347,7 +359,7 @@ impl Gateway {
         let (mut ends, mut times) = (Vec::new(), Vec::new());
         for worker in 0..workers {
             let frames = load.frames(worker, workers)?;
-            let (replay, tx) = replay(&frames, &self.depot)?;
+            let (replay, tx) = queues(&frames, &self.depot)?;
             let took = Arc::<OnceLock<f64>>::default();
             times.push((frames.len(), took.clone()));
             let (left, step) = (frames.len(), step.clone());

@@ -50,6 +50,7 @@ pub struct Header {
 
 impl Header {
     /// Reads it from the front of a packet.
+    #[inline]
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (header, _) = packet.split_first_chunk::<HEADER_LEN>()?;
         let [a, b, c, d, e, f, g, h] = *header;
@@ -59,6 +60,7 @@ impl Header {
         })
     }
 
+    #[inline]
     fn bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&self.spi.to_be_bytes());
@@ -79,6 +81,7 @@ pub struct Trailer {
 impl Trailer {
     /// Reads it from the end of a decrypted text. None if the padding is longer than the text, or is not 1, 2, 3, … (RFC
     /// 4303 §2.4).
+    #[inline]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (front, &[pad_len, next_header]) = text.split_last_chunk::<TRAILER_LEN>()?;
         let payload_len = front.len().checked_sub(pad_len.into())?;
@@ -88,6 +91,7 @@ impl Trailer {
     }
 
     /// Writes padding and trailer behind the payload, to the end of the text.
+    #[inline]
     fn write(self, text: &mut [u8]) {
         let pad_len = text.len() - TRAILER_LEN - self.payload_len;
         for (byte, value) in text[self.payload_len..].iter_mut().zip(1..=pad_len as u8) {
@@ -100,21 +104,27 @@ impl Trailer {
 }
 
 /// What the length of a text is a multiple of (RFC 4303 §2.4).
+#[inline]
 fn alignment(suite: Suite) -> usize {
     suite.block_len().max(4)
 }
 
 /// Length in bytes of the text of a payload: with padding and trailer.
+#[inline]
 pub fn text_len(suite: Suite, payload_len: usize) -> usize {
-    (payload_len + TRAILER_LEN).next_multiple_of(alignment(suite))
+    // A power of two: no division for a packet.
+    let mask = alignment(suite) - 1;
+    (payload_len + TRAILER_LEN + mask) & !mask
 }
 
 /// Bytes in front of the payload: header and initialisation vector.
+#[inline]
 pub fn front_len(suite: Suite) -> usize {
     HEADER_LEN + suite.iv_len()
 }
 
 /// Bytes behind a payload of `payload_len` bytes: padding, trailer, check value.
+#[inline]
 pub fn back_len(suite: Suite, payload_len: usize) -> usize {
     text_len(suite, payload_len) - payload_len + suite.icv_len()
 }
@@ -206,6 +216,7 @@ impl Outbound {
     }
 
     /// Its suite.
+    #[inline]
     pub fn suite(&self) -> Suite {
         self.key.suite()
     }
@@ -216,6 +227,7 @@ impl Outbound {
     }
 
     /// Its security parameters index.
+    #[inline]
     pub fn spi(&self) -> u32 {
         self.spi
     }
@@ -227,6 +239,7 @@ impl Outbound {
 
     /// Takes numbers for as many packets, or fewer, or none: the numbers of an association end and never wrap. What is
     /// taken and not used is lost, as packets are.
+    #[inline]
     pub fn take(&self, count: u64) -> Numbers<'_> {
         Numbers { association: self, numbers: self.sequence.take(count) }
     }
@@ -246,6 +259,7 @@ pub struct Numbers<'a> {
 impl<'a> Iterator for Numbers<'a> {
     type Item = Number<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Number<'a>> {
         let value = self.numbers.next()?;
         Some(Number { association: self.association, value })
@@ -312,12 +326,14 @@ impl std::error::Error for SealError {}
 
 impl<'a> Number<'a> {
     /// The number itself.
+    #[inline]
     pub fn value(&self) -> u64 {
         self.value
     }
 
     /// Makes the payload at `payload` of a buffer a packet: header and initialisation vector come in front, `tfc_len`
     /// zeros (RFC 4303 §2.7), padding, trailer and check value behind. [`seal_batch`] encrypts it.
+    #[inline]
     pub fn seal(
         self,
         buffer: &'a mut [u8],
@@ -344,7 +360,7 @@ impl<'a> Number<'a> {
         request.buffer[..HEADER_LEN].copy_from_slice(&header.bytes());
         let trailer = Trailer { payload_len: payload.len() + tfc_len, next_header };
         let text = request.text_mut();
-        text[payload.len()..].fill(0);
+        text[payload.len()..payload.len() + tfc_len].fill(0);
         trailer.write(text);
         request.iv = key.iv(association.spi, number);
         request.sequence_high = association.is_extended.then_some((number >> 32) as u32);
@@ -353,6 +369,7 @@ impl<'a> Number<'a> {
 }
 
 /// Where a packet lies in a buffer that has its payload.
+#[inline]
 fn place(
     suite: Suite,
     buffer_len: usize,
@@ -385,6 +402,7 @@ impl Seal<'_> {
     /// # Errors
     ///
     /// Why there is none. Its number is used up.
+    #[inline]
     pub fn result(&self) -> Result<Range<usize>, SealError> {
         match (self.error, self.request.result) {
             (Some(error), _) => Err(error),
@@ -395,10 +413,12 @@ impl Seal<'_> {
 }
 
 impl<'a> Carries<'a> for Seal<'a> {
+    #[inline]
     fn request(&self) -> &Request<'a> {
         &self.request
     }
 
+    #[inline]
     fn request_mut(&mut self) -> &mut Request<'a> {
         &mut self.request
     }
@@ -486,16 +506,19 @@ impl Inbound {
     }
 
     /// Its suite.
+    #[inline]
     pub fn suite(&self) -> Suite {
         self.key.suite()
     }
 
     /// Its security parameters index.
+    #[inline]
     pub fn spi(&self) -> u32 {
         self.spi
     }
 
     /// Its window, if it has one.
+    #[inline]
     pub fn window(&self) -> Option<&ReplayWindow> {
         self.window.as_deref()
     }
@@ -525,6 +548,7 @@ impl Inbound {
     }
 
     /// Parses a packet, from the SPI to the end of the check value, and looks at the window. [`open_batch`] opens it.
+    #[inline]
     pub fn open<'a>(&'a self, packet: &'a mut [u8]) -> Open<'a> {
         let checked = self.check(packet);
         let (number, text_len, error) = match checked {
@@ -541,6 +565,7 @@ impl Inbound {
     }
 
     /// Number and length of the text.
+    #[inline]
     fn check(&self, packet: &[u8]) -> Result<(u64, usize), OpenError> {
         let suite = self.suite();
         let header = Header::parse(packet).ok_or(OpenError::Truncated)?;
@@ -552,7 +577,7 @@ impl Inbound {
         if text_len < TRAILER_LEN {
             return Err(OpenError::Truncated);
         }
-        if !text_len.is_multiple_of(alignment(suite)) || text_len > TEXT_MAX {
+        if text_len & (alignment(suite) - 1) != 0 || text_len > TEXT_MAX {
             return Err(OpenError::Length);
         }
         let number = match &self.window {
@@ -570,6 +595,7 @@ impl Inbound {
     /// # Errors
     ///
     /// It was accepted before, or is behind the window by now.
+    #[inline]
     pub fn accept(&self, number: u64) -> Result<(), OpenError> {
         match &self.window {
             Some(window) => window.update(number).map_err(OpenError::Replay),
@@ -595,16 +621,19 @@ impl Open<'_> {
     /// # Errors
     ///
     /// Why it is dropped. A packet that was not given to [`open_batch`] is not genuine.
+    #[inline]
     pub fn result(&self) -> Result<Opened, OpenError> {
         self.result.clone()
     }
 }
 
 impl<'a> Carries<'a> for Open<'a> {
+    #[inline]
     fn request(&self) -> &Request<'a> {
         &self.request
     }
 
+    #[inline]
     fn request_mut(&mut self) -> &mut Request<'a> {
         &mut self.request
     }

@@ -45,6 +45,17 @@ impl GcmKey {
         })
     }
 
+    /// Starts to load what is read of it.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.aes.prefetch();
+        #[cfg(target_arch = "x86_64")]
+        if let Some(wide) = &self.wide {
+            return interleave::prefetch(wide);
+        }
+        interleave::prefetch(&self.hash);
+    }
+
     /// The check value: hash of `aad` (its parts one behind the other) and `text`, under `mask`, which is the encrypted
     /// counter block number 1.
     pub(crate) fn tag(&self, aad: &[&[u8]], text: &[u8], mask: &Block) -> [u8; BLOCK] {

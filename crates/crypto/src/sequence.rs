@@ -29,6 +29,7 @@ impl Sequence {
     }
 
     /// Takes `count` numbers, or as many as there are: the range is shorter where they end, and empty behind.
+    #[inline]
     pub fn take(&self, count: u64) -> Range<u64> {
         let mut first = self.next.load(Ordering::Relaxed);
         loop {

@@ -31,6 +31,16 @@ impl CtrKey {
         })
     }
 
+    /// Starts to load what is read of it.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(wide) = &self.wide {
+            return wide.prefetch();
+        }
+        interleave::prefetch(&self.aes);
+    }
+
     pub(crate) fn encrypt_block(&self, block: &mut Block) {
         self.aes.encrypt_block(block);
     }

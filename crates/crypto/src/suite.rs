@@ -102,6 +102,7 @@ impl Encryption {
     }
 
     /// Length in bytes of the initialisation vector in each packet.
+    #[inline]
     pub const fn iv_len(self) -> usize {
         match self {
             Self::Null => 0,
@@ -111,6 +112,7 @@ impl Encryption {
     }
 
     /// The text is a multiple of this.
+    #[inline]
     pub const fn block_len(self) -> usize {
         match self {
             Self::AesCbc(_) => BLOCK,
@@ -119,6 +121,7 @@ impl Encryption {
     }
 
     /// Length in bytes of its own check value: 0 without authentication.
+    #[inline]
     pub const fn icv_len(self) -> usize {
         match self {
             Self::Null | Self::AesCbc(_) | Self::AesCtr(_) => 0,
@@ -179,6 +182,7 @@ impl Authentication {
     }
 
     /// Length of the check value in bytes.
+    #[inline]
     pub const fn icv_len(self) -> usize {
         match self {
             Self::None => 0,
@@ -258,16 +262,19 @@ impl Suite {
     }
 
     /// Length in bytes of the initialisation vector.
+    #[inline]
     pub const fn iv_len(self) -> usize {
         self.encryption.iv_len()
     }
 
     /// Length in bytes of the check value.
+    #[inline]
     pub const fn icv_len(self) -> usize {
         self.encryption.icv_len() + self.authentication.icv_len() // one of them is 0
     }
 
     /// The text is a multiple of this.
+    #[inline]
     pub const fn block_len(self) -> usize {
         self.encryption.block_len()
     }
@@ -450,7 +457,33 @@ impl Key {
         }
     }
 
+    /// Starts to load what the packets of a key read, for a caller with many of them: expanded keys are long, and only a part
+    /// of them is of a suite.
+    #[inline]
+    pub fn prefetch(&self) {
+        interleave::prefetch(&self.suite);
+        interleave::prefetch(&self.salt);
+        match &self.cipher {
+            CipherKey::Null => {}
+            CipherKey::Ctr(key) => key.prefetch(),
+            CipherKey::Gcm(key) | CipherKey::Gmac(key) => key.prefetch(),
+            CipherKey::Cbc(key, for_iv) => {
+                interleave::prefetch(key);
+                interleave::prefetch(for_iv);
+            }
+            CipherKey::ChaCha(key) => interleave::prefetch(key),
+        }
+        match &self.mac {
+            MacKey::None => {}
+            MacKey::Sha1(key) => interleave::prefetch(key),
+            MacKey::Sha256(key) => interleave::prefetch(key),
+            MacKey::Sha384(key) => interleave::prefetch(key),
+            MacKey::Sha512(key) => interleave::prefetch(key),
+        }
+    }
+
     /// What it is a key of.
+    #[inline]
     pub fn suite(&self) -> Suite {
         self.suite
     }
@@ -466,6 +499,7 @@ impl Key {
     /// key. CBC needs one that nobody
     /// foresees (RFC 3602 §3): the number encrypted (NIST SP 800-38A, appendix C, first method), under a key of its own,
     /// so that no text can be chosen to meet it. The first `iv_len` bytes are used.
+    #[inline]
     pub fn iv(&self, spi: u32, number: u64) -> [u8; BLOCK] {
         let mut iv = Block::default();
         match &self.cipher {
@@ -481,6 +515,7 @@ impl Key {
     }
 
     /// The nonce of a packet: salt and initialisation vector.
+    #[inline]
     pub(crate) fn nonce(&self, iv: &[u8; BLOCK]) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[..4].copy_from_slice(&self.salt);

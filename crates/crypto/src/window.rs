@@ -116,6 +116,7 @@ impl ReplayWindow {
     }
 
     /// The highest number that was accepted; 0 before the first.
+    #[inline]
     pub fn top(&self) -> u64 {
         self.top.load(Ordering::Relaxed)
     }
@@ -142,6 +143,7 @@ impl ReplayWindow {
     /// # Errors
     ///
     /// Why it would not.
+    #[inline]
     pub fn check(&self, number: u64) -> Result<(), Replay> {
         let (word, generation, bit) = self.place(number);
         let word = word.load(Ordering::Acquire);
@@ -154,6 +156,7 @@ impl ReplayWindow {
     /// # Errors
     ///
     /// Why it is not accepted: another thread may have been quicker since [`ReplayWindow::check`].
+    #[inline]
     pub fn update(&self, number: u64) -> Result<(), Replay> {
         // Above all that were accepted, it is fresh, and one of those who offer it now accepts it.
         self.top.fetch_max(number, Ordering::Relaxed);
@@ -172,6 +175,7 @@ impl ReplayWindow {
         }
     }
 
+    #[inline]
     fn check_top(&self, number: u64) -> Result<(), Replay> {
         match number {
             0 => Err(Replay::Zero),
@@ -183,6 +187,7 @@ impl ReplayWindow {
     }
 
     /// Word, generation of it, and bit of a number.
+    #[inline]
     fn place(&self, number: u64) -> (&AtomicU64, u32, u64) {
         let generation = number / WORD;
         let at = (generation & (self.words.len() as u64 - 1)) as usize;
@@ -191,6 +196,7 @@ impl ReplayWindow {
 }
 
 /// The word with a number's bit in it, where it is not newer than that of the number.
+#[inline]
 fn accepted(word: u64, generation: u32, bit: u64) -> Result<u64, Replay> {
     match (word >> 32) as u32 == generation {
         true if word & bit != 0 => Err(Replay::Seen),

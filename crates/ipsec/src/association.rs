@@ -165,15 +165,15 @@ impl<'a> Tally<'a> {
     /// A hard limit was reached before.
     #[inline]
     pub fn count(&mut self, of: &'a Association, len: usize, now_ns: u64) -> Result<(), Exhausted> {
-        if of.is_limited() {
-            return of.count(len, now_ns);
+        if !self.own.is_some_and(|own| std::ptr::eq(own, of)) {
+            if of.is_limited() {
+                return of.count(len, now_ns);
+            }
+            self.write();
+            self.own = Some(of);
         }
         if of.has_ended() || of.is_over_time(now_ns) {
             return Err(Exhausted);
-        }
-        if !self.own.is_some_and(|own| std::ptr::eq(own, of)) {
-            self.write();
-            self.own = Some(of);
         }
         self.packets += 1;
         self.bytes += len as u64;
@@ -306,11 +306,13 @@ impl Association {
     }
 
     /// What it is.
+    #[inline]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
     /// How its packets are sealed.
+    #[inline]
     pub fn suite(&self) -> Suite {
         match &self.esp {
             Esp::In(own) => own.suite(),
@@ -323,6 +325,27 @@ impl Association {
         match &self.esp {
             Esp::In(own) => own.key(),
             Esp::Out(own) => own.key(),
+        }
+    }
+
+    /// Starts to load what a packet of it reads and writes: key, number or window, limits, counts.
+    #[inline]
+    pub fn prefetch(&self) {
+        interleave::prefetch(&self.parameters);
+        interleave::prefetch(&self.ends);
+        interleave::prefetch(&self.bytes);
+        interleave::prefetch(&self.is_hard);
+        match &self.esp {
+            Esp::In(own) => {
+                own.key().prefetch();
+                if let Some(window) = own.window() {
+                    interleave::prefetch(window);
+                }
+            }
+            Esp::Out(own) => {
+                own.key().prefetch();
+                interleave::prefetch(&**own.sequence());
+            }
         }
     }
 
@@ -341,6 +364,7 @@ impl Association {
     }
 
     /// The family of its ends: 4 or 6.
+    #[inline]
     pub fn family(&self) -> u8 {
         self.family
     }
@@ -351,6 +375,7 @@ impl Association {
     }
 
     /// What packets are sealed by; `None` of one that receives.
+    #[inline]
     pub fn sealer(&self) -> Option<&esp::Outbound> {
         match &self.esp {
             Esp::Out(own) => Some(own),
@@ -359,6 +384,7 @@ impl Association {
     }
 
     /// What packets are opened by; `None` of one that sends.
+    #[inline]
     pub fn opener(&self) -> Option<&esp::Inbound> {
         match &self.esp {
             Esp::In(own) => Some(own),
@@ -367,12 +393,14 @@ impl Association {
     }
 
     /// Whether it may protect a packet: in transport mode the packet is between its ends.
+    #[inline]
     pub fn serves(&self, tuple: &Tuple) -> bool {
         let is_between = (self.family, self.ends) == (tuple.family, (tuple.src, tuple.dst));
         self.parameters.mode == Mode::Tunnel || is_between
     }
 
     /// Whether it has ended.
+    #[inline]
     pub fn has_ended(&self) -> bool {
         self.is_hard.load(Relaxed)
     }
@@ -409,6 +437,7 @@ impl Association {
     }
 
     /// Whether bytes or packets have a limit: each packet is then counted by itself.
+    #[inline]
     pub fn is_limited(&self) -> bool {
         let Limits { bytes, packets, .. } = self.parameters.limits;
         [bytes.soft, bytes.hard, packets.soft, packets.hard].iter().any(Option::is_some)
@@ -421,6 +450,7 @@ impl Association {
     }
 
     /// Looks at the clock: whether the hard limit of time is reached.
+    #[inline]
     pub fn is_over_time(&self, now_ns: u64) -> bool {
         let Limit { soft, hard } = self.parameters.limits.seconds;
         if soft.is_none() && hard.is_none() {
@@ -484,11 +514,15 @@ impl Association {
 
     /// Where packets go: the receiver, and the port of those in UDP. In tunnel mode the address is the one that the peer was heard
     /// from, in transport mode that of the packets, and only the port is heard.
+    #[inline]
     pub fn peer(&self) -> (IpAddr, Option<u16>) {
         let Parameters { destination, udp, mode, .. } = self.parameters;
         let known = (destination, udp.map(|udp| udp.destination));
+        if udp.is_none() {
+            return known;
+        }
         let tag = self.peer.tag();
-        if tag == 0 || tag == self.peer_tag || udp.is_none() {
+        if tag == 0 || tag == self.peer_tag {
             return known;
         }
         match (self.peer.place(), mode) {

@@ -115,6 +115,19 @@ pub struct View {
 }
 
 impl View {
+    /// Whether there are so many associations that packets wait for them: then [`Association::prefetch`] is worth its time.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 64;
+        self.inbound.len().max(self.outbound.len()) > LARGE
+    }
+
+    /// The first of the associations that may protect the packets of a template, not looked at: to be loaded ahead.
+    #[inline]
+    pub fn first_outbound(&self, template: &Template) -> Option<&Association> {
+        self.outbound.get(&template.reqid)?.first().map(|own| &**own)
+    }
+
     /// The association of a received packet.
     #[inline]
     pub fn inbound(&self, family: u8, destination: Words, spi: u32) -> Option<&Arc<Association>> {

@@ -38,6 +38,7 @@ pub enum Found {
 }
 
 /// What a packet is whose bytes are `frame`, at least its headers, and whose record is `d`.
+#[inline]
 pub fn found(frame: &[u8], d: &Decoded) -> Found {
     let is_fragment = d.has(Decoded::FRAGMENT);
     let l4 = usize::from(d.l4_offset);
@@ -90,6 +91,7 @@ fn esp(frame: &[u8], at: usize, end: usize, port: Option<u16>) -> Found {
 }
 
 /// Whether the packet came as the association says: in UDP or not.
+#[inline]
 pub fn is_encapsulated_right(own: &Association, port: Option<u16>) -> bool {
     own.parameters().udp.is_some() == port.is_some()
 }
@@ -120,6 +122,7 @@ pub struct Inner {
 ///
 /// # Errors
 /// Why there is none.
+#[inline]
 pub fn inner(
     own: &Association,
     payload: &mut [u8],

@@ -146,6 +146,7 @@ pub struct Tuple {
 
 impl Tuple {
     /// That of a decoded packet; `None` where it is not IP.
+    #[inline]
     pub fn of(d: &Decoded) -> Option<Self> {
         let family = match d.kind {
             Kind::Ipv4 => 4,
@@ -155,6 +156,7 @@ impl Tuple {
         Some(Self { family, protocol: d.protocol.0, src: d.src, dst: d.dst, ports: d.ports() })
     }
 
+    #[inline]
     fn tail(&self) -> Tail {
         let (sport, dport) = self.ports.unwrap_or_default();
         let shape = if self.ports.is_some() { shape::PORTS } else { 0 };

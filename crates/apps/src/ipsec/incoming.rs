@@ -19,23 +19,22 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use chunk::{
-    Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, Pool, ReasonBlock, Verdict,
-    VerdictKind,
+    Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict, VerdictKind,
 };
 use controlplane::{PartId, Tables};
-use crypto::esp::{self, Open, OpenError, Opened};
+use crypto::esp;
 use engine::{Context, Phases, Shade, Stage};
-use ipsec::inbound::{self, Found, Wrong};
-use ipsec::{Action, Association, Direction, Mode, Parameters, Room, Tally, Tuple, View};
+use ipsec::inbound::{self, Found};
+use ipsec::{Association, Direction, Room, Tuple, View};
 use lookup::fib::Fib;
-use packet::{Decoded, EtherType, IpProtocol};
+use packet::Decoded;
 
-use super::current::{Counters, Event, Reader, Refused, Why};
+use super::current::{Counters, Reader, Why};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
-use super::reasons;
-use super::tunnels::{self, Tunnels};
+use super::tunnels::Tunnels;
+use super::{prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -43,29 +42,23 @@ use crate::router::columns::{DecodeColumns, RouterColumns, flags};
 use crate::router::decode::Decode;
 use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
 
+mod judge;
+mod open;
+
+pub(super) use judge::is_ike;
+use judge::{Asked, Questions, is_own, may_be_esp};
+use open::{How, how_opened, opened, refused};
+
 /// Packets that are opened together.
 const GROUP: usize = 32;
 /// Tunnels within tunnels that are opened.
 const NESTED_MAX: usize = 4;
+/// Packets whose associations are on their way while one is looked at.
+const AHEAD: usize = 16;
 /// How often fragments are looked at that wait for others, nanoseconds.
 const EXPIRE_NS: u64 = 1_000_000_000;
 /// Bytes of the longest frame.
 const FRAME_MAX: usize = 66_000;
-
-/// A row whose packet the policies are asked about.
-struct Asked {
-    row: u16,
-    /// A message of a key agreement for the router.
-    is_ike: bool,
-}
-
-/// Lookups of a turn.
-struct Questions {
-    asked: Vec<Asked>,
-    tuples: Vec<Tuple>,
-    actions: Vec<Option<Action>>,
-    room: Room,
-}
 
 /// The stage of one worker.
 pub struct EspIn {
@@ -98,6 +91,33 @@ pub struct EspIn {
     shaded: Box<[Option<Shaded>]>,
 }
 
+/// The associations of a chunk's ESP packets, by place among its rows, where it is not that of the packet before.
+type Near<'v> = ArrayVec<Option<&'v Association>, { chunk::CHUNK_PACKETS_MAX }>;
+
+/// Looks for them. Nothing here waits for what was found, so that several are on their way at once.
+fn find_near<'v>(
+    view: &'v View,
+    rows: &[u16],
+    packets: &[Packet],
+    records: &mut Records<'_>,
+    near: &mut Near<'v>,
+) {
+    let mut last = None;
+    for row in rows {
+        let row = usize::from(*row);
+        let d = records.of(row, &packets[row]);
+        let found = match inbound::found(packets[row].data(), d) {
+            Found::Esp { spi, .. } if last != Some((d.dst, spi)) => {
+                last = Some((d.dst, spi));
+                let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
+                view.inbound(family, d.dst, spi)
+            }
+            _ => None,
+        };
+        near.push(found.map(|own| &**own));
+    }
+}
+
 /// What the step in between has made of a packet.
 #[derive(Clone, Copy)]
 struct Shaded {
@@ -118,33 +138,6 @@ struct Member<'v> {
     now_ns: u64,
     /// It is open, or not genuine.
     shaded: Option<Shaded>,
-}
-
-/// What an opened packet becomes.
-enum Change {
-    /// The bytes from `at` on, `len` of them, behind the link header.
-    Tunnel { at: usize, len: usize, family: u8 },
-    /// `gone` bytes go behind the first `kept`; the frame ends `len` bytes behind that.
-    Transport { kept: usize, gone: usize, len: usize },
-}
-
-/// The drop reason of an error.
-fn reason(error: OpenError) -> DropReason {
-    match error {
-        OpenError::Truncated | OpenError::Length => reasons::ESP_SHORT,
-        OpenError::Spi => reasons::ESP_UNKNOWN_SPI,
-        OpenError::Replay(_) => reasons::ESP_REPLAY,
-        OpenError::Authentication => reasons::ESP_NOT_GENUINE,
-        OpenError::Padding => reasons::ESP_MALFORMED,
-    }
-}
-
-fn reason_of(wrong: Wrong) -> DropReason {
-    match wrong {
-        Wrong::Dummy => reasons::ESP_DUMMY,
-        Wrong::Inner => reasons::ESP_MALFORMED,
-        Wrong::Congestion => reasons::ESP_CONGESTION,
-    }
 }
 
 impl EspIn {
@@ -201,211 +194,6 @@ impl EspIn {
         self
     }
 
-    /// What becomes of a packet that is no ESP, or of one that was opened.
-    fn judge(&self, view: &View, row: usize, d: &Decoded, fib: &Fib) -> Option<DropReason> {
-        let tuple = Tuple::of(d)?;
-        let reqid = self.reqids[row];
-        if self.if_ids[row] != 0 {
-            let fits = view.enters(self.if_ids[row], reqid, &tuple);
-            return (!fits).then_some(reasons::ESP_POLICY);
-        }
-        let found = view.incoming.find(&tuple);
-        if reqid == 0 && matches!(found, None | Some(Action::Bypass)) {
-            self.counters.passed.add(1);
-        }
-        self.judged(found, row, is_ike(d) && is_own(fib, d))
-    }
-
-    /// The same by what the policies say.
-    fn judged(&self, found: Option<Action>, row: usize, is_ike: bool) -> Option<DropReason> {
-        let reqid = self.reqids[row];
-        if reqid != 0 {
-            let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
-            return (!fits).then_some(reasons::ESP_POLICY);
-        }
-        match found {
-            None | Some(Action::Bypass) => None,
-            // Key agreement cannot be protected by what it agrees on.
-            Some(_) if is_ike => None,
-            Some(Action::Discard) => Some(reasons::POLICY_DISCARD),
-            Some(Action::Protect(_)) => Some(reasons::POLICY_UNPROTECTED),
-        }
-    }
-
-    /// Asks the policies about the packets of a turn, in one lookup.
-    fn ask(&mut self, view: &View, verdicts: &mut [u32]) {
-        let Questions { tuples, actions, room, .. } = &mut self.questions;
-        view.incoming.find_all(tuples, room, actions);
-        let mut passed = 0;
-        let answers = self.questions.asked.iter().zip(&self.questions.actions);
-        for (Asked { row, is_ike }, found) in answers {
-            let row = usize::from(*row);
-            let is_plain = self.reqids[row] == 0 && matches!(found, None | Some(Action::Bypass));
-            passed += u64::from(is_plain);
-            if let Some(reason) = self.judged(*found, row, *is_ike) {
-                verdicts[row] = Verdict::drop(reason).0;
-            }
-        }
-        if passed > 0 {
-            self.counters.passed.add(passed);
-        }
-        self.questions.asked.clear();
-        self.questions.tuples.clear();
-    }
-
-    /// Opens the packets of a group, in the order of their rows.
-    fn open(
-        &mut self,
-        members: &[Member<'_>],
-        verdicts: &mut [u32],
-        packets: &mut [Packet],
-        pool: &mut Pool,
-    ) {
-        let mut results: ArrayVec<Option<Result<Opened, OpenError>>, GROUP> = ArrayVec::new();
-        {
-            let mut opens: ArrayVec<Open<'_>, GROUP> = ArrayVec::new();
-            let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
-            let mut wanted = members.iter().enumerate().peekable();
-            let first = members.first().map_or(0, |own| own.row);
-            for (row, packet) in packets.iter_mut().enumerate().skip(first) {
-                let Some((at, member)) = wanted.next_if(|(_, own)| own.row == row) else {
-                    if wanted.peek().is_none() { break } else { continue }
-                };
-                results.push(None);
-                if let Some(Shaded { number, is_genuine, .. }) = member.shaded {
-                    let bytes =
-                        packet.data_mut().get_mut(member.at..member.end).unwrap_or_default();
-                    let opener = member.association.opener();
-                    results[at] = opener.map(|own| own.settle(bytes, number, is_genuine));
-                    continue;
-                }
-                if packet.cells() > 1 && !packet.linearise(pool, packet.frame_len()) {
-                    continue;
-                }
-                let Some(opener) = member.association.opener() else { continue };
-                let Some(bytes) = packet.data_mut().get_mut(member.at..member.end) else {
-                    continue;
-                };
-                opens.push(opener.open(bytes));
-                of.push(at);
-            }
-            esp::open_batch(&mut opens);
-            for (open, at) in opens.iter().zip(of) {
-                results[at] = Some(open.result());
-            }
-        }
-        let (mut tally, mut opened) = (Tally::default(), (0, 0));
-        for (member, result) in members.iter().zip(results) {
-            let packet = &mut packets[member.row];
-            let change = match result {
-                Some(result) => {
-                    self.settle(member, (result, &mut tally, &mut opened), packet.data_mut())
-                }
-                // A frame over several cells, by itself.
-                None => {
-                    let mut frame = std::mem::take(&mut self.scratch);
-                    frame.resize(packet.frame_len().min(FRAME_MAX), 0);
-                    packet.read_at(0, &mut frame);
-                    let bytes = frame.get_mut(member.at..member.end);
-                    let result = member.association.opener().zip(bytes).map(|(opener, bytes)| {
-                        let mut open = [opener.open(bytes)];
-                        esp::open_batch(&mut open);
-                        open[0].result()
-                    });
-                    let result = result.unwrap_or(Err(OpenError::Truncated));
-                    let own = (result, &mut tally, &mut opened);
-                    let change = self.settle(member, own, &mut frame);
-                    packet.write_at(0, &frame);
-                    self.scratch = frame;
-                    change
-                }
-            };
-            let done = change.and_then(|change| match apply(packet, pool, &member.d, change) {
-                true => Ok(()),
-                false => Err(reasons::ESP_MALFORMED),
-            });
-            match done {
-                Ok(()) => {
-                    packet.mark |= MARK_OPENED;
-                    let Parameters { reqid, if_id, .. } = *member.association.parameters();
-                    self.reqids[member.row] = reqid;
-                    self.if_ids[member.row] = if_id;
-                    if if_id != 0 && !self.enter(packet, if_id) {
-                        verdicts[member.row] = Verdict::drop(reasons::ESP_NO_INTERFACE).0;
-                        continue;
-                    }
-                    self.next.push(member.row as u16);
-                }
-                Err(reason) => verdicts[member.row] = Verdict::drop(reason).0,
-            }
-        }
-        if opened.0 > 0 {
-            self.counters.opened.add(opened.0);
-            self.counters.opened_bytes.add(opened.1);
-        }
-    }
-
-    /// Has an opened packet come by the tunnel interface with this number. `false`: there is none.
-    fn enter(&self, packet: &mut Packet, if_id: u32) -> bool {
-        let Some(interface) = self.tunnels.find(if_id) else { return false };
-        let l3 = usize::from(received::decode(packet).l3_offset);
-        let is_received = tunnels::receive(packet, l3, interface);
-        self.router.count_tagged_rx(interface.0, packet.frame_len());
-        is_received
-    }
-
-    /// What becomes of a packet by what was found in it; `frame` is all of it. `counts`: packets and bytes that were opened.
-    fn settle<'v>(
-        &self,
-        member: &Member<'v>,
-        (result, tally, counts): (Result<Opened, OpenError>, &mut Tally<'v>, &mut (u64, u64)),
-        frame: &mut [u8],
-    ) -> Result<Change, DropReason> {
-        let Member { association, d, at, .. } = member;
-        let opened = result.map_err(|error| {
-            association.count_refused(error);
-            let why = match error {
-                OpenError::Replay(_) => Some(Why::Replayed),
-                OpenError::Authentication => Some(Why::Forged),
-                _ => None,
-            };
-            let spi = association.parameters().spi;
-            self.reader.refuse(|| refused(why?, spi, d, frame, *at), member.now_ns);
-            reason(error)
-        })?;
-        let len = opened.payload.len();
-        tally.count(association, len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
-        if let Some(port) = member.port {
-            // What is sent to the peer follows it.
-            let heard = association.heard_from(opened.number, d.src, port);
-            if let (Some(true), Some(address)) = (heard, d.src_ip()) {
-                let Parameters { spi, destination, .. } = *association.parameters();
-                self.reader.tell(Event::Moved { spi, destination, address, port });
-            }
-        }
-        *counts = (counts.0 + 1, counts.1 + len as u64);
-        let l3 = usize::from(d.l3_offset);
-        if association.parameters().mode == Mode::Tunnel {
-            let start = at + opened.payload.start;
-            let payload = frame.get_mut(start..start + len).ok_or(reasons::ESP_MALFORMED)?;
-            let ecn = d.traffic_class & 3;
-            let inner = inbound::inner(association, payload, opened.next_header, ecn);
-            let inner = inner.map_err(reason_of)?;
-            return Ok(Change::Tunnel { at: start, len: inner.len, family: inner.family });
-        }
-        let ip = frame.get_mut(l3..).ok_or(reasons::ESP_MALFORMED)?;
-        let place = (at - l3, opened.payload);
-        let rest = inbound::transport_back(ip, d, place, opened.next_header, member.port.is_some());
-        let rest = rest.map_err(reason_of)?;
-        if member.port.is_some() {
-            let (kept, from) = (rest.kept, rest.kept + rest.gone);
-            let whole = ip.get_mut(..from + rest.len).ok_or(reasons::ESP_MALFORMED)?;
-            let (header, segment) = whole.split_at_mut(from);
-            inbound::repair_checksum(&header[..kept], segment, opened.next_header);
-        }
-        Ok(Change::Transport { kept: l3 + rest.kept, gone: rest.gone, len: rest.len })
-    }
-
     /// `decode` looks at the opened packets.
     fn look_again(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
         let verdicts = chunk.rows.verdicts();
@@ -424,75 +212,6 @@ impl EspIn {
                 verdicts[row] = *before;
             }
         }
-    }
-}
-
-/// Who opens a packet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// The step in between has.
-    Shaded,
-    /// The worker, with others.
-    Together,
-    /// The worker, by itself: a frame over several cells.
-    Alone,
-}
-
-fn how_opened(member: &Member<'_>, packets: &[Packet]) -> How {
-    match packets.get(member.row) {
-        _ if member.shaded.is_some() => How::Shaded,
-        Some(packet) if packet.cells() > 1 => How::Alone,
-        _ => How::Together,
-    }
-}
-
-/// Makes of a frame what was inside.
-fn apply(packet: &mut Packet, pool: &mut Pool, d: &Decoded, change: Change) -> bool {
-    let l3 = usize::from(d.l3_offset);
-    let (from, kept, end) = match change {
-        Change::Tunnel { at, len, .. } => (at - l3, l3, l3 + len),
-        Change::Transport { kept, gone, len } => (gone, kept, kept + len),
-    };
-    let headers = from + kept;
-    if packet.data().len() < headers && !packet.linearise(pool, headers) {
-        return false;
-    }
-    packet.data_mut().copy_within(..kept, from);
-    if !packet.shrink_front(pool, from) || !packet.truncate(pool, end) {
-        return false;
-    }
-    if let Change::Tunnel { family, .. } = change {
-        let kind = if family == 4 { EtherType::IPV4 } else { EtherType::IPV6 };
-        let Some(place) = packet.data_mut().get_mut(l3 - 2..l3) else { return false };
-        place.copy_from_slice(&kind.0.to_be_bytes());
-    }
-    true
-}
-
-/// What control hears of a packet whose ESP begins with byte `at` of the frame.
-fn refused(why: Why, spi: u32, d: &Decoded, frame: &[u8], at: usize) -> Option<Refused> {
-    let number = frame.get(at + 4..).and_then(|rest| rest.first_chunk::<4>())?;
-    let (source, destination) = d.src_ip().zip(d.dst_ip())?;
-    Some(Refused { why, spi, number: u32::from_be_bytes(*number), source, destination })
-}
-
-/// Whether a packet is of a key agreement: UDP 500 or 4500 (RFC 7296 §2).
-pub(super) fn is_ike(d: &Decoded) -> bool {
-    d.protocol == IpProtocol::UDP && matches!(d.ports(), Some((_, 500 | inbound::UDP_PORT)))
-}
-
-/// Whether a fragment may be of an ESP packet: UDP only from a peer.
-fn may_be_esp(view: &View, d: &Decoded) -> bool {
-    let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
-    let is_peer = || d.protocol == IpProtocol::UDP && view.has_peer(family, d.src, d.dst);
-    d.protocol == IpProtocol::ESP || is_peer()
-}
-
-fn is_own(fib: &Fib, d: &Decoded) -> bool {
-    let own = fib.own_addresses();
-    match d.kind {
-        packet::Kind::Ipv4 => own.has4(d.dst_v4()),
-        _ => own.has6(d.dst),
     }
 }
 
@@ -630,33 +349,6 @@ impl Stage<Tables> for EspIn {
     }
 }
 
-/// A packet that was opened by the association of a key, or is not genuine.
-fn opened<'v>(
-    row: usize,
-    packet: &mut Packet,
-    d: Decoded,
-    (shaded, association): (Shaded, &'v Association),
-    now_ns: u64,
-) -> Result<Option<Member<'v>>, DropReason> {
-    match inbound::found(packet.data(), &d) {
-        Found::Esp { at, end, .. }
-            if association.has_ended() || association.is_over_time(now_ns) =>
-        {
-            let bytes = packet.data_mut().get_mut(at..end);
-            if let (Some(bytes), Some(own), true) = (bytes, association.opener(), shaded.is_genuine)
-            {
-                own.close(bytes, shaded.number); // what is dropped is as it came
-            }
-            Err(reasons::SA_EXPIRED)
-        }
-        Found::Esp { at, end, port, .. } => {
-            let shaded = Some(shaded);
-            Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
-        }
-        _ => Err(reasons::ESP_MALFORMED),
-    }
-}
-
 impl EspIn {
     /// Leaves to the step in between what it may open: whole packets in one cell, of associations that are among `keys`.
     fn offer(&mut self, chunk: &mut Chunk, keys: &EspKeys, cx: &mut Context<'_, Tables>) {
@@ -712,6 +404,9 @@ impl EspIn {
             }
         }
         self.changed.clear();
+        // Without policies what is no ESP passes, and nothing is asked.
+        let (has_none, mut passed) = (view.incoming.is_empty(), 0);
+        let is_large = view.is_large() && keys.is_none();
         for depth in 0..=NESTED_MAX {
             self.next.clear();
             let rows = std::mem::take(&mut self.rows);
@@ -725,9 +420,17 @@ impl EspIn {
                 };
                 // A step in between may have changed packets, and nobody has looked at them since.
                 records.take_if(|_| depth == 0 && keys.is_some());
+                let mut near: Near<'_> = ArrayVec::new();
+                if let (0, true, Some(records)) = (depth, is_large, &mut records) {
+                    find_near(&view, &rows, &chunk.packets, records, &mut near);
+                }
+                near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch());
                 let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
-                for &row in &rows {
+                for (at, &row) in rows.iter().enumerate() {
                     let row = usize::from(row);
+                    if let Some(Some(ahead)) = near.get(at + AHEAD) {
+                        ahead.prefetch();
+                    }
                     if !Verdict(verdicts[row]).is_next() {
                         // What was inside is not to be forwarded. The host gets what policies let in.
                         let is_host = Verdict(verdicts[row]).kind() == VerdictKind::Host;
@@ -771,7 +474,7 @@ impl EspIn {
                     };
                     let dropped = match shaded {
                         Some(own) => opened(row, packet, d, own, arrival_ns),
-                        None => self.find(&view, row, packet, d, (fib, arrival_ns)),
+                        None => self.find(&view, row, packet, &d, (fib, arrival_ns)),
                     };
                     match dropped {
                         Ok(Some(_)) if depth == NESTED_MAX => {
@@ -785,9 +488,13 @@ impl EspIn {
                                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
                                 members.clear();
                             }
+                            if member.shaded.is_none() {
+                                prefetch(&chunk.packets[row], 0);
+                            }
                             members.push(member);
                         }
                         Ok(None) if self.if_ids[row] != 0 => {} // judged by the policies of its interface
+                        Ok(None) if has_none && self.reqids[row] == 0 => passed += 1,
                         Ok(None) => {
                             if let Some(tuple) = Tuple::of(&d) {
                                 let is_ike = is_ike(&d) && is_own(fib, &d);
@@ -812,6 +519,9 @@ impl EspIn {
             self.look_again(chunk, cx);
             std::mem::swap(&mut self.rows, &mut self.next);
         }
+        if passed > 0 {
+            self.counters.passed.add(passed);
+        }
         if self.shares {
             let mut records = Records::of_rows(&mut chunk.rows);
             self.changed.iter().for_each(|row| records.forget(usize::from(*row)));
@@ -824,22 +534,22 @@ impl EspIn {
         view: &'v View,
         row: usize,
         packet: &Packet,
-        d: Decoded,
+        d: &Decoded,
         (fib, now_ns): (&Fib, u64),
     ) -> Result<Option<Member<'v>>, DropReason> {
-        let found = inbound::found(packet.data(), &d);
+        let found = inbound::found(packet.data(), d);
         // What is opened and is to be opened once more, or is dropped for another reason, has to have come right before.
         let is_first = self.reqids[row] != 0 && (found != Found::Other || self.if_ids[row] != 0);
-        if let Some(reason) = is_first.then(|| self.judge(view, row, &d, fib)).flatten() {
+        if let Some(reason) = is_first.then(|| self.judge(view, row, d, fib)).flatten() {
             return Err(reason);
         }
         let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
         match found {
             Found::Esp { at, spi, end, port } => {
                 let Some(association) = view.inbound(family, d.dst, spi) else {
-                    return match is_own(fib, &d) {
+                    return match is_own(fib, d) {
                         true => {
-                            let told = || refused(Why::UnknownSpi, spi, &d, packet.data(), at);
+                            let told = || refused(Why::UnknownSpi, spi, d, packet.data(), at);
                             self.reader.refuse(told, now_ns);
                             Err(reasons::ESP_UNKNOWN_SPI)
                         }
@@ -852,11 +562,12 @@ impl EspIn {
                 if association.has_ended() || association.is_over_time(now_ns) {
                     return Err(reasons::SA_EXPIRED);
                 }
-                Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded: None }))
+                let (d, shaded) = (*d, None);
+                Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
             }
-            Found::KeepAlive if is_own(fib, &d) => Err(reasons::ESP_KEEP_ALIVE),
-            Found::Fragment if is_own(fib, &d) => Err(reasons::ESP_FRAGMENT),
-            Found::Short if is_own(fib, &d) => Err(reasons::ESP_SHORT),
+            Found::KeepAlive if is_own(fib, d) => Err(reasons::ESP_KEEP_ALIVE),
+            Found::Fragment if is_own(fib, d) => Err(reasons::ESP_FRAGMENT),
+            Found::Short if is_own(fib, d) => Err(reasons::ESP_SHORT),
             _ => Ok(None),
         }
     }

@@ -52,6 +52,31 @@ pub const IN: &str = "esp_in";
 /// The stage that seals packets.
 pub const OUT: &str = "esp_out";
 
+/// Bytes of a line of a cache.
+const LINE: usize = 64;
+
+/// Starts to load all lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it.
+#[inline]
+fn prefetch(packet: &chunk::Packet, before: usize) {
+    let first = packet.data().as_ptr().wrapping_sub(before);
+    let end = before + packet.data().len() + LINE;
+    (0..end).step_by(LINE).for_each(|at| interleave::prefetch_at(first.wrapping_add(at)));
+}
+
+/// Moves `len` bytes of headers of a frame. That of a link without tags has a constant length: a copy is two moves then.
+///
+/// # Panics
+/// They are not all there.
+#[inline]
+fn move_headers(frame: &mut [u8], len: usize, from: usize, to: usize) {
+    const LINK: usize = packet::ethernet::HEADER_LEN;
+    let link = frame[from..].first_chunk::<LINK>().copied();
+    match (link, frame[to..].first_chunk_mut::<LINK>()) {
+        (Some(link), Some(place)) if len == LINK => *place = link,
+        _ => frame.copy_within(from..from + len, to),
+    }
+}
+
 /// Blocks of the reasons that its stages drop for: `decode` looks at opened packets.
 pub const REASONS: &[&chunk::ReasonBlock] =
     &[reasons::BLOCK, crate::router::reasons::BLOCK, packet::reasons::BLOCK];

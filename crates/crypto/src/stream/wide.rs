@@ -48,6 +48,13 @@ impl Drop for RoundKeys {
 }
 
 impl RoundKeys {
+    /// Starts to load them.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        interleave::prefetch(&self.last);
+        interleave::prefetch(&self.words);
+    }
+
     /// Of a key of 16, 24 or 32 bytes; `None` of another one, and where the CPU lacks the instructions.
     pub(super) fn new(key: &[u8]) -> Option<Self> {
         let is_key = matches!(key.len(), 16 | 24 | 32);

@@ -1,0 +1,104 @@
+//! What the policies say of packets that came in, and of what was inside (RFC 4301 §5.2).
+
+use chunk::{DropReason, Verdict};
+use ipsec::{Action, Room, Tuple, View, inbound};
+use lookup::fib::Fib;
+use packet::{Decoded, IpProtocol};
+
+use super::super::reasons;
+use super::EspIn;
+
+/// A row whose packet the policies are asked about.
+pub(super) struct Asked {
+    pub(super) row: u16,
+    /// A message of a key agreement for the router.
+    pub(super) is_ike: bool,
+}
+
+/// Lookups of a turn.
+pub(super) struct Questions {
+    pub(super) asked: Vec<Asked>,
+    pub(super) tuples: Vec<Tuple>,
+    pub(super) actions: Vec<Option<Action>>,
+    pub(super) room: Room,
+}
+
+impl EspIn {
+    /// What becomes of a packet that is no ESP, or of one that was opened.
+    pub(super) fn judge(
+        &self,
+        view: &View,
+        row: usize,
+        d: &Decoded,
+        fib: &Fib,
+    ) -> Option<DropReason> {
+        let tuple = Tuple::of(d)?;
+        let reqid = self.reqids[row];
+        if self.if_ids[row] != 0 {
+            let fits = view.enters(self.if_ids[row], reqid, &tuple);
+            return (!fits).then_some(reasons::ESP_POLICY);
+        }
+        let found = view.incoming.find(&tuple);
+        if reqid == 0 && matches!(found, None | Some(Action::Bypass)) {
+            self.counters.passed.add(1);
+        }
+        self.judged(found, row, is_ike(d) && is_own(fib, d))
+    }
+
+    /// The same by what the policies say.
+    fn judged(&self, found: Option<Action>, row: usize, is_ike: bool) -> Option<DropReason> {
+        let reqid = self.reqids[row];
+        if reqid != 0 {
+            let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
+            return (!fits).then_some(reasons::ESP_POLICY);
+        }
+        match found {
+            None | Some(Action::Bypass) => None,
+            // Key agreement cannot be protected by what it agrees on.
+            Some(_) if is_ike => None,
+            Some(Action::Discard) => Some(reasons::POLICY_DISCARD),
+            Some(Action::Protect(_)) => Some(reasons::POLICY_UNPROTECTED),
+        }
+    }
+
+    /// Asks the policies about the packets of a turn, in one lookup.
+    pub(super) fn ask(&mut self, view: &View, verdicts: &mut [u32]) {
+        let Questions { tuples, actions, room, .. } = &mut self.questions;
+        view.incoming.find_all(tuples, room, actions);
+        let mut passed = 0;
+        let answers = self.questions.asked.iter().zip(&self.questions.actions);
+        for (Asked { row, is_ike }, found) in answers {
+            let row = usize::from(*row);
+            let is_plain = self.reqids[row] == 0 && matches!(found, None | Some(Action::Bypass));
+            passed += u64::from(is_plain);
+            if let Some(reason) = self.judged(*found, row, *is_ike) {
+                verdicts[row] = Verdict::drop(reason).0;
+            }
+        }
+        if passed > 0 {
+            self.counters.passed.add(passed);
+        }
+        self.questions.asked.clear();
+        self.questions.tuples.clear();
+    }
+}
+
+/// Whether a packet is of a key agreement: UDP 500 or 4500 (RFC 7296 §2).
+pub(in super::super) fn is_ike(d: &Decoded) -> bool {
+    d.protocol == IpProtocol::UDP && matches!(d.ports(), Some((_, 500 | inbound::UDP_PORT)))
+}
+
+/// Whether a fragment may be of an ESP packet: UDP only from a peer.
+pub(super) fn may_be_esp(view: &View, d: &Decoded) -> bool {
+    let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
+    let is_peer = || d.protocol == IpProtocol::UDP && view.has_peer(family, d.src, d.dst);
+    d.protocol == IpProtocol::ESP || is_peer()
+}
+
+pub(super) fn is_own(fib: &Fib, d: &Decoded) -> bool {
+    let own = fib.own_addresses();
+    match d.kind {
+        packet::Kind::Ipv4 => own.has4(d.dst_v4()),
+        _ => own.has6(d.dst),
+    }
+}

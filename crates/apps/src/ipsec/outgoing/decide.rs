@@ -1,0 +1,283 @@
+//! What becomes of a packet that leaves: which association protects it, and which way it goes then.
+
+use chunk::{DropReason, Packet};
+use ipsec::inbound::{self, Found};
+use ipsec::outbound::{self, Refusal};
+use ipsec::{Action, Association, Dont, Mode, NotCarried, Tally, Template, Tuple, View};
+use lookup::fib::{Fib, Interface};
+use packet::flow::FlowKey;
+use packet::{Decoded, IpProtocol, Kind};
+
+use super::super::current::Wanted;
+use super::super::incoming::is_ike;
+use super::super::{keep_alive, reasons};
+use super::{EspOut, IPV6_MTU_MIN, Member};
+use crate::received;
+use crate::router::{MARK_OPENED, egress, mtu_of, way};
+
+/// What becomes of a packet.
+pub(super) enum Fate<'v> {
+    /// It passes as it is.
+    Pass,
+    /// It is sealed, and goes this way; `None`: where it would have gone.
+    Seal(Member<'v>, Option<u32>),
+    /// It goes this way as it is.
+    Send(u32),
+    /// Its sender is told that it is longer than this.
+    TooBig(u32),
+}
+
+impl EspOut {
+    /// What becomes of a packet that was asked about, at place `at`, and whose way is `decision`.
+    pub(super) fn decide<'v>(
+        &self,
+        view: &'v View,
+        (at, row): (usize, usize),
+        packet: &Packet,
+        (decision, now_ns, fib): (u32, u64, &Fib),
+        tunnel: Option<&Interface>,
+        last: &mut Last<'v>,
+    ) -> Result<Fate<'v>, DropReason> {
+        let (d, tuple) = (&self.headers[at], &self.tuples[at]);
+        // Translation may have given a packet that came otherwise a destination that has to be protected.
+        if self.with_nat && packet.mark & MARK_OPENED == 0 {
+            match view.incoming.find(tuple) {
+                Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
+                Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
+                Some(Action::Bypass) | None => {}
+            }
+        }
+        if tunnel.is_some() && d.ttl <= 1 {
+            return Ok(Fate::Pass);
+        }
+        let own = (tuple, self.actions[at], now_ns);
+        let Some(association) = self.choose(view, own, tunnel, last)? else {
+            return Ok(Fate::Pass);
+        };
+        if d.ttl <= 1 {
+            return Ok(Fate::Pass);
+        }
+        self.prepare(row, packet, d, association, ((Some(decision), now_ns, fib), last), tunnel)
+    }
+
+    /// The same of a packet that Linux sends by a twin. What `decode` decided is a frame's way out of the port: a packet in
+    /// transport mode goes that way, too.
+    pub(super) fn decide_own<'v>(
+        &self,
+        view: &'v View,
+        row: usize,
+        packet: &Packet,
+        (now_ns, fib): (u64, &Fib),
+        last: &mut Last<'v>,
+    ) -> Result<Fate<'v>, DropReason> {
+        let d = received::decode(packet);
+        let tunnel = fib.interface(packet.port).filter(|own| own.if_id != 0);
+        let Some(tuple) = Tuple::of(&d) else {
+            return match tunnel {
+                Some(_) => Err(packet::reasons::ETHERTYPE_UNKNOWN),
+                None => Ok(Fate::Pass),
+            };
+        };
+        if keep_alive::is_own(packet.data()) {
+            let (decision, _) =
+                way(fib, tuple.family, tuple.dst, 0).ok_or(reasons::ESP_NO_ROUTE)?;
+            return match tunnel_of(decision, fib) {
+                Some(_) => Err(reasons::ESP_NO_ROUTE),
+                None => Ok(Fate::Send(decision)),
+            };
+        }
+        if tunnel.is_none() {
+            if is_sealed(view, packet, &d) {
+                return Err(reasons::ESP_FROM_HOST);
+            }
+            // Key agreement cannot be protected by what it agrees on, nor the way to a neighbour by what goes there.
+            if is_ike(&d) || is_neighbour_discovery(&d) {
+                return Ok(Fate::Pass);
+            }
+        }
+        let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let own = (&tuple, action, now_ns);
+        let Some(association) = self.choose(view, own, tunnel, last)? else {
+            return Ok(Fate::Pass);
+        };
+        match self.prepare(row, packet, &d, association, ((None, now_ns, fib), last), tunnel)? {
+            Fate::Seal(mut member, way) => {
+                member.plan.is_own = true;
+                Ok(Fate::Seal(member, way))
+            }
+            // Linux knows the MTU of the twin.
+            Fate::TooBig(_) => Err(reasons::ESP_TOO_BIG),
+            other => Ok(other),
+        }
+    }
+
+    /// The association that a packet leaves by; `None`: it passes as it is. `action`: what the policies say, where the packet does
+    /// not leave by a tunnel interface.
+    fn choose<'v>(
+        &self,
+        view: &'v View,
+        (tuple, action, now_ns): (&Tuple, Option<Action>, u64),
+        tunnel: Option<&Interface>,
+        last: &mut Last<'v>,
+    ) -> Result<Option<&'v Association>, DropReason> {
+        let missing = |template: Option<Template>, if_id| {
+            self.counters.wanted.add(1);
+            if let Some(template) = template {
+                self.reader.ask(Wanted { tuple: *tuple, template, if_id }, now_ns);
+            }
+            reasons::SA_MISSING
+        };
+        if let Some(&Interface { if_id, .. }) = tunnel {
+            let found = view.through(if_id, tuple).map_err(|why| match why {
+                NotCarried::Discard => reasons::POLICY_DISCARD,
+                NotCarried::Missing(template) => missing(template, if_id),
+            });
+            return found.map(|own| Some(&**own));
+        }
+        match action {
+            None | Some(Action::Bypass) => {
+                self.counters.passed.add(1);
+                Ok(None)
+            }
+            Some(Action::Discard) => Err(reasons::POLICY_DISCARD),
+            Some(Action::Protect(template)) => {
+                // Of one template, an association of tunnels serves all packets.
+                if let Some((known, own)) = last.choice
+                    && known == template
+                    && own.parameters().mode == Mode::Tunnel
+                    && !own.has_ended()
+                {
+                    return Ok(Some(own));
+                }
+                let found = view.outbound(&template, tuple);
+                let own = found.ok_or_else(|| missing(Some(template), 0))?;
+                last.choice = Some((template, own));
+                Ok(Some(own))
+            }
+        }
+    }
+
+    /// How a packet is sealed by an association, and its way. `decision`: the one of `route`, if that was asked.
+    fn prepare<'v>(
+        &self,
+        row: usize,
+        packet: &Packet,
+        d: &Decoded,
+        association: &'v Association,
+        ((decision, now_ns, fib), last): ((Option<u32>, u64, &Fib), &mut Last<'v>),
+        tunnel: Option<&Interface>,
+    ) -> Result<Fate<'v>, DropReason> {
+        let l3 = usize::from(d.l3_offset);
+        let ip = packet.data().get(l3..).unwrap_or_default();
+        let plan = outbound::plan(association, ip, d).map_err(|refusal| match refusal {
+            Refusal::Fragment => reasons::ESP_FRAGMENT,
+            Refusal::TooLong => reasons::ESP_TOO_BIG,
+            Refusal::Malformed => reasons::ESP_MALFORMED,
+        })?;
+        let parameters = association.parameters();
+        let (decision, mtu) = match parameters.mode {
+            Mode::Tunnel => {
+                let found = last.way(association, fib);
+                let Outer { decision, mtu, .. } = found.ok_or(reasons::ESP_NO_ROUTE)?;
+                // What is sealed does not go into a tunnel again: that could go on forever.
+                if self.tunnels.is_any() && tunnel_of(decision, fib).is_some() {
+                    return Err(reasons::ESP_NO_ROUTE);
+                }
+                (Some(decision), mtu)
+            }
+            // By a tunnel interface, packets of transport mode have no way of their own.
+            Mode::Transport if tunnel.is_some() => return Err(reasons::ESP_NO_ROUTE),
+            Mode::Transport => match decision {
+                Some(own) => (decision, mtu_of(fib, own).unwrap_or(u16::MAX)),
+                None => (None, fib.interface(packet.port).map_or(u16::MAX, |own| own.mtu)),
+            },
+        };
+        let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
+        let is_v4 = d.kind == Kind::Ipv4;
+        let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
+        let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
+            (4, Mode::Transport, _) | (4, _, Dont::Copy) => inner_df,
+            (4, _, Dont::Clear) => false,
+            _ => true,
+        };
+        // DF asks for the MTU of the interface, too; other packets leave in fragments, if they must.
+        let tunnel_mtu = tunnel.map_or(usize::MAX, |own| own.mtu.into());
+        if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
+            let most = match parameters.mode {
+                Mode::Tunnel => outbound::inner_max(association, mtu),
+                // Padding depends on the length by less than a block.
+                Mode::Transport => mtu.saturating_sub(plan.len() - len + 16),
+            };
+            let most = most.min(tunnel_mtu);
+            let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
+            let is_told = inner_df && len > most && most > 0;
+            return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+        }
+        last.tally.count(association, plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        if let Some(own) = tunnel {
+            self.router.count_tagged_tx(own.port, packet.frame_len());
+        }
+        Ok(Fate::Seal(Member { row, association, plan, l3 }, decision))
+    }
+}
+
+/// Where the packets of a tunnel go.
+#[derive(Clone, Copy)]
+pub(super) struct Outer {
+    decision: u32,
+    mtu: u16,
+    pub(super) flow_hash: u32,
+    /// Destination of the outer header.
+    pub(super) dst: ipsec::Words,
+}
+
+/// What is known of the last packet: those that follow one another often have one template and one association.
+#[derive(Default)]
+pub(super) struct Last<'v> {
+    choice: Option<(Template, &'v Association)>,
+    pub(super) way: Option<(&'v Association, Option<Outer>)>,
+    tally: Tally<'v>,
+}
+
+impl<'v> Last<'v> {
+    /// The way of an association's packets.
+    fn way(&mut self, own: &'v Association, fib: &Fib) -> Option<Outer> {
+        if let Some((known, outer)) = self.way
+            && std::ptr::eq(known, own)
+        {
+            return outer;
+        }
+        let (dst, flow_hash) = (ipsec::words(own.peer().0).1, flow_hash(own));
+        let found = way(fib, own.family(), dst, flow_hash);
+        let outer = found.map(|(decision, mtu)| Outer { decision, mtu, flow_hash, dst });
+        self.way = Some((own, outer));
+        outer
+    }
+}
+
+/// The tunnel interface that a way leads to.
+pub(super) fn tunnel_of(decision: u32, fib: &Fib) -> Option<&Interface> {
+    fib.interface(egress(decision, fib)?).filter(|own| own.if_id != 0)
+}
+
+/// Whether Linux has sealed a packet by an association that is used here.
+fn is_sealed(view: &View, packet: &Packet, d: &Decoded) -> bool {
+    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+    match inbound::found(packet.data(), d) {
+        Found::Esp { spi, .. } => view.sends(family, d.dst, spi),
+        _ => false,
+    }
+}
+
+/// Whether a packet is of neighbour discovery (RFC 4861).
+fn is_neighbour_discovery(d: &Decoded) -> bool {
+    d.kind == Kind::Ipv6 && matches!(d.icmp_type_code(), Some((133..=137, _)))
+}
+
+/// The hash by which the packets of an association choose among equal ways: all go the same.
+fn flow_hash(own: &Association) -> u32 {
+    let ((src, _), version) = (own.ends(), own.family());
+    let dst = ipsec::words(own.peer().0).1;
+    let (src_port, dst_port, protocol) = (0, 0, IpProtocol::ESP);
+    FlowKey { src, dst, src_port, dst_port, protocol, version }.hash32()
+}
