@@ -213,6 +213,15 @@ impl Past {
     }
 }
 
+/// What of its limits is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Used {
+    bytes: u64,
+    packets: u64,
+    /// When its time began; 0: with the first packet to come.
+    began_ns: u64,
+}
+
 /// The half of ESP that it has.
 #[derive(Debug)]
 enum Esp {
@@ -558,6 +567,22 @@ impl Association {
                 let window = own.shared_window()?.clone();
                 Some(Past::Accepted(window, own.is_extended()))
             }
+        }
+    }
+
+    /// What of its limits is used so far. Packets that workers have in hand come after.
+    pub(crate) fn used(&self) -> Used {
+        let [bytes, packets, began_ns] =
+            [&self.bytes, &self.packets, &self.began_ns].map(|own| own.load(Relaxed));
+        Used { bytes, packets, began_ns }
+    }
+
+    /// Counts go on where those of an association with its keys were: limits are those of keys.
+    pub(crate) fn count_on(&mut self, used: Used) {
+        *self.bytes.get_mut() = used.bytes;
+        *self.packets.get_mut() = used.packets;
+        if used.began_ns != 0 {
+            *self.began_ns.get_mut() = used.began_ns;
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use crypto::esp::AssociationError;
 use crypto::{Key, Marks};
 
-use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past};
+use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past, Used};
 use crate::hash::Keyed;
 use crate::peer::Peer;
 use crate::policy::{Action, Policies, Policy, PolicyError, Selector, Template, Tuple};
@@ -222,6 +222,7 @@ struct Ended {
     spi: u32,
     marks: Marks,
     past: Past,
+    used: Used,
 }
 
 fn remember(ended: &mut VecDeque<Ended>, gone: &Association) {
@@ -230,7 +231,7 @@ fn remember(ended: &mut VecDeque<Ended>, gone: &Association) {
             ended.pop_front();
         }
         let (spi, marks) = (gone.parameters().spi, gone.marks());
-        ended.push_back(Ended { spi, marks, past });
+        ended.push_back(Ended { spi, marks, past, used: gone.used() });
     }
 }
 
@@ -279,7 +280,7 @@ impl Database {
 
     /// Adds an association, or puts it in the place of the one with the same index and receiver. Numbers and windows belong to
     /// a key: with the key of that one, or of one of the last 4,096 that are gone and had its index, it goes on where that
-    /// one was, also if the receiver is another. With another key it begins anew. If one to another receiver still has index and
+    /// one was, also if the receiver is another; so do bytes, packets and time of its limits. With another key it begins anew. If one to another receiver still has index and
     /// key, both take numbers from the same place, and what one accepts the other refuses.
     ///
     /// # Errors
@@ -307,17 +308,24 @@ impl Database {
             }
             None => None,
         };
-        let past = match self.associations.get(&own).map(|known| &known.association) {
-            Some(before) if are_alike(&before.marks(), &made.marks()) => before.past(),
+        let (past, used) = match self.associations.get(&own).map(|known| &known.association) {
+            Some(before) if are_alike(&before.marks(), &made.marks()) => {
+                (before.past(), Some(before.used()))
+            }
             before => {
                 if let Some(before) = before {
                     remember(&mut self.ended, before);
                 }
-                elsewhere.or_else(|| self.past(&made))
+                let ended = self.past(&made);
+                let used = ended.map(|own| own.used);
+                (elsewhere.or_else(|| ended.map(|own| own.past.clone())), used)
             }
         };
         if let Some(past) = &past {
             made.follow(past);
+        }
+        if let Some(used) = used {
+            made.count_on(used);
         }
         self.added += 1;
         if made.parameters().udp.is_some() {
@@ -372,9 +380,9 @@ impl Database {
     }
 
     /// What is left of an association with the index and the keys of another.
-    fn past(&self, own: &Association) -> Option<Past> {
+    fn past(&self, own: &Association) -> Option<&Ended> {
         let (spi, direction) = (own.parameters().spi, own.parameters().direction);
-        self.find_ended(spi, direction, &own.marks()).map(|ended| ended.past.clone())
+        self.find_ended(spi, direction, &own.marks())
     }
 
     fn find_ended(&self, spi: u32, direction: Direction, marks: &Marks) -> Option<&Ended> {

@@ -98,6 +98,32 @@ fn lifetimes_end_an_association_once() {
     assert_eq!(own.count(1, 1010 * SECOND), Err(Exhausted));
 }
 
+/// A key has its limits once, whatever changes beside it.
+#[test]
+fn limits_go_on_with_the_key() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut database = Database::new();
+    let mut parameters = out(256);
+    parameters.limits.packets.hard = Some(4);
+    parameters.limits.bytes.hard = Some(1000);
+    parameters.limits.seconds.hard = Some(10);
+    let own = database.add(parameters.clone(), key(), 0).unwrap();
+    assert_eq!((own.count(10, SECOND), own.count(10, 2 * SECOND)), (Ok(()), Ok(())));
+    // In its place, and back after it was removed.
+    let own = database.replace(Parameters { pad_to: 100, ..parameters.clone() }, key(), 0).unwrap();
+    assert_eq!((own.counts(), own.count(10, 3 * SECOND)), ([20, 2, 0, 0], Ok(())));
+    database.delete(256, ends().1).unwrap();
+    let own = database.add(parameters.clone(), key(), 4 * SECOND).unwrap();
+    assert_eq!((own.count(10, 4 * SECOND), own.count(10, 4 * SECOND)), (Ok(()), Err(Exhausted)));
+    // Its time began with the first packet of all.
+    parameters.limits.packets.hard = None;
+    let own = database.replace(parameters.clone(), key(), 5 * SECOND).unwrap();
+    assert_eq!((own.count(10, 10 * SECOND), own.count(10, 11 * SECOND)), (Ok(()), Err(Exhausted)));
+    // Another key begins anew.
+    let own = database.replace(parameters, key_of(4), 20 * SECOND).unwrap();
+    assert_eq!((own.counts(), own.count(10, 29 * SECOND)), ([0; 4], Ok(())));
+}
+
 /// The same index and key with other limits or another window: no number comes a second time.
 #[test]
 fn a_replaced_association_goes_on() {
