@@ -1,6 +1,7 @@
 //! Whole files: what is found in them, what they mean, and that nothing makes [`parse`] panic.
 
 mod apps;
+mod ipsec;
 mod stages;
 
 use std::time::Duration;

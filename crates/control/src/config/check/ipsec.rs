@@ -7,6 +7,7 @@ use crate::config::walk::{Place, Walk};
 pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (number, (own, place)) in config.associations.iter().zip(&spans.associations).enumerate() {
         association(own, place, walk);
+        interface(config, own, place, walk);
         let is_same =
             |other: &SaEntry| (other.spi, other.destination) == (own.spi, own.destination);
         if place.is_right("spi") && config.associations[..number].iter().any(is_same) {
@@ -38,6 +39,7 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
     let key = if place.has("authentication") { "authentication" } else { "encryption" };
     let at = if place.has(key) { place.at(key) } else { place.header() };
     match (is_whole, own.authentication) {
+        _ if !place.is_right("encryption") || !place.is_right("authentication") => {}
         (false, SaAuthentication::None) => {
             let message = "encryption without authentication: changed packets would be accepted";
             walk.error(at, message)
@@ -53,6 +55,31 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
         walk.error(place.at("esn"), "`esn` without a replay window")
             .expected("`window` of 1 or more");
     }
+    if own.first_number > u64::from(u32::MAX) && !own.esn && place.is_right("first_number") {
+        walk.error(place.at("first_number"), "without `esn` the last number is 4,294,967,295")
+            .expected("a lower `first_number`, or esn = true");
+    }
+    let (no_effect, way) = match own.direction {
+        SaDirection::In => ("first_number", "out"),
+        SaDirection::Out => ("window", "in"),
+    };
+    if place.has(no_effect) && place.is_right("direction") {
+        let message = format!("`{no_effect}` has no effect in this direction");
+        walk.warning(place.at(no_effect), message).expected(format!("direction = \"{way}\""));
+    }
+    for (unit, soft, hard) in [
+        ("bytes", own.soft_bytes, own.hard_bytes),
+        ("packets", own.soft_packets, own.hard_packets),
+        ("seconds", own.soft_seconds, own.hard_seconds),
+    ] {
+        if let (Some(soft), Some(hard)) = (soft, hard)
+            && soft >= hard
+        {
+            let message = format!("`soft_{unit}` comes no sooner than `hard_{unit}`");
+            walk.warning(place.at(&format!("soft_{unit}")), message)
+                .expected("a lower value, so that a new association is there in time");
+        }
+    }
     if place.has("udp_port") && !own.udp {
         walk.error(place.at("udp_port"), "`udp_port` without `udp`").expected("udp = true");
     }
@@ -61,6 +88,19 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
             walk.error(place.at(key), format!("`{key}` has no effect in transport mode"))
                 .expected("mode = \"tunnel\"");
         }
+    }
+}
+
+/// The port whose packets an association carries.
+fn interface(config: &Config, own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
+    if let Some(if_id) = own.if_id
+        && !config
+            .physical_ports()
+            .any(|(_, port)| port.backend == Backend::Ipsec && port.if_id == Some(if_id))
+    {
+        let message = format!("no port has if_id {if_id}: no packet comes or leaves by it");
+        walk.warning(place.at("if_id"), message)
+            .expected("a port with `backend = \"ipsec\"` and this `if_id`");
     }
 }
 
