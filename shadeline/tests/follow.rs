@@ -539,6 +539,24 @@ fn inputs_and_outputs_that_fail() {
         0,
         "packets are of flows for which the table had no room",
     );
+    // A folder with captures that are none: the others are read, and the end says that something was wrong.
+    let folder = Scratch::new();
+    std::fs::copy(&capture, folder.join("b.pcap")).unwrap();
+    folder.write("a.pcap", "");
+    folder.write("c.pcap", "no capture at all, but bytes");
+    let whole = folder.path().display().to_string();
+    let output = streams(&["-r", &whole]);
+    let rows = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.rsplit_once(';').map(|(rows, _seconds)| rows.to_owned())
+    };
+    assert_eq!(rows(&output), rows(&streams(&["-r", &capture])));
+    assert!(rows(&output).is_some_and(|rows| rows.contains("connections")));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("a.pcap: ") && errors.contains("c.pcap: "), "{errors}");
+    says(output, 1, "a.pcap: ");
+    std::fs::remove_file(folder.join("b.pcap")).unwrap();
+    says(streams(&["-r", &whole]), 1, "a.pcap: ");
     // Standard output is for one thing: records, with the table on standard error, or rows.
     says(
         streams(&["-r", &capture, "--json", "--parquet", "-"]),

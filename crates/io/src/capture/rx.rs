@@ -60,6 +60,8 @@ impl CaptureRx {
     /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`, `.xz` or `.zst`) in the order of their paths; `-` is
     /// standard input.
     ///
+    /// What cannot be read in a folder that has other captures is an error of the queue ([`RxQueue::take_error`]).
+    ///
     /// # Errors
     /// If one of them cannot be opened, or is not a capture, or one that holds no Ethernet, or a folder
     /// without captures.
@@ -75,27 +77,28 @@ impl CaptureRx {
         paths: impl IntoIterator<Item = P>,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, CaptureError> {
-        let mut found = Vec::new();
+        let (bytes_done, mut bytes_total) = (Arc::default(), 0);
+        let (mut files, mut bad) = (VecDeque::new(), Vec::new());
         for path in paths {
             let path = path.as_ref();
-            found.extend(captures(path).map_err(|error| io_error(path, error))?);
-        }
-        let (bytes_done, mut bytes_total) = (Arc::default(), 0);
-        let mut files = VecDeque::new();
-        for path in found {
-            // Opened only to see that they are what they should be; there may be thousands.
-            let source = source(&path, &stop)?;
-            let (len, opened_again) = (source.len_bytes(), source.can_be_opened_again());
-            let counted = if opened_again { Arc::default() } else { Arc::clone(&bytes_done) };
-            let reader = capture(&path, source, counted)?;
-            if let Some(link_type) = reader.link_type().filter(|t| !t.is_convertible()) {
-                let fault = CaptureFault::LinkType(link_type);
-                return Err(CaptureError { path: Some(path), offset: 20, fault });
+            let before = files.len();
+            let found = captures(path).map_err(|error| io_error(path, error))?;
+            for own in found {
+                match look(own, &stop, &bytes_done) {
+                    Ok((waiting, len)) => {
+                        bytes_total += len.unwrap_or(0);
+                        files.push_back(waiting);
+                    }
+                    // The others in a folder are not lost with it.
+                    Err(error) if path.is_dir() => bad.push(error),
+                    Err(error) => return Err(error),
+                }
             }
-            bytes_total += len.unwrap_or(0);
-            files.push_back(Waiting { path, reader: (!opened_again).then_some(reader) });
+            if files.len() == before && !bad.is_empty() {
+                return Err(bad.swap_remove(0));
+            }
         }
-        Ok(Self {
+        let mut own = Self {
             files,
             stop,
             open: None,
@@ -109,7 +112,9 @@ impl CaptureRx {
             errors: VecDeque::new(),
             stats: QueueStats::default(),
             losses: Arc::default(),
-        })
+        };
+        bad.iter().for_each(|error| own.fail(error));
+        Ok(own)
     }
 
     /// Sets the MAC addresses of the Ethernet headers that packets of other link layers get.
@@ -291,6 +296,23 @@ fn captures(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Ends of the names of compressed files.
 const COMPRESSED: &[&str] = &[".gz", ".xz", ".zst"];
+
+/// What is at `path`, and its length in bytes. Opened only to see that it is what it should be; there may be thousands.
+fn look(
+    path: PathBuf,
+    stop: &Arc<AtomicBool>,
+    bytes_done: &Arc<AtomicU64>,
+) -> Result<(Waiting, Option<u64>), CaptureError> {
+    let source = source(&path, stop)?;
+    let (len, opened_again) = (source.len_bytes(), source.can_be_opened_again());
+    let counted = if opened_again { Arc::default() } else { Arc::clone(bytes_done) };
+    let reader = capture(&path, source, counted)?;
+    if let Some(link_type) = reader.link_type().filter(|t| !t.is_convertible()) {
+        let fault = CaptureFault::LinkType(link_type);
+        return Err(CaptureError { path: Some(path), offset: 20, fault });
+    }
+    Ok((Waiting { path, reader: (!opened_again).then_some(reader) }, len))
+}
 
 /// The file at `path`, not typed by a person.
 fn source(path: &Path, stop: &Arc<AtomicBool>) -> Result<Source, CaptureError> {
