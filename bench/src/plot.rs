@@ -159,8 +159,14 @@ mod tests {
 
     #[test]
     fn a_long_head_goes_on_in_the_next_line() {
-        let data = format!("{}end", "words ".repeat(40));
-        let svg = svg(&Report::new("toy", data));
-        assert!(svg.contains(">end<") || svg.contains("words end<"), "{svg}");
+        let report = Report::new("toy", "words ".repeat(80));
+        let lines = head_lines(&report);
+        assert!(
+            lines.len() > 2 && lines.iter().all(|line| line.len() <= HEAD_LETTERS),
+            "{lines:?}"
+        );
+        let texts = |report| svg(report).matches("<text").count();
+        let short = Report::new("toy", "words".to_owned());
+        assert_eq!(texts(&report) - texts(&short), lines.len() - head_lines(&short).len());
     }
 }
