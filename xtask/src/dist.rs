@@ -204,7 +204,7 @@ fn list_programs(root: &Path, report: &mut Report, nvrtc: &Path) -> bool {
     let mut list = Command::new(tree::target_dir(root).join("debug/shadeline"));
     let fresh = ptx(root).with_extension("new");
     list.arg("programs").arg("--pack").arg(&fresh).env("SHADELINE_NVRTC", nvrtc);
-    report.build_one("programs compile", &mut list, LIMIT);
+    report.build_one("programs compile", &mut list, BUILD_LIMIT);
     if report.counts.failures.len() > before {
         return false;
     }

@@ -14,7 +14,11 @@
 //!
 //! Threads: plain data, any thread.
 
+use std::collections::HashSet;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use crate::driver::{
     Api, Arguments, DeviceInfo, Driver, Event, Kernel, Memory, Program, Queue, Shape, prologue,
@@ -42,18 +46,31 @@ pub fn find<'a>(pack: &'a [u8], program: &Program) -> Option<&'a str> {
     entries(pack).find(|(text, _)| *text == wanted).map(|(_, ptx)| ptx)
 }
 
-/// Compiles programs into a pack, each once.
+/// Compiles programs into a pack, each once, on as many threads as there are processors. The order is that of `programs`.
 ///
 /// # Errors
-/// As [`nvrtc::compile`].
+/// As [`nvrtc::compile`]; that of the first program that has one.
 pub fn pack(programs: &[Program]) -> Result<Vec<u8>, DeviceError> {
+    let mut texts = HashSet::new();
+    let all: Vec<_> = programs.iter().filter(|program| texts.insert(text(program))).collect();
+    let next = AtomicUsize::new(0);
+    let one = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        all.get(at).map(|program| (at, nvrtc::compile(program, TARGET, &[])))
+    };
+    let work = || std::iter::from_fn(one).collect::<Vec<_>>();
+    let mut compiled = thread::scope(|scope| {
+        let count = thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        let done =
+            threads.into_iter().map(|own| own.join().unwrap_or_else(|own| resume_unwind(own)));
+        done.flatten().collect::<Vec<_>>()
+    });
+    compiled.sort_by_key(|(at, _)| *at);
     let mut pack = Vec::new();
-    for program in programs {
-        if find(&pack, program).is_none() {
-            let compiled = nvrtc::compile(program, TARGET, &[])?;
-            let ptx = String::from_utf8_lossy(&compiled.code);
-            add(&mut pack, program, ptx.trim_end_matches('\0'));
-        }
+    for ((_, compiled), program) in compiled.into_iter().zip(all) {
+        let ptx = compiled?.code;
+        add(&mut pack, program, String::from_utf8_lossy(&ptx).trim_end_matches('\0'));
     }
     Ok(pack)
 }
