@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use super::Mode;
 
@@ -126,8 +127,29 @@ impl Attachment {
     }
 }
 
+/// How often attaching is tried where another program is there, and how long each waits. A program goes with its last descriptor,
+/// and a child that another thread has begun holds a copy of it until it executes a program of its own.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Attaches the program to the interface of index `interface`.
 pub(super) fn attach(
+    interface: u32,
+    queues: u32,
+    mode: Mode,
+    multi_buffer: bool,
+) -> io::Result<Attachment> {
+    let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+    for _ in 1..TRIES {
+        match attach_once(interface, queues, mode, multi_buffer) {
+            Err(error) if is_busy(&error) => std::thread::sleep(PAUSE),
+            result => return result,
+        }
+    }
+    attach_once(interface, queues, mode, multi_buffer)
+}
+
+fn attach_once(
     interface: u32,
     queues: u32,
     mode: Mode,
@@ -180,7 +202,7 @@ pub(super) fn attach(
     let error = first_error.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
     Err(match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            io::Error::new(error.kind(), "another XDP program is attached to it")
+            io::Error::new(io::ErrorKind::ResourceBusy, "another XDP program is attached to it")
         }
         _ => error,
     })
