@@ -314,7 +314,7 @@ impl World {
             let own =
                 stage(name, &NAMES, &PipelineOptions::default()).map_err(|e| e.to_string())?;
             if let (Some(nat), "rewrite") = (nat, name) {
-                stages.push(Box::new(SourceStage::new(nat.translator.clone())));
+                stages.push(Box::new(SourceStage::new(nat.translator.clone(), 7)));
             }
             stages.push(OverPart::boxed(own, self.part));
             if let (Some(nat), "decode") = (nat, name) {

@@ -298,7 +298,7 @@ fn colours_are_wanted_or_not() {
     assert_eq!(["always", "never"].map(help), [true, false]);
 }
 
-/// A firewall sees answers through NAT64 as packets of another family than those that they answer.
+/// In a gateway of IPsec, a firewall sees answers through NAT64 as packets of another family than those that they answer.
 #[test]
 fn states_do_not_know_answers_through_nat64() {
     let folder = Scratch::new();
@@ -310,8 +310,12 @@ fn states_do_not_know_answers_through_nat64() {
         check(&folder, &config, false)
     };
     let (good, said) = guarded("");
+    assert!(good && !said.contains("nat64"), "{said}");
+    let gateway = "[ipsec]\n";
+    let (good, said) = guarded(gateway);
     let warning = "rules on `state` do not know the answers to hosts of a `nat64` rule";
     assert!(good && said.contains(warning) && said.contains("src = \"64:ff9b::/96\""), "{said}");
-    let (good, said) = guarded("[[rule]]\nsrc = \"64:ff9b::/96\"\naction = \"accept\"\n");
+    let (good, said) =
+        guarded(&format!("[[rule]]\nsrc = \"64:ff9b::/96\"\naction = \"accept\"\n{gateway}"));
     assert!(good && !said.contains("nat64"), "{said}");
 }

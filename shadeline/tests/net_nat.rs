@@ -249,13 +249,27 @@ fn four_workers_lose_and_mix_nothing() {
     server.stop(testkit::process::Stop::Kill, SOON);
 }
 
+const NAT64: &str = "[[nat]]\nkind = \"nat64\"\nto = \"192.0.2.0/30\"\n";
+
 #[test]
 fn an_ipv6_host_reaches_ipv4_hosts() {
+    reaches_ipv4_hosts("natsix", NAT64);
+}
+
+/// Only the inside opens connections; answers and errors are let through because they belong to one.
+#[test]
+fn an_ipv6_host_reaches_ipv4_hosts_through_a_firewall_on_states() {
+    let firewall = "[flow]\n[firewall]\ndefault = \"drop\"\n\
+         [[rule]]\nstate = \"established,related\"\naction = \"accept\"\n\
+         [[rule]]\nin = \"left\"\nstate = \"new\"\naction = \"accept\"\n";
+    reaches_ipv4_hosts("natguard", &format!("{firewall}{NAT64}"));
+}
+
+fn reaches_ipv4_hosts(name: &str, rules: &str) {
     if testkit::require_tool("python3").is_none() {
         return;
     }
-    let rules = "[[nat]]\nkind = \"nat64\"\nto = \"192.0.2.0/30\"\n";
-    let Some(live) = Live::with_mtu("natsix", "af_packet", rules, 1500, 1400) else { return };
+    let Some(live) = Live::with_mtu(name, "af_packet", rules, 1500, 1400) else { return };
     let (left, right) = (&live.net.left, &live.net.right);
     // The client has IPv6 alone, the server IPv4.
     left.ip("-4 address flush dev eth0");

@@ -1008,6 +1008,67 @@ def nat():
     yield "wan", 400, wan(UDP(sport=53, dport=5000) / b"late")[1]
 
 
+def nat64_firewall():
+    """(port, frame): IPv6 hosts and IPv4 servers through a firewall on states: one flow has one family in both directions."""
+    server, server64, pool, host = "198.51.100.9", "64:ff9b::c633:6409", "203.0.113.64", "2001:db8:1::7"
+    lan = lambda ip, to=server64, **f: ("lan", bytes(ether() / v6(to, src=host, **f) / ip))
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    wan = lambda ip, src=server, **f: ("wan", bytes(wan_ether() / v4(pool, src=src, **f) / ip))
+    bytes_of = lambda count: bytes(i & 255 for i in range(count))
+    # Before anything: nobody asked for these.
+    yield wan(UDP(sport=53, dport=5000) / b"unasked")
+    yield wan(TCP(sport=80, dport=5001, seq=1, ack=2, flags="SA"))
+    # Sessions of UDP, TCP and ICMP, and their answers; those of UDP without a checksum, too.
+    yield lan(UDP(sport=5000, dport=53) / b"query")
+    yield lan(UDP(sport=5000, dport=53) / b"query again")
+    yield wan(UDP(sport=53, dport=5000) / b"answer")
+    yield wan(UDP(sport=53, dport=5000, chksum=0) / b"no checksum")
+    yield lan(UDP(sport=5000, dport=53) / b"third query")
+    yield lan(TCP(sport=5001, dport=80, seq=1, flags="S"), tc=0xB8)
+    yield wan(TCP(sport=80, dport=5001, seq=1, ack=2, flags="SA"), tos=0xB8)
+    yield lan(TCP(sport=5001, dport=80, seq=2, ack=2, flags="A"))
+    yield lan(TCP(sport=5001, dport=80, seq=2, ack=2, flags="PA") / b"GET / HTTP/1.0\r\n\r\n")
+    yield wan(TCP(sport=80, dport=5001, seq=2, ack=20, flags="PA") / b"HTTP/1.0 200 OK\r\n\r\n")
+    yield lan(TCP(sport=5001, dport=80, seq=20, ack=21, flags="FA"))
+    yield wan(TCP(sport=80, dport=5001, seq=21, ack=21, flags="FA"))
+    yield lan(TCP(sport=5001, dport=80, seq=21, ack=22, flags="A"))
+    yield lan(ICMPv6EchoRequest(id=77, seq=1, data=bytes_of(16)))
+    yield wan(ICMP(type=0, id=77, seq=1) / bytes_of(16))
+    # Errors about packets of a flow, from outside and from the host; from another one about what nobody sent.
+    sent = v4(server, src=pool) / UDP(sport=5000, dport=53) / b"query"
+    yield wan(ICMP(type=3, code=3) / bytes(sent), src="198.51.100.1")
+    got = v6(host, src=server64) / UDP(sport=53, dport=5000) / b"answer"
+    yield lan(ICMPv6DestUnreach(code=4) / bytes(got))
+    other = v4(server, src=pool) / UDP(sport=5999, dport=53) / b"query"
+    yield wan(ICMP(type=3, code=3) / bytes(other), src="198.51.100.1")
+    # Fragments both ways, the last one first.
+    for port, (src, dst) in (("lan", (5000, 53)), ("wan", (53, 5000))):
+        body = bytes_of(2000)
+        if port == "lan":
+            whole = bytes(v6(server64, src=host) / UDP(sport=src, dport=dst) / body)[40:]
+            for at in (1200, 0):
+                piece = whole[at : at + 1200]
+                yield lan(IPv6ExtHdrFragment(nh=17, offset=at // 8, m=int(at == 0), id=9) / piece, nh=44)
+        else:
+            whole = bytes(v4(pool, src=server) / UDP(sport=src, dport=dst) / body)[20:]
+            for at in (1200, 0):
+                more = {"flags": "MF"} if at == 0 else {}
+                yield wan(Raw(whole[at : at + 1200]), proto=17, frag=at // 8, id=7, **more)
+    # What the rules reject and drop begins no session: its ports are free for others.
+    yield lan(TCP(sport=5002, dport=23, seq=1, flags="S"))
+    yield lan(UDP(sport=5002, dport=23) / b"rejected")
+    yield lan(UDP(sport=5003, dport=69) / b"dropped")
+    yield wan(UDP(sport=69, dport=5003) / b"no session")
+    # TTLs that run out, of a session and before there is one; nowhere to go.
+    yield lan(UDP(sport=5000, dport=53) / b"near", hlim=1)
+    yield lan(UDP(sport=5004, dport=53) / b"near", hlim=1)
+    yield lan(UDP(sport=5005, dport=53) / b"no route", to="64:ff9b::c000:201")
+    # Too long for the way out.
+    yield lan(UDP(sport=5000, dport=53) / bytes_of(1440))
+    # IPv6 that no rule translates goes its own way.
+    yield lan(UDP(sport=5006, dport=53) / b"native", to="2001:db8:2::9")
+
+
 def nat64():
     """(port, frame): IPv6 hosts and IPv4 servers: fragments, path MTU discovery, errors; outside addresses on the link."""
     server, server64, pool, host = "198.51.100.9", "64:ff9b::c633:6409", "203.0.113.64", "2001:db8:1::7"
@@ -1445,7 +1506,7 @@ def ipsec_routes():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat_ftp, ids_fragments, ipsec, ipsec_routes,
+    firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ipsec, ipsec_routes,
 ]
 
 

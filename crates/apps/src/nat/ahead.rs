@@ -15,7 +15,7 @@ use nat::rules::Owner;
 use nat::tuple::{Tuple, is_error};
 use packet::Decoded;
 
-/// Bursts that stages have seen and not finished.
+/// Packets of bursts that stages have seen and not finished. A stage between may divide a chunk, so chunks are not counted.
 pub(super) type Open = Arc<AtomicU64>;
 
 /// How often a burst asks for its turn at most: a chunk whose stage panicked is never finished.
@@ -31,7 +31,7 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    /// Where stages say how many bursts are open.
+    /// Where stages say how many packets are on their way.
     pub(super) fn open(&self) -> Open {
         self.open.clone()
     }

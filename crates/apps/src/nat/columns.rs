@@ -43,6 +43,7 @@ chunk::columns! {
         pub flags: u16,
         pub l3: u8,
         pub interface: u16,
+        pub dst4: u32,
         pub decision: u32,
         /// [`Wanted`].
         pub nat: u64,
@@ -51,6 +52,9 @@ chunk::columns! {
 
 /// The kind of [`Wanted::Written`].
 const WRITTEN: u64 = 6;
+
+/// The kinds from this one on are of IPv6 packets that become IPv4.
+const TURN: u64 = 7;
 
 /// ```text
 ///  63  60 59    48 47          16 15     0
@@ -70,6 +74,9 @@ impl Wanted {
             Wanted::Control(None) => (4, 0, (0, 0)),
             Wanted::Control(Some(end)) => (5, 0, end),
             Wanted::Written(end) => (WRITTEN, 0, end),
+            Wanted::Turn(end) => (TURN, 0, end),
+            Wanted::TurnNew(rule) => (8, rule, (0, 0)),
+            Wanted::TurnError => (9, 0, (0, 0)),
         };
         kind << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
     }
@@ -78,6 +85,12 @@ impl Wanted {
     #[inline(always)]
     pub(super) const fn is_written(value: u64) -> bool {
         value >> 60 == WRITTEN
+    }
+
+    /// Whether a value is of an IPv6 packet that becomes IPv4.
+    #[inline(always)]
+    pub(super) const fn is_turn(value: u64) -> bool {
+        value >> 60 >= TURN
     }
 
     pub(super) const fn decode(value: u64) -> Self {
@@ -89,6 +102,9 @@ impl Wanted {
             4 => Wanted::Control(None),
             5 => Wanted::Control(Some(end)),
             WRITTEN => Wanted::Written(end),
+            TURN => Wanted::Turn(end),
+            8 => Wanted::TurnNew((value >> 48) as u16 & 0xfff),
+            9 => Wanted::TurnError,
             _ => Wanted::Nothing,
         }
     }
@@ -110,8 +126,14 @@ mod tests {
                 Wanted::Control(None),
                 Wanted::Control(Some(end)),
                 Wanted::Written(end),
+                Wanted::Turn(end),
+                Wanted::TurnNew(4095),
+                Wanted::TurnError,
             ] {
                 assert_eq!(Wanted::decode(wanted.encode()), wanted);
+                let is_turn =
+                    matches!(wanted, Wanted::Turn(_) | Wanted::TurnNew(_) | Wanted::TurnError);
+                assert_eq!(Wanted::is_turn(wanted.encode()), is_turn);
                 let is_written = matches!(wanted, Wanted::Written(_));
                 assert_eq!(Wanted::is_written(wanted.encode()), is_written);
             }

@@ -106,6 +106,12 @@ fn sources_may_be_early(kinds: &[String], at: usize) -> bool {
     end.is_some_and(|end| behind[..end].iter().all(reads_columns))
 }
 
+/// Whether IPv6 packets become IPv4 at once: where no stage before `nat_source` reads packets, and where one encrypts, which
+/// `nat_source` is behind.
+fn turns_are_early(kinds: &[String], at: usize) -> bool {
+    sources_may_be_early(kinds, at) || kinds.iter().any(|kind| kind == crate::ipsec::OUT)
+}
+
 fn first(record: &Interface) -> Option<u32> {
     record.addresses4.first().map(|own| own.0)
 }
@@ -337,13 +343,17 @@ impl ControlPart for NatControl {
                 let open = (!self.is_live).then(|| self.burst.open());
                 let stage = Destination::new(translator, current, with_headers, seed);
                 let early = sources_may_be_early(&worker.pipeline.kinds, worker.at);
+                let turns = turns_are_early(&worker.pipeline.kinds, worker.at);
                 let shares = crate::records::are_shared(&worker.pipeline.kinds);
-                Some(Box::new(stage.writing_sources(early).counting(open).sharing(shares)))
+                let stage = stage.writing_sources(early).turning_early(turns);
+                Some(Box::new(stage.counting(open).sharing(shares)))
             }
             SOURCE_STAGE => {
                 let open = (!self.is_live).then(|| self.burst.open());
                 let shares = crate::records::are_shared(&worker.pipeline.kinds);
-                Some(Box::new(SourceStage::new(translator).counting(open).sharing(shares)))
+                Some(Box::new(
+                    SourceStage::new(translator, self.options.seed).counting(open).sharing(shares),
+                ))
             }
             _ => None,
         }
@@ -545,7 +555,7 @@ impl ControlPart for NatControl {
 
 #[cfg(test)]
 mod tests {
-    use super::sources_may_be_early;
+    use super::{sources_may_be_early, turns_are_early};
 
     #[test]
     fn sources_are_early_where_no_stage_between_reads_packets() {
@@ -558,5 +568,16 @@ mod tests {
         assert!(!early("decode nat firewall route nat_source rewrite"));
         assert!(!early("decode nat flow route nat_source rewrite"));
         assert!(!early("decode nat route"));
+    }
+
+    #[test]
+    fn packets_become_ipv4_behind_stages_that_read_them_and_before_they_are_encrypted() {
+        let early = |list: &str| {
+            let kinds: Vec<String> = list.split(' ').map(str::to_owned).collect();
+            turns_are_early(&kinds, 1)
+        };
+        assert!(early("decode nat rpf route nat_source rewrite"));
+        assert!(!early("decode nat flow firewall route nat_source rewrite"));
+        assert!(early("decode nat flow firewall route esp_out nat_source rewrite"));
     }
 }

@@ -23,17 +23,17 @@ use lookup::fib::Fib;
 use nat::cache::{Place, Places};
 use nat::families::{Pair, Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
-use nat::rules::Rules;
+use nat::rules::{Action, Rules};
 use nat::translator::{Refusal, Source, Way};
 use nat::tuple::{Tuple, is_error};
-use nat::{Plain, Translator, nat64};
+use nat::{Plain, Translator};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::table::Found;
 use stream::{FlowKey, Side};
 
 use super::ahead::Open;
 use super::columns::{DestinationColumns, DestinationView, HeadersColumns, HeadersView};
-use super::family::{replace, turn};
+use super::family::{turn, turn_error};
 use super::known::{AHEAD, PlainRow, prefetch_turned};
 use super::source::{Stopped, Wanted, reason};
 use super::{Current, Shared, lock, reasons};
@@ -60,6 +60,7 @@ pub struct Destination {
     fragments: Fragments,
     with_headers: bool,
     pub(super) writes_sources: bool,
+    pub(super) turns_early: bool,
     pub(super) decoded: Box<[Decoded]>,
     /// Rows whose packets are looked up, and their keys.
     pub(super) asked: Vec<Asked>,
@@ -160,6 +161,13 @@ impl<'a> From<HeadersView<'a>> for Out<'a> {
 }
 
 impl Out<'_> {
+    /// The IPv6 packet of a row becomes an IPv4 packet in `nat_source`: what the route looks at is of that one.
+    #[inline(always)]
+    pub(super) fn becomes_v4(&mut self, row: usize, src: u32, dst: u32, wanted: Wanted) {
+        self.flags[row] = self.flags[row] & !flags::IPV6 | flags::IPV4;
+        (self.src4[row], self.dst4[row], self.nat[row]) = (src, dst, wanted.encode());
+    }
+
     /// Says what the packet of a row has become.
     pub(super) fn changed(&mut self, row: usize, packet: &Packet, d: &mut Decoded) {
         received::decode_into(packet, d);
@@ -189,6 +197,7 @@ impl Destination {
             fragments: Fragments::new(seed, reasons::NAT_FRAGMENT),
             with_headers,
             writes_sources: false,
+            turns_early: true,
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
             asked: Vec::with_capacity(max),
             plain: Vec::with_capacity(max),
@@ -232,6 +241,14 @@ impl Destination {
     #[must_use]
     pub fn writing_sources(mut self, writes_sources: bool) -> Self {
         self.writes_sources = writes_sources;
+        self
+    }
+
+    /// Whether IPv6 packets become IPv4 here. Otherwise they do in `nat_source`, and stages between see them as their hosts
+    /// send them and as answers come, while the route is that of the IPv4 packet.
+    #[must_use]
+    pub fn turning_early(mut self, turns_early: bool) -> Self {
+        self.turns_early = turns_early;
         self
     }
 
@@ -359,6 +376,9 @@ impl Destination {
         looked: &Looked<'_>,
     ) {
         let Looked { ref tuple, step, is_control, rules, fib, now_s } = *looked;
+        if tuple.family == 6 && !self.turns_early {
+            return route_as_v4(out, row, rules, tuple, step.map(|(to, _)| to));
+        }
         let d = &mut self.decoded[row];
         let other = match step {
             Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
@@ -453,17 +473,12 @@ impl Destination {
         translator.counts_mut().errors += 1;
         let rules = translator.rules().clone();
         drop(translator);
+        if sent.family == 4 && quoted.family == 6 && !self.turns_early {
+            let (src, dst) = (sent.dst.0[1] as u32, sent.src.0[1] as u32);
+            return out.becomes_v4(row, src, dst, Wanted::TurnError);
+        }
         if sent.family != quoted.family {
-            // Whoever sent it has no address in the other family but by the prefix, or is in front of the translator.
-            let from = match sent.family {
-                6 => rules.embed(sent.dst.0, d.src_v4()),
-                _ => sent.dst.0,
-            };
-            let ip = packet.data().get(l3..).unwrap_or_default();
-            let len = nat64::error(d, ip, &sent, from, &mut self.made);
-            let is_done =
-                len.is_some_and(|len| replace(packet, l3, &self.made[..len], sent.family, pool));
-            match is_done {
+            match turn_error(packet, d, &sent, &rules, &mut self.made, pool) {
                 true => out.changed(row, packet, d),
                 false => out.verdict[row] = Verdict::drop(reasons::NAT_UNTRANSLATABLE).0,
             }
@@ -488,7 +503,7 @@ impl Destination {
 }
 
 /// Begins the session of an IPv6 packet that a rule translates to IPv4; `None` for one that none does.
-fn begin64(
+pub(super) fn begin64(
     translator: &mut Translator,
     rules: &Rules,
     tuple: &Tuple,
@@ -497,6 +512,22 @@ fn begin64(
     let (rule, dst) = rules.nat64(tuple)?;
     let dst = ([0, dst.into()], tuple.dst.1);
     Some(translator.begin(tuple, dst, 4, Source::Rule(rule, 0), now_s))
+}
+
+/// Has the route take an IPv6 packet for the IPv4 packet that it becomes in `nat_source`, with the ends `to` if it has a session.
+fn route_as_v4(out: &mut Out<'_>, row: usize, rules: &Rules, tuple: &Tuple, to: Option<Tuple>) {
+    if let Some(to) = to.filter(|to| to.family == 4) {
+        let source = (to.src.0[1] as u32, to.src.1);
+        return out.becomes_v4(row, source.0, to.dst.0[1] as u32, Wanted::Turn(source));
+    }
+    let Some((rule, dst)) = rules.nat64(tuple).filter(|_| to.is_none()) else { return };
+    // Its source is not known before its session begins; one of the rule's.
+    let own = rules.all.iter().find(|own| own.number == rule);
+    let source = own.and_then(|own| match &own.action {
+        Action::Nat64 { to, .. } => to.first().copied(),
+        _ => None,
+    });
+    out.becomes_v4(row, source.unwrap_or(0), dst, Wanted::TurnNew(rule));
 }
 
 /// Writes an end of a packet.
@@ -588,7 +619,7 @@ impl Stage<Tables> for Destination {
         };
         let has_v6 = rules.has_v6();
         if let Some(open) = &self.open {
-            open.fetch_add(1, Ordering::Release);
+            open.fetch_add(packets.len() as u64, Ordering::Release);
         }
         self.errors.clear();
         self.asked.clear();
@@ -735,6 +766,9 @@ impl Stage<Tables> for Destination {
                 format!("to {to}, its source is translated")
             }
             Wanted::Control(_) => format!("to {to}, a control connection of FTP"),
+            Wanted::Turn(_) | Wanted::TurnNew(_) | Wanted::TurnError => {
+                format!("to {to}, becomes IPv4 behind the route")
+            }
         }
     }
 }

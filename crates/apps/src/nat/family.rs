@@ -3,6 +3,7 @@
 use chunk::{Packet, Pool};
 use nat::families::Turn;
 use nat::nat64::{self, Head};
+use nat::rules::Rules;
 use nat::tuple::Tuple;
 use packet::{Decoded, EtherType};
 
@@ -74,13 +75,7 @@ fn write_front<const N: usize>(
 }
 
 /// Replaces a packet by an IP packet of the other family behind its link header of `l3` bytes. `false`: there is no cell.
-pub(super) fn replace(
-    packet: &mut Packet,
-    l3: usize,
-    ip: &[u8],
-    family: u8,
-    pool: &mut Pool,
-) -> bool {
+fn replace(packet: &mut Packet, l3: usize, ip: &[u8], family: u8, pool: &mut Pool) -> bool {
     let mut link = [0; 22];
     let Some(own) = packet.data().get(..l3).filter(|own| (14..=22).contains(&own.len())) else {
         return false;
@@ -91,6 +86,27 @@ pub(super) fn replace(
     (new.port, new.mark, new.time_ns) = (packet.port, packet.mark, packet.time_ns);
     std::mem::replace(packet, new).free(pool);
     true
+}
+
+/// Translates an ICMP error with the record `d` into the other family, with the packet that it quotes, whose ends were `sent`
+/// at first. `false`: the other family does not have it, or there is no cell. `made` is room for the new packet.
+pub(super) fn turn_error(
+    packet: &mut Packet,
+    d: &Decoded,
+    sent: &Tuple,
+    rules: &Rules,
+    made: &mut [u8],
+    pool: &mut Pool,
+) -> bool {
+    let l3 = usize::from(d.l3_offset);
+    // Whoever sent it has no address in the other family but by the prefix, or is in front of the translator.
+    let from = match sent.family {
+        6 => rules.embed(sent.dst.0, d.src_v4()),
+        _ => sent.dst.0,
+    };
+    let ip = packet.data().get(l3..).unwrap_or_default();
+    let len = nat64::error(d, ip, sent, from, made);
+    len.is_some_and(|len| replace(packet, l3, &made[..len], sent.family, pool))
 }
 
 const fn ethertype(family: u8) -> EtherType {

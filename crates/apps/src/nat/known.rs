@@ -109,6 +109,11 @@ impl Destination {
         };
         let turn = *turn;
         translator.counts_mut().packets += 1;
+        if is_v6 && !self.turns_early {
+            let (to, row) = (turn.to(), usize::from(row));
+            let source = (to.src.0[1] as u32, to.src.1);
+            return out.becomes_v4(row, source.0, to.dst.0[1] as u32, Wanted::Turn(source));
+        }
         // Packets are numbered in the order of receipt.
         match self.asked.is_empty() {
             true => self.turn_known(out, usize::from(row), packet, &turn),

@@ -2,13 +2,14 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | reads | `nat`, `decision`, `flags`, `l3`, `interface`, the packets |
-//! | writes | the packets |
+//! | reads | `nat`, `decision`, `flags`, `l3`, `interface`, `dst4`, the packets |
+//! | writes | the packets; `flags` of IPv6 packets that do not become IPv4 |
 //! | next | `rewrite` |
 //! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends; segments of FTP that wait for others |
 //!
 //! Of most packets `nat` has written the source already, where no stage between the two reads packets; nothing is left to do
-//! then. A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
+//! then. IPv6 packets become IPv4 here where a stage between the two reads packets: it sees both directions in one family.
+//! A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
 
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -18,19 +19,22 @@ use controlplane::Tables;
 use engine::{Context, Phases, Stage};
 use lookup::fib::Fib;
 use nat::Translator;
+use nat::families::{Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_end_plain};
 use nat::translator::{Refusal, Source};
 use nat::tuple::Tuple;
+use packet::{Decoded, IpProtocol};
 
 use super::ahead::Open;
 use super::columns::{SourceColumns, SourceView};
-use super::destination::seconds;
+use super::destination::{begin64, seconds};
+use super::family::{turn, turn_error, turn_plain};
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::RouterPart;
-use crate::router::columns::RouterColumns;
+use crate::router::columns::{self, RouterColumns, flags};
 use crate::router::egress;
 
 /// What the stage `nat` leaves to do.
@@ -48,6 +52,12 @@ pub(super) enum Wanted {
     Control(Option<(u32, u16)>),
     /// The source is written already; it was this address and port. Where the packet goes no further it becomes that again.
     Written((u32, u16)),
+    /// The IPv6 packet becomes an IPv4 packet with this source, to `dst4`.
+    Turn((u32, u16)),
+    /// The same of a packet that has no session yet, by this rule.
+    TurnNew(u16),
+    /// The IPv6 packet is an ICMP error about one of IPv4.
+    TurnError,
 }
 
 /// The stage.
@@ -59,6 +69,16 @@ pub struct SourceStage {
     open: Option<Open>,
     /// Stages share records.
     shares: bool,
+    turning: Turning,
+}
+
+/// What it takes for IPv6 packets to become IPv4.
+struct Turning {
+    /// Of the last packet that became IPv4.
+    identification: u16,
+    decoded: Decoded,
+    /// A packet that is made.
+    made: Box<[u8]>,
 }
 
 /// Packets that were not translated, for the log.
@@ -72,10 +92,13 @@ pub(super) struct Stopped {
 const QUIET_S: u32 = 10;
 
 impl SourceStage {
-    /// With the translator of its worker.
-    pub fn new(translator: Shared) -> Self {
+    /// With the translator of its worker. `seed`: as that of the translator.
+    pub fn new(translator: Shared, seed: u64) -> Self {
         let control = ControlRow::default();
-        Self { translator, stopped: Stopped::default(), control, open: None, shares: false }
+        let made = vec![0; 576].into_boxed_slice();
+        let turning = Turning { identification: seed as u16, decoded: Decoded::default(), made };
+        let stopped = Stopped::default();
+        Self { translator, stopped, control, open: None, shares: false, turning }
     }
 
     /// Counts bursts, over captures.
@@ -133,6 +156,7 @@ impl SourceStage {
             }
             Wanted::New => None,
             Wanted::NewTo(rule, dst) => Some((rule, dst)),
+            Wanted::Turn(_) | Wanted::TurnNew(_) | Wanted::TurnError => return,
         };
         let outside = egress(view.decision[row], fib);
         if outside.is_none() && to.is_none() {
@@ -156,6 +180,104 @@ impl SourceStage {
             }
         }
     }
+}
+
+impl SourceStage {
+    /// Makes the IPv6 packet of a row the IPv4 packet that its columns are of already.
+    #[inline(never)]
+    fn turn(
+        &mut self,
+        view: &mut SourceView<'_>,
+        row: usize,
+        packet: &mut Packet,
+        fib: &Fib,
+        cx: &mut Context<'_, Tables>,
+    ) {
+        let is_answer = view.flags[row] & flags::ANSWER != 0;
+        if is_answer || !Verdict(view.verdict[row]).is_next() {
+            // Somebody between the stages has settled it: it stays what its sender sent.
+            view.flags[row] = columns::of_v6(view.flags[row]);
+            return;
+        }
+        let turning = &mut self.turning;
+        let (wanted, dst, l3) = (Wanted::decode(view.nat[row]), view.dst4[row], view.l3[row]);
+        turning.identification = turning.identification.wrapping_add(1);
+        if let Wanted::Turn(source) = wanted
+            && let ip = packet.data().get(usize::from(l3)..).unwrap_or_default()
+            && let Some((six, _)) = Plain6::of(ip)
+            && let from = six.tuple()
+            && let Some(turn) = Turn::new(&from, &to_v4(&from, source, dst))
+            && turn.is_simple(ip)
+        {
+            if !turn_plain(packet, usize::from(l3), &turn, turning.identification) {
+                view.verdict[row] = Verdict::drop(reasons::NAT_UNTRANSLATABLE).0;
+            }
+            return;
+        }
+        let d = &mut turning.decoded;
+        received::decode_into(packet, d);
+        let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
+        let to = match (wanted, Tuple::of(d, l4)) {
+            (Wanted::Turn(source), Some(tuple)) => Ok(to_v4(&tuple, source, dst)),
+            (Wanted::TurnNew(_), Some(tuple)) => {
+                let now_s = seconds(cx.arrival_ns(packet));
+                let mut translator = lock(&self.translator);
+                let rules = translator.rules().clone();
+                match begin64(&mut translator, &rules, &tuple, now_s) {
+                    Some(begun) => begun.map_err(|refusal| {
+                        self.stopped.note(refusal, now_s);
+                        reason(refusal)
+                    }),
+                    // Its rule is gone.
+                    None => Err(reasons::NAT_NO_SESSION),
+                }
+            }
+            (Wanted::TurnError, _) => {
+                if !turn_quoting(&self.translator, packet, d, &mut turning.made, cx) {
+                    view.verdict[row] = Verdict::drop(reasons::NAT_UNTRANSLATABLE).0;
+                }
+                return;
+            }
+            _ => Err(reasons::NAT_UNTRANSLATABLE),
+        };
+        let turned = to.and_then(|to| {
+            // Longer than what the link brings: it was put together here.
+            let mtu = fib.interface(view.interface[row]).map_or(u16::MAX, |own| own.mtu);
+            let is_long = d.ip_total_len > u32::from(mtu);
+            let head = turn(packet, d, &to, turning.identification, is_long);
+            head.ok_or(reasons::NAT_UNTRANSLATABLE)
+        });
+        if let Err(reason) = turned {
+            view.verdict[row] = Verdict::drop(reason).0;
+        }
+    }
+}
+
+/// The ends of the IPv4 packet that an IPv6 packet with the ends `from` becomes.
+fn to_v4(from: &Tuple, (address, port): (u32, u16), dst: u32) -> Tuple {
+    // The identifier of an ICMP query is at both ends.
+    let is_icmp = from.protocol == IpProtocol::ICMPV6.0;
+    let dst_port = if is_icmp { port } else { from.dst.1 };
+    let protocol = if is_icmp { IpProtocol::ICMP.0 } else { from.protocol };
+    let (src, dst) = (([0, address.into()], port), ([0, dst.into()], dst_port));
+    Tuple { src, dst, protocol, family: 4 }
+}
+
+/// Turns an ICMPv6 error about an IPv4 packet; `false`: it must not go on.
+fn turn_quoting(
+    translator: &Shared,
+    packet: &mut Packet,
+    d: &Decoded,
+    made: &mut [u8],
+    cx: &mut Context<'_, Tables>,
+) -> bool {
+    let quoted = packet.data().get(usize::from(d.l4_offset) + 8..).and_then(Tuple::quoted);
+    let Some((quoted, _)) = quoted else { return false };
+    let (sent, rules) = {
+        let translator = lock(translator);
+        (translator.restore(&quoted), translator.rules().clone())
+    };
+    sent.is_some_and(|sent| turn_error(packet, d, &sent, &rules, made, cx.pool))
 }
 
 /// A packet and what is known of it.
@@ -273,13 +395,19 @@ impl Stage<Tables> for SourceStage {
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
         if let Some(open) = &self.open {
             // The receive queue may have given up on a burst.
-            let _ = open.fetch_update(Ordering::Release, Ordering::Relaxed, |n| n.checked_sub(1));
+            let done = chunk.packets.len() as u64;
+            let less = |open: u64| Some(open.saturating_sub(done));
+            let _ = open.fetch_update(Ordering::Release, Ordering::Relaxed, less);
         }
         let Some(fib): Option<&Fib> = cx.tables.find::<RouterPart>() else { return };
         let mut view = SourceColumns::view(&mut chunk.rows);
         // Most rows are done, or need one write.
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
             let (wanted, is_next) = (view.nat[row], Verdict(view.verdict[row]).is_next());
+            if Wanted::is_turn(wanted) {
+                self.turn(&mut view, row, packet, fib, cx);
+                continue;
+            }
             if wanted == 0 || Wanted::is_written(wanted) == is_next {
                 continue;
             }

@@ -133,6 +133,18 @@ impl Answer {
     }
 }
 
+/// The flags of an IPv6 packet that the route has taken for the IPv4 packet that it would have become.
+pub(crate) const fn of_v6(flags: u16) -> u16 {
+    if flags & flags::ANSWER == 0 {
+        return flags & !flags::IPV4 | flags::IPV6;
+    }
+    match Answer::decode(flags) {
+        Answer::RejectedV4 => Answer::RejectedV6.encode(),
+        Answer::TooBigV4 => Answer::TooBigV6.encode(),
+        _ => flags,
+    }
+}
+
 /// What `route` decided about a packet, as one value of the column `decision`.
 ///
 /// ```text

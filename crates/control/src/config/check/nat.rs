@@ -89,8 +89,8 @@ fn keys(rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
     }
 }
 
-/// Whether a firewall that asks for states lets answers of NAT64 through: it sees the packets of IPv6 hosts as IPv4 packets, and
-/// their answers as IPv6 packets, so these belong to no flow.
+/// Whether a firewall that asks for states lets answers of NAT64 through in a gateway of IPsec: there, packets of IPv6 hosts become
+/// IPv4 before the firewall, and their answers IPv6, so these belong to no flow.
 fn answers(config: &Config, rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
     let rules = config.firewall.rules.iter().filter_map(|entry| match entry {
         RuleEntry::One(own) => Some(&own.conditions),
@@ -98,10 +98,11 @@ fn answers(config: &Config, rule: &NatRule, place: &Place, walk: &mut Walk<'_>) 
     });
     let asks = { rules.clone() }.any(|own| own.state.is_some());
     let accepts = { rules }.any(|own| own.state.is_none() && own.src == Some(rule.prefix));
-    let is_followed = config.in_use().any(|own| own.has("flow") && own.has("firewall"));
+    let is_followed = {
+        config.in_use().any(|own| ["flow", "firewall", "esp_out"].iter().all(|kind| own.has(kind)))
+    };
     if rule.kind == NatKind::Nat64 && asks && !accepts && is_followed {
-        let message =
-            "rules on `state` do not know the answers to hosts of a `nat64` rule: they are `new`";
+        let message = "rules on `state` do not know the answers to hosts of a `nat64` rule before `esp_out`: they are `new`";
         walk.warning(place.header(), message)
             .help(format!("a [[rule]] with src = \"{}\" accepts them", rule.prefix));
     }
