@@ -60,6 +60,7 @@ const _: () = assert!(size_of::<Packet>() == 32);
 
 impl Packet {
     /// The empty packet that is where one was taken out.
+    #[inline]
     pub const fn empty() -> Self {
         Self {
             cell: None,
@@ -93,6 +94,7 @@ impl Packet {
     }
 
     /// Whether this is the placeholder of a packet that was taken out.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.cell.is_none()
     }

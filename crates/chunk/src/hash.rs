@@ -121,6 +121,7 @@ impl<const N: usize> MultiplyShift<N> {
     }
 
     /// The hash of a key.
+    #[inline]
     pub fn hash(&self, key: &[u32; N]) -> u32 {
         let products = self.a.iter().zip(key).map(|(a, x)| a.wrapping_mul(u64::from(*x)));
         (products.fold(self.b, u64::wrapping_add) >> 32) as u32

@@ -45,26 +45,31 @@ impl Verdict {
     pub const DUMP: Verdict = Verdict((VerdictKind::Dump as u32) << 24);
 
     /// Through the pipeline again, from the stage at `place` on, as the packet is when the chunk retires.
+    #[inline]
     pub const fn again(place: u16) -> Self {
         Verdict((VerdictKind::Again as u32) << 24 | place as u32)
     }
 
     /// Out of port `port`.
+    #[inline]
     pub const fn forward(port: u16) -> Self {
         Verdict((VerdictKind::Forward as u32) << 24 | port as u32)
     }
 
     /// To the Linux twin of `port`.
+    #[inline]
     pub const fn host(port: u16) -> Self {
         Verdict((VerdictKind::Host as u32) << 24 | port as u32)
     }
 
     /// Dropped for `reason`.
+    #[inline]
     pub const fn drop(reason: DropReason) -> Self {
         Verdict((VerdictKind::Drop as u32) << 24 | reason.code() as u32)
     }
 
     /// Its kind. An unknown code, which only a broken kernel could write, reads as a drop.
+    #[inline]
     pub const fn kind(self) -> VerdictKind {
         match self.0 >> 24 {
             0 => VerdictKind::Next,
@@ -78,6 +83,7 @@ impl Verdict {
     }
 
     /// The port of a forward or host verdict, or the place of an again verdict.
+    #[inline]
     pub const fn port(self) -> u16 {
         self.0 as u16
     }
@@ -93,6 +99,7 @@ impl Verdict {
     }
 
     /// Whether the next stage sees the packet.
+    #[inline]
     pub const fn is_next(self) -> bool {
         self.0 == 0
     }

@@ -257,10 +257,10 @@ impl Follower {
                     own.extend(patch.map(|patch| FlowPatch::Device(region::EXACT, patch)));
                 }
                 FlowPatch::Classifier(table, classes) if usize::from(*table) < TABLES_MAX => {
-                    let words = classes.as_ref().map_or(&[][..], |(words, _)| words);
+                    let words = classes.as_ref().map_or(&[][..], |own| &own.words);
                     let at = ENTRIES + ENTRY * usize::from(*table);
                     own.push(FlowPatch::Device(region::DIRECTORY, write(at, &entry(words))));
-                    let image = classes.as_ref().map(|(_, classes)| classes.blob().words());
+                    let image = classes.as_ref().map(|own| own.classes.blob().words());
                     let image = image.map_or_else(|| vec![0; ENTRY], <[u32]>::to_vec);
                     let region = region::CLASSES + usize::from(*table);
                     own.push(FlowPatch::Device(region, Patch::Replace(image)));

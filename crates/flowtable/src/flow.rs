@@ -1,6 +1,6 @@
 //! A flow, a group and a port as packets see them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use openflow::flow::FlowStats;
 use openflow::group::{Bucket, GroupType};
@@ -10,32 +10,77 @@ use openflow::{Action, FlowFlags, Instruction, Match, PortNo};
 use crate::key::Words;
 use crate::walk::Effect;
 
+/// Who counts: a worker, or anybody.
+///
+/// Not `Copy`: of two threads with one number counts would be lost.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Counting(u32);
+
+impl Counting {
+    /// Anybody: counts where several may.
+    pub(crate) const ANYBODY: Self = Self(0);
+
+    /// A worker.
+    pub(crate) fn worker() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let next =
+            NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |own| own.checked_add(1));
+        next.map_or(Self::ANYBODY, Self)
+    }
+}
+
 /// Counters that workers add to and control reads.
+///
+/// The first worker that counts owns them: what it adds nobody else writes, so it needs no locked instructions, which cost more
+/// than a lookup. What others add has places of its own.
 #[derive(Debug, Default)]
+#[repr(C, align(32))]
 pub struct Counters {
-    /// Packets.
-    pub packets: AtomicU64,
-    /// Their bytes.
-    pub bytes: AtomicU64,
+    /// The owner's packets and bytes.
+    own: [AtomicU64; 2],
     /// Time of the last packet, nanoseconds since 1970; 0: none yet.
     pub used_ns: AtomicU64,
+    /// 0: nobody yet.
+    owner: AtomicU32,
+    /// Packets and bytes of all others.
+    others: [AtomicU64; 2],
 }
 
 impl Counters {
     /// One more packet. Of two workers that count at the same time, either may have the last word on the time.
     #[inline]
-    pub fn add(&self, len: usize, now_ns: u64) {
-        self.packets.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(len as u64, Ordering::Relaxed);
-        // Not `fetch_max`: a third locked instruction for each packet.
+    pub(crate) fn add(&self, who: &Counting, len: usize, now_ns: u64) {
+        let owner = self.owner.load(Ordering::Relaxed);
+        let is_own = if owner == 0 { self.claim(who) } else { owner == who.0 };
+        let added = [1, len as u64];
+        match is_own {
+            true => self.own.iter().zip(added).for_each(|(own, n)| {
+                own.store(own.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+            }),
+            false => self.others.iter().zip(added).for_each(|(others, n)| {
+                others.fetch_add(n, Ordering::Relaxed);
+            }),
+        }
+        // Not `fetch_max`: a locked instruction for each packet.
         if self.used_ns.load(Ordering::Relaxed) < now_ns {
             self.used_ns.store(now_ns, Ordering::Relaxed);
         }
     }
 
+    #[cold]
+    fn claim(&self, who: &Counting) -> bool {
+        let relaxed = Ordering::Relaxed;
+        *who != Counting::ANYBODY && self.owner.compare_exchange(0, who.0, relaxed, relaxed).is_ok()
+    }
+
     /// Packets and bytes.
     pub fn get(&self) -> (u64, u64) {
-        (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+        let sum = |at: usize| {
+            let [own, others] =
+                [&self.own[at], &self.others[at]].map(|n| n.load(Ordering::Relaxed));
+            own.wrapping_add(others)
+        };
+        (sum(0), sum(1))
     }
 }
 
@@ -159,4 +204,48 @@ pub struct Port {
     pub config: PortConfig,
     /// It carries packets now.
     pub live: bool,
+}
+
+impl Port {
+    /// Whether packets leave by it.
+    pub(crate) fn sends(&self) -> bool {
+        let (down, no_forward) = (PortConfig::PORT_DOWN, PortConfig::NO_FWD);
+        self.live && !self.config.contains(down) && !self.config.contains(no_forward)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_and_anybody_count_together() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for workers in 0..4 {
+                let counters = &counters;
+                scope.spawn(move || {
+                    let who = if workers == 0 { Counting::ANYBODY } else { Counting::worker() };
+                    for now_ns in 1..=10_000 {
+                        counters.add(&who, 60, now_ns);
+                    }
+                });
+            }
+        });
+        assert_eq!(counters.get(), (40_000, 40_000 * 60));
+        assert_eq!(counters.used_ns.load(Ordering::Relaxed), 10_000);
+    }
+
+    #[test]
+    fn the_first_worker_owns() {
+        let (counters, first, second) =
+            (Counters::default(), Counting::worker(), Counting::worker());
+        assert_ne!(first, second);
+        counters.add(&Counting::ANYBODY, 100, 3);
+        counters.add(&first, 10, 2);
+        counters.add(&second, 1, 1);
+        let parts = [&counters.own[1], &counters.others[1]].map(|n| n.load(Ordering::Relaxed));
+        assert_eq!(parts, [10, 101]);
+        assert_eq!((counters.get(), counters.used_ns.load(Ordering::Relaxed)), ((3, 111), 3));
+    }
 }

@@ -189,6 +189,7 @@ pub(crate) fn read_behind(
     headers
 }
 
+#[inline(always)]
 fn word(bytes: [u8; 4]) -> u32 {
     u32::from_be_bytes(bytes)
 }
@@ -211,7 +212,90 @@ fn read_arp(rest: &[u8], key: &mut Key, headers: &mut Headers) {
     key.set(place::DST_V4, number(&body[24..28]));
 }
 
+#[inline(always)]
 fn read_ip(
+    rest: &[u8],
+    available: usize,
+    ethertype: EtherType,
+    key: &mut Key,
+    headers: &mut Headers,
+) {
+    let is_plain = match ethertype {
+        EtherType::IPV4 => read_plain_v4(rest, available, key, headers),
+        _ => read_plain_v6(rest, available, key, headers),
+    };
+    if !is_plain {
+        read_any_ip(rest, available, ethertype, key, headers);
+    }
+}
+
+/// By protocol: what it is, and bytes that it has at least; of some, what it begins with are ports.
+static UPPER: [(Transport, u8, u32); 256] = {
+    let mut all = [(Transport::Other, 0, 0); 256];
+    all[1] = (Transport::Icmp, 8, 0);
+    all[6] = (Transport::Tcp, 20, u32::MAX);
+    all[17] = (Transport::Udp, 8, u32::MAX);
+    all[132] = (Transport::Sctp, 12, u32::MAX);
+    all
+};
+
+/// [`read_any_ip`] of nearly all that there is of IPv4: no options, no fragment, all there. `false`: it is something else, and nothing is
+/// written.
+#[inline(always)]
+fn read_plain_v4(rest: &[u8], available: usize, key: &mut Key, headers: &mut Headers) -> bool {
+    let Some(h) = rest.first_chunk::<24>() else { return false };
+    let words = h.as_chunks::<4>().0;
+    let total_len = usize::from(u16::from_be_bytes([h[2], h[3]]));
+    let fragment = u16::from_be_bytes([h[6], h[7]]);
+    let (transport, least, ports) = UPPER[usize::from(h[9])];
+    let is_odd = (h[0] != 0x45)
+        | (total_len < 20 + usize::from(least))
+        | (total_len > available)
+        | (fragment & 0x3fff != 0);
+    if is_odd {
+        return false;
+    }
+    key.0[9] = u32::from(h[9]) << 24 | u32::from(h[1]) << 16;
+    key.0[10] = match transport {
+        Transport::Icmp => u32::from(h[20]) << 16 | u32::from(h[21]),
+        _ => word(words[5]) & ports,
+    };
+    (key.0[14], key.0[18]) = (word(words[3]), word(words[4]));
+    (headers.network, headers.transport) = (Network::Ipv4, transport);
+    headers.l3_end = headers.l3.saturating_add(total_len as u16);
+    headers.l4 = if transport == Transport::Other { 0 } else { headers.l3 + 20 };
+    true
+}
+
+/// The same of IPv6: ports behind the header.
+#[inline(always)]
+fn read_plain_v6(rest: &[u8], available: usize, key: &mut Key, headers: &mut Headers) -> bool {
+    let Some(h) = rest.first_chunk::<44>() else { return false };
+    let words = h.as_chunks::<4>().0;
+    let first = word(words[0]);
+    let total_len = 40 + usize::from(u16::from_be_bytes([h[4], h[5]]));
+    let (transport, least, ports) = UPPER[usize::from(h[6])];
+    let is_odd = (first >> 28 != 6)
+        | (ports == 0)
+        | (total_len < 40 + usize::from(least))
+        | (total_len > available);
+    if is_odd {
+        return false;
+    }
+    key.0[9] = u32::from(h[6]) << 24 | (first >> 20 & 0xff) << 16;
+    key.0[10] = word(words[10]);
+    for (own, bytes) in key.0[11..19].iter_mut().zip(&words[2..10]) {
+        *own = word(*bytes);
+    }
+    key.0[26] = first & 0xf_ffff;
+    (headers.network, headers.transport) = (Network::Ipv6, transport);
+    headers.l3_end = headers.l3.saturating_add(total_len.min(u16::MAX.into()) as u16);
+    headers.l4 = headers.l3 + 40;
+    true
+}
+
+/// Any other, and the reference of those.
+fn read_any_ip(
     rest: &[u8],
     available: usize,
     ethertype: EtherType,
@@ -345,4 +429,74 @@ fn extension_bits(packet: &[u8], last: IpProtocol) -> u16 {
         bits |= exthdr::UNSEQ;
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Noise, splitmix64.
+    struct Noise(u64);
+
+    impl Noise {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ x >> 31
+        }
+
+        fn below(&mut self, bound: u64) -> u64 {
+            self.next() % bound
+        }
+    }
+
+    /// A packet of IP with something wrong in it now and then, and the bytes that there are.
+    fn packet(noise: &mut Noise) -> (Vec<u8>, usize, EtherType) {
+        const PROTOCOLS: [u8; 10] = [6, 17, 132, 1, 58, 50, 59, 44, 0, 89];
+        let mut packet: Vec<u8> = (0..100).map(|_| noise.next() as u8).collect();
+        let (upper, protocol) = (noise.below(40) as u8, PROTOCOLS[noise.below(10) as usize]);
+        let is_v6 = noise.below(2) == 0;
+        if is_v6 {
+            packet[0] = 0x60 | packet[0] & 0xf;
+            (packet[4], packet[5], packet[6]) = (0, upper, protocol);
+        } else {
+            (packet[0], packet[2], packet[3]) = (0x45, 0, 20 + upper);
+            (packet[6], packet[7], packet[9]) =
+                ([0, 0x40, 0x80][noise.below(3) as usize], 0, protocol);
+            // Addresses that a router would not forward, and a wrong checksum, do not matter.
+        }
+        for _ in 0..noise.below(3) {
+            packet[noise.below(if is_v6 { 44 } else { 24 }) as usize] = noise.next() as u8;
+        }
+        let len = if noise.below(4) == 0 { noise.below(101) as usize } else { 100 };
+        packet.truncate(len);
+        let available = len + if noise.below(4) == 0 { noise.below(300) as usize } else { 0 };
+        (packet, available, if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 })
+    }
+
+    #[test]
+    fn plain_packets_are_read_as_any() {
+        use std::hash::{BuildHasher, RandomState};
+        let seed = RandomState::new().hash_one(0);
+        let (mut noise, mut plain) = (Noise(seed), [0; 2]);
+        for round in 0..200_000 {
+            let (rest, available, ethertype) = packet(&mut noise);
+            let before = (Key::default(), Headers { l3: 14, ..Headers::default() });
+            let ((mut any, mut of_any), (mut own, mut of_own)) = (before, before);
+            read_any_ip(&rest, available, ethertype, &mut any, &mut of_any);
+            let is_plain = match ethertype {
+                EtherType::IPV4 => read_plain_v4(&rest, available, &mut own, &mut of_own),
+                _ => read_plain_v6(&rest, available, &mut own, &mut of_own),
+            };
+            let wanted = if is_plain { (any, of_any) } else { before };
+            assert_eq!(
+                (own, of_own),
+                wanted,
+                "seed {seed}, round {round}: {rest:02x?}, {available}"
+            );
+            plain[usize::from(ethertype == EtherType::IPV6)] += usize::from(is_plain);
+        }
+        assert!(plain.iter().all(|n| *n > 5_000), "{plain:?} of them are plain");
+    }
 }

@@ -19,8 +19,8 @@ use openflow::{Action, PortNo};
 
 use crate::action_set::ActionSet;
 use crate::edit::Frame;
-use crate::flow::Flow;
-use crate::headers;
+use crate::flow::{Counting, Flow};
+use crate::headers::{self, Headers};
 use crate::key::Key;
 use crate::run::{Next, Row, Run, Work};
 use crate::tables::FlowTables;
@@ -134,8 +134,21 @@ pub struct Lookups {
     pub matched: u64,
 }
 
+/// Packets that [`Pipeline::read`] takes until they are looked up: as many as a near cache has room for.
+pub const FIRSTS: usize = 64;
+
+/// Packets that are read and looked up in the first table where they are: most of them leave by a port, and need no more.
+struct Firsts {
+    keys: Box<[Key; FIRSTS]>,
+    headers: [Headers; FIRSTS],
+    found: [Option<u32>; FIRSTS],
+    len: usize,
+}
+
 /// The packets of a batch.
 pub struct Pipeline<F> {
+    who: Counting,
+    firsts: Firsts,
     rows: Vec<Row<F>>,
     sets: Vec<ActionSet>,
     headers: Vec<u32>,
@@ -164,7 +177,15 @@ impl<F: Frame> Default for Pipeline<F> {
 impl<F: Frame> Pipeline<F> {
     /// An empty one.
     pub fn new() -> Self {
+        let firsts = Firsts {
+            keys: Box::new([Key::default(); FIRSTS]),
+            headers: [Headers::default(); FIRSTS],
+            found: [None; FIRSTS],
+            len: 0,
+        };
         Self {
+            who: Counting::ANYBODY,
+            firsts,
             rows: Vec::with_capacity(crate::tables::BATCH),
             sets: Vec::new(),
             headers: Vec::new(),
@@ -177,6 +198,11 @@ impl<F: Frame> Pipeline<F> {
         }
     }
 
+    /// The same for a worker: flows whose packets it sees first are counted without locked instructions.
+    pub fn of_worker() -> Self {
+        Self { who: Counting::worker(), ..Self::new() }
+    }
+
     /// Lookups of a table since the start.
     pub fn lookups(&self) -> &[Lookups] {
         &self.lookups
@@ -184,24 +210,68 @@ impl<F: Frame> Pipeline<F> {
 
     /// Adds a frame that came in by a port at a time.
     pub fn push(&mut self, number: usize, frame: F, in_port: PortNo, now_ns: u64) {
-        let mut key = Key::default();
-        let headers = headers::read(frame.head(), frame.frame_len(), in_port.0, &mut key);
-        let (pending, queue) = (None, None);
-        let work = Some(Work { frame, key, headers, is_stale: false, pending, queue });
-        self.rows.push(Row {
-            number,
-            work,
-            now_ns,
-            in_port,
-            next: Some(0),
-            table: 0,
-            cookie: u64::MAX,
-            is_miss: false,
-            sent: 0,
-            copies: 0,
-            dropped: None,
-            has_set: false,
-        });
+        self.rows.push(Row::of(number, Work::of(frame, in_port), in_port, now_ns));
+    }
+
+    /// Reads a packet that is to be looked up in the first table before anything else: for those of [`Pipeline::read`] since
+    /// the last call, [`Pipeline::look_up_read`] does that, and then [`Pipeline::direct`] or [`Pipeline::push_read`] follows for each
+    /// by its place among them. The frame may be only the first part of one of `frame_len` bytes.
+    ///
+    /// # Panics
+    /// If there are more than [`FIRSTS`].
+    #[inline]
+    pub fn read(&mut self, frame: &[u8], frame_len: usize, in_port: PortNo) {
+        let Firsts { keys, headers, len, .. } = &mut self.firsts;
+        headers[*len] = headers::read(frame, frame_len, in_port.0, &mut keys[*len]);
+        *len += 1;
+    }
+
+    /// Looks up what was read.
+    pub fn look_up_read(&mut self, tables: &FlowTables) {
+        let Firsts { keys, found, len, .. } = &mut self.firsts;
+        let found = &mut found[..*len];
+        tables.look_up(0, |at| &keys[at], &mut self.headers, found);
+        found.iter().flatten().for_each(|id| tables.prefetch_flow(*id));
+        found.iter().flatten().for_each(|id| tables.prefetch_counters(*id));
+        *len = 0;
+    }
+
+    /// What `way` says of the port by which a packet that was read leaves, if its flow does nothing else and the port sends; the flow has
+    /// counted it then. `None`: it is to be [pushed](Pipeline::push_read).
+    #[inline]
+    pub fn direct<R>(
+        &mut self,
+        at: usize,
+        tables: &FlowTables,
+        (in_port, frame_len, now_ns): (PortNo, usize, u64),
+        way: impl FnOnce(PortNo) -> Option<R>,
+    ) -> Option<R> {
+        let flow = tables.direct(self.firsts.found[at]?)?;
+        // A packet goes back by IN_PORT alone.
+        if flow.port == in_port || !tables.sends(flow.port) {
+            return None;
+        }
+        let way = way(flow.port)?;
+        flow.counters.add(&self.who, frame_len, now_ns);
+        let lookups = &mut self.lookups[0];
+        (lookups.looked_up, lookups.matched) = (lookups.looked_up + 1, lookups.matched + 1);
+        Some(way)
+    }
+
+    /// [`Pipeline::push`] of a packet that was read and looked up, with the tables of the next [`Pipeline::run`].
+    pub fn push_read(&mut self, at: usize, number: usize, frame: F, in_port: PortNo, now_ns: u64) {
+        let Firsts { keys, headers, found, .. } = &self.firsts;
+        let work = Work::with(frame, keys[at], headers[at]);
+        let mut path = Path::OPEN;
+        path.0[0] = found[at].unwrap_or(MISS);
+        self.known.resize(self.rows.len(), Known { path: Path::OPEN, step: 0 });
+        self.rows.push(Row::of(number, work, in_port, now_ns));
+        self.known.push(Known { path, step: 0 });
+    }
+
+    /// Whether there is no frame to bring anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The same for a frame whose way is known ([`walk`](mod@crate::walk)), with the tables of the next [`Pipeline::run`].
@@ -240,8 +310,9 @@ impl<F: Frame> Pipeline<F> {
                 None => break,
             }
         }
+        let who = &self.who;
         for (row, set) in self.rows.iter_mut().zip(&mut self.sets) {
-            let mut run = Run { tables, egress, observer };
+            let mut run = Run { tables, egress, observer, who };
             run.finish(row, set);
         }
         self.rows.clear();
@@ -270,7 +341,7 @@ impl<F: Frame> Pipeline<F> {
             None => before,
         };
         let mut observer = ();
-        let mut run = Run { tables, egress, observer: &mut observer };
+        let mut run = Run { tables, egress, observer: &mut observer, who: &self.who };
         let row = &mut self.rows[0];
         let goes_on = run.list(row, before, !to_table);
         row.next = None;
@@ -298,7 +369,9 @@ impl<F: Frame> Pipeline<F> {
         egress: &mut E,
         observer: &mut impl Observer,
     ) {
-        let Self { rows, sets, headers, here, found, lookups, known, open, looked_up } = self;
+        let Self { who, rows, sets, headers, here, found, lookups, known, open, looked_up, .. } =
+            self;
+        let who = &*who;
         for row in &*here {
             rows[*row].refresh();
         }
@@ -335,7 +408,7 @@ impl<F: Frame> Pipeline<F> {
         for (row, found) in here.iter().zip(&*found) {
             let (row, set) = (&mut rows[*row], &mut sets[*row]);
             row.next = None;
-            let mut run = Run { tables, egress, observer };
+            let mut run = Run { tables, egress, observer, who };
             if let Some(direct) = found.and_then(|id| tables.direct(id))
                 && run.direct(row, direct)
             {

@@ -18,8 +18,8 @@ use classify::{Classifier, Field, Kind, RuleError, RuleRef, RuleSet, Schema};
 use crate::device::Follower;
 use crate::exact::is_exact;
 use crate::flow::Flow;
-use crate::key::{Key, WORDS};
-use crate::tables::{FlowPatch, Settings, rank};
+use crate::key::{Key, WORDS, Words};
+use crate::tables::{Common, FlowPatch, Settings, Wildcards, rank, width};
 
 /// Wildcard flows up to which `auto` searches one by one without measuring.
 const FEW: usize = 64;
@@ -37,6 +37,8 @@ struct Lookup {
     exact: HashMap<Key, u32>,
     /// The wildcard flows, by number.
     wild: HashMap<u32, Arc<Flow>>,
+    /// What all wildcard flows ask for alike: words of a key, whole ones.
+    common: Words,
     words: Vec<u8>,
     classifier: Option<Box<dyn Classifier>>,
     /// Wildcard flows when the structure was chosen, and what `auto` has chosen.
@@ -199,6 +201,7 @@ impl Lookup {
     ) {
         if self.wild.is_empty() {
             (self.classifier, self.words) = (None, Vec::new());
+            self.common = Words::default();
             (self.chosen_at, self.chosen) = (0, None);
             return patches.push(FlowPatch::Classifier(number, None));
         }
@@ -206,7 +209,7 @@ impl Lookup {
         let has_grown =
             self.wild.len() > FEW && self.wild.len() > GROWTH * self.chosen_at.max(FEW / GROWTH);
         let has_words = changes.iter().all(|(_, flow)| match flow {
-            Some(flow) => self.looks_at(&flow.words.mask),
+            Some(flow) => self.looks_at(&flow.words),
             None => true,
         });
         let mut own = Vec::new();
@@ -217,10 +220,13 @@ impl Lookup {
         patches.push(FlowPatch::Classifier(number, self.build(how)));
     }
 
-    /// Whether no bit of a mask is outside the words of the classifier.
-    fn looks_at(&self, mask: &Key) -> bool {
-        let words = (0..WORDS as u8).filter(|word| mask.0[usize::from(*word)] != 0);
-        words.into_iter().all(|word| self.words.contains(&word))
+    /// Whether a match asks for what all ask for, and else for words of the classifier.
+    fn looks_at(&self, own: &Words) -> bool {
+        (0..WORDS).all(|at| match (self.common.mask.0[at], own.mask.0[at]) {
+            (0, 0) => true,
+            (0, _) => self.words.contains(&(at as u8)),
+            (common, mask) => common == mask && self.common.value.0[at] == own.value.0[at],
+        })
     }
 
     /// Changes rule by rule; `false` if that does not work.
@@ -246,12 +252,33 @@ impl Lookup {
         true
     }
 
+    /// The words that all wildcard flows ask for alike.
+    fn find_common(&self) -> Words {
+        let mut flows = self.wild.values();
+        let mut common = flows.next().map(|flow| flow.words).unwrap_or_default();
+        for flow in flows {
+            for at in 0..WORDS {
+                let own = (flow.words.mask.0[at], flow.words.value.0[at]);
+                if (common.mask.0[at], common.value.0[at]) != own {
+                    (common.mask.0[at], common.value.0[at]) = (0, 0);
+                }
+            }
+        }
+        common
+    }
+
     /// Builds the classifier of all wildcard flows.
-    fn build(&mut self, how: How) -> Option<(Vec<u8>, classify::Tables)> {
-        let used =
-            |word: &u8| self.wild.values().any(|flow| flow.words.mask.0[usize::from(*word)] != 0);
-        // A table of nothing but a flow for all packets looks at one word that does not matter.
-        self.words = (0..WORDS as u8).filter(used).collect();
+    fn build(&mut self, how: How) -> Option<Wildcards> {
+        // A device looks at all words.
+        self.common = if how.for_devices { Words::default() } else { self.find_common() };
+        let mut used = [false; WORDS];
+        for flow in self.wild.values() {
+            used.iter_mut().zip(&flow.words.mask.0).for_each(|(used, mask)| *used |= *mask != 0);
+        }
+        let is_own =
+            |word: &u8| used[usize::from(*word)] && self.common.mask.0[usize::from(*word)] == 0;
+        // Where flows differ in no word, the classifier looks at one that does not matter.
+        self.words = (0..WORDS as u8).filter(is_own).collect();
         if self.words.is_empty() {
             self.words.push(0);
         }
@@ -280,15 +307,20 @@ impl Lookup {
         if known.is_none() {
             self.chosen_at = self.wild.len();
         }
-        let tables = self.classifier.as_ref()?.tables().ok()?;
-        Some((self.words.clone(), tables))
+        let classes = self.classifier.as_ref()?.tables().ok()?;
+        let is_common = |at: &usize| self.common.mask.0[*at] != 0;
+        let common = (0..WORDS).filter(is_common).map(|at| Common {
+            word: at as u8,
+            mask: self.common.mask.0[at],
+            value: self.common.value.0[at],
+        });
+        Some(Wildcards { common: common.collect(), words: self.words.clone(), classes })
     }
 }
 
 /// A flow as a rule: values, then masks, each padded to the width of the schema.
 fn rule_words(flow: &Flow, words: &[u8]) -> Vec<u32> {
-    let width = classify::schema::WIDTHS.into_iter().find(|width| *width >= words.len());
-    let width = width.unwrap_or(WORDS);
+    let width = width(words.len());
     let mut rule = vec![0; 2 * width];
     for (at, word) in words.iter().enumerate() {
         rule[at] = flow.words.value.0[usize::from(*word)];

@@ -6,7 +6,7 @@ use openflow::{Action, Field, GroupType, PortNo};
 
 use crate::action_set::ActionSet;
 use crate::edit::{self, Frame};
-use crate::flow::{Flow, Group};
+use crate::flow::{Counting, Flow, Group};
 use crate::headers::{self, Headers, Network};
 use crate::key::{Key, place};
 use crate::meter::{Metered, remark};
@@ -59,6 +59,11 @@ impl<F: Frame> Work<F> {
     pub(crate) fn of(frame: F, in_port: PortNo) -> Self {
         let mut key = Key::default();
         let headers = headers::read(frame.head(), frame.frame_len(), in_port.0, &mut key);
+        Self::with(frame, key, headers)
+    }
+
+    /// A frame that has been read.
+    pub(crate) fn with(frame: F, key: Key, headers: Headers) -> Self {
         Self { frame, key, headers, is_stale: false, pending: None, queue: None }
     }
 
@@ -74,6 +79,24 @@ impl<F: Frame> Work<F> {
 }
 
 impl<F: Frame> Row<F> {
+    /// A packet before the first table.
+    pub(crate) fn of(number: usize, work: Work<F>, in_port: PortNo, now_ns: u64) -> Self {
+        Self {
+            number,
+            work: Some(work),
+            now_ns,
+            in_port,
+            next: Some(0),
+            table: 0,
+            cookie: u64::MAX,
+            is_miss: false,
+            sent: 0,
+            copies: 0,
+            dropped: None,
+            has_set: false,
+        }
+    }
+
     pub(crate) fn refresh(&mut self) {
         if let Some(work) = &mut self.work {
             work.refresh(self.in_port);
@@ -91,6 +114,7 @@ pub(crate) struct Run<'a, E, O> {
     pub(crate) tables: &'a FlowTables,
     pub(crate) egress: &'a mut E,
     pub(crate) observer: &'a mut O,
+    pub(crate) who: &'a Counting,
 }
 
 impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
@@ -103,10 +127,10 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
             return false;
         }
         if O::COUNTS {
-            flow.counters.add(work.frame.frame_len(), row.now_ns);
+            flow.counters.add(self.who, work.frame.frame_len(), row.now_ns);
         }
         // A packet goes back by IN_PORT alone.
-        match flow.port != row.in_port && self.sends(flow.port) {
+        match flow.port != row.in_port && self.tables.sends(flow.port) {
             true => {
                 let (port, in_port, queue) = (flow.port, row.in_port, work.queue);
                 work.pending = Some(Sent { port, in_port, queue, controller: None });
@@ -120,7 +144,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         let Some(work) = &mut row.work else { return };
         let len = work.frame.frame_len();
         if O::COUNTS {
-            flow.counters.add(len, row.now_ns);
+            flow.counters.add(self.who, len, row.now_ns);
         }
         (row.table, row.cookie) = (flow.table, flow.cookie);
         row.is_miss = flow.priority == 0 && flow.matches.is_empty();
@@ -396,16 +420,8 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         }
     }
 
-    /// Whether a port is there and sends.
-    fn sends(&self, port: PortNo) -> bool {
-        let (down, no_forward) = (PortConfig::PORT_DOWN, PortConfig::NO_FWD);
-        self.tables.port(port).is_some_and(|own| {
-            own.live && !own.config.contains(down) && !own.config.contains(no_forward)
-        })
-    }
-
     fn send_to_port(&mut self, row: &mut Row<F>, port: PortNo) {
-        match self.sends(port) {
+        match self.tables.sends(port) {
             true => self.send_to(row, port, None),
             false => row.dropped = Some(Dropped::Port),
         }
@@ -437,7 +453,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         row.refresh();
         let Some(work) = &row.work else { return };
         if O::COUNTS {
-            group.counters.add(work.frame.frame_len(), row.now_ns);
+            group.counters.add(self.who, work.frame.frame_len(), row.now_ns);
         }
         let one = match group.kind {
             GroupType::All => {
@@ -500,7 +516,7 @@ impl<F: Frame, E: Egress<Frame = F>, O: Observer> Run<'_, E, O> {
         let Some(actions) = group.ordered.get(bucket) else { return };
         let Some(work) = &row.work else { return };
         if let Some(counters) = group.bucket_counters.get(bucket).filter(|_| O::COUNTS) {
-            counters.add(work.frame.frame_len(), row.now_ns);
+            counters.add(self.who, work.frame.frame_len(), row.now_ns);
         }
         if is_last {
             self.list(row, actions, true);

@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use classify::schema::WIDTHS;
 use classify::{Classify, Match as Found, Tables as Classes};
 use interleave::prefetch;
 use lookup::versions::Patchable;
@@ -20,11 +21,17 @@ use openflow::{Action, PortNo};
 use crate::device::{ExactSlots, Searched, region};
 use crate::exact::{ExactKey, ExactTable, exact_key};
 use crate::flow::{Counters, Flow, Group, Port};
-use crate::key::Key;
+use crate::key::{Key, WORDS};
 use crate::meter::Meter;
 
 /// Packets that are looked up at once.
 pub const BATCH: usize = 256;
+
+/// Ports with lower numbers are found by them.
+const NEAR_PORTS: u32 = 4096;
+
+/// Packets that go through the steps of a lookup together: as many as a near cache has room for.
+const GROUP: usize = 64;
 
 /// A change of the tables.
 #[derive(Debug)]
@@ -35,8 +42,8 @@ pub enum FlowPatch {
     Flow(u32, Option<Arc<Flow>>),
     /// An exact flow of a table: added, or taken away.
     Exact(u8, Arc<Flow>, bool),
-    /// Another classifier for a table, and the words of the key that it looks at; `None`: no wildcard flow.
-    Classifier(u8, Option<(Vec<u8>, Classes)>),
+    /// Another search of a table's wildcard flows; `None`: there is none.
+    Classifier(u8, Option<Wildcards>),
     /// A change of that classifier.
     Classes(u8, lookup::Patch),
     /// A group, or none.
@@ -78,13 +85,49 @@ impl Settings {
     }
 }
 
+/// How the wildcard flows of a table are searched.
+#[derive(Debug, Clone)]
+pub struct Wildcards {
+    /// What all of them ask for alike: the words of a key that the classifier need not look at.
+    pub common: Vec<Common>,
+    /// The words of a key that the classifier's header is made of.
+    pub words: Vec<u8>,
+    /// The classifier.
+    pub classes: Classes,
+}
+
+/// A word of a key as all wildcard flows of a table ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Common {
+    /// Its number.
+    pub word: u8,
+    /// The bits that count.
+    pub mask: u32,
+    /// Their values.
+    pub value: u32,
+}
+
+impl Wildcards {
+    /// Whether a key has what all flows ask for.
+    #[inline]
+    fn may_take(&self, key: &Key) -> bool {
+        let differs = |all: u32, own: &Common| {
+            all | (key.0[usize::from(own.word) % WORDS] ^ own.value) & own.mask
+        };
+        self.common.iter().fold(0, differs) == 0
+    }
+}
+
+/// Words of a header that is made of so many words of a key.
+pub(crate) fn width(words: usize) -> usize {
+    WIDTHS.into_iter().find(|width| *width >= words).unwrap_or(WORDS)
+}
+
 /// One table.
 #[derive(Debug, Clone)]
 struct Table {
     exact: ExactTable,
-    /// The words of a key that the classifier's header is made of.
-    words: Vec<u8>,
-    classes: Option<Classes>,
+    wildcards: Option<Wildcards>,
 }
 
 /// What most packets need of their flow, on one line of the cache.
@@ -141,6 +184,8 @@ pub struct FlowTables {
     groups: Vec<(u32, Arc<Group>)>,
     meters: Vec<(u32, Arc<Meter>)>,
     ports: Vec<Port>,
+    /// By number, of ports with low ones: whether they are there and send.
+    sending: Vec<bool>,
     is_standalone: bool,
     /// For a device: its table of exact flows.
     device: Option<ExactSlots>,
@@ -149,11 +194,12 @@ pub struct FlowTables {
 impl FlowTables {
     /// Empty tables. `seed`: of their hashes, unknown to senders.
     pub fn new(settings: Settings, seed: u64) -> Self {
-        let table = Table { exact: ExactTable::new(seed), words: Vec::new(), classes: None };
+        let table = Table { exact: ExactTable::new(seed), wildcards: None };
         let tables = vec![table; settings.tables.into()];
         let (records, groups, meters, ports) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let device = settings.device.then(|| ExactSlots::new(seed));
-        Self { settings, tables, records, groups, meters, ports, is_standalone: false, device }
+        let (sending, is_standalone) = (Vec::new(), false);
+        Self { settings, tables, records, groups, meters, ports, sending, is_standalone, device }
     }
 
     /// A device's table of exact flows.
@@ -163,8 +209,8 @@ impl FlowTables {
 
     /// How the wildcard flows of a table are searched.
     pub(crate) fn classes(&self, table: u8) -> Option<Searched<'_>> {
-        let table = self.tables.get(usize::from(table))?;
-        Some((&table.words, table.classes.as_ref()?))
+        let own = self.tables.get(usize::from(table))?.wildcards.as_ref()?;
+        Some((&own.words, &own.classes))
     }
 
     /// Numbers of flows that there have been.
@@ -242,10 +288,20 @@ impl FlowTables {
         Some(&self.ports[at])
     }
 
+    /// Whether a port is there and sends.
+    #[inline]
+    pub(crate) fn sends(&self, number: PortNo) -> bool {
+        match self.sending.get(number.0 as usize) {
+            Some(sends) => *sends,
+            None => self.port(number).is_some_and(Port::sends),
+        }
+    }
+
     /// Memory of one copy, bytes, without what copies share.
     pub fn len_bytes(&self) -> usize {
         let tables = self.tables.iter().map(|table| {
-            table.exact.len_bytes() + table.classes.as_ref().map_or(0, |own| own.blob().len_bytes())
+            table.exact.len_bytes()
+                + table.wildcards.as_ref().map_or(0, |own| own.classes.blob().len_bytes())
         });
         let device = self.device.as_ref().map_or(0, ExactSlots::len_bytes);
         tables.sum::<usize>() + device + self.records.len() * size_of::<Record>()
@@ -273,47 +329,64 @@ impl FlowTables {
             return;
         };
         let mut first = 0;
-        for out in out.chunks_mut(BATCH) {
+        for out in out.chunks_mut(GROUP) {
             out.fill(None);
             if !table.exact.is_empty() {
                 self.look_up_exact(table, |at| key(first + at), out);
             }
-            if let Some(classes) = &table.classes {
-                let exact_wins = self.settings.exact_wins;
-                let (mut rows, mut len) = ([0_u16; BATCH], 0);
-                let width = classes.words();
-                headers.clear();
-                for (at, out) in out.iter().enumerate() {
-                    if exact_wins && out.is_some() {
-                        continue;
-                    }
-                    let key = key(first + at);
-                    headers.extend(table.words.iter().map(|word| key.0[usize::from(*word)]));
-                    headers.resize(headers.len() + width - table.words.len(), 0);
-                    rows[len] = at as u16;
-                    len += 1;
-                }
-                let mut found = [Found::NONE; BATCH];
-                classes.classify(headers, &mut found[..len]);
-                for (row, found) in rows[..len].iter().zip(found) {
-                    let out = &mut out[usize::from(*row)];
-                    *out = match out.and_then(|id| self.flow(id)) {
-                        Some(flow) => Found::new(rank(flow.priority), flow.id).min(found).id(),
-                        None => found.id(),
-                    };
-                }
+            if let Some(wildcards) = &table.wildcards {
+                self.look_up_wildcards(wildcards, |at| key(first + at), headers, out);
             }
-            first += BATCH;
+            first += GROUP;
         }
     }
 
+    /// Finds the wildcard flows of those keys for which `out` has no flow that wins anyway.
+    #[inline]
+    fn look_up_wildcards<'k>(
+        &self,
+        wildcards: &Wildcards,
+        key: impl Fn(usize) -> &'k Key,
+        headers: &mut Vec<u32>,
+        out: &mut [Option<u32>],
+    ) {
+        let Wildcards { words, classes, .. } = wildcards;
+        let exact_wins = self.settings.exact_wins;
+        let (mut rows, mut len) = ([0_u8; GROUP], 0);
+        for (at, out) in out.iter().enumerate() {
+            rows[len] = at as u8;
+            // No branch: which keys they are nobody can guess.
+            len += usize::from(!(exact_wins && out.is_some()) & wildcards.may_take(key(at)));
+        }
+        let rows = &rows[..len];
+        let width = width(words.len());
+        headers.resize(len * width, 0);
+        for (header, row) in headers.chunks_exact_mut(width).zip(rows) {
+            let (key, (header, rest)) = (key((*row).into()), header.split_at_mut(words.len()));
+            for (own, word) in header.iter_mut().zip(words) {
+                *own = key.0[usize::from(*word) % WORDS];
+            }
+            rest.fill(0);
+        }
+        let mut found = [Found::NONE; GROUP];
+        classes.classify(headers, &mut found[..len]);
+        for (row, found) in rows.iter().zip(found) {
+            let out = &mut out[usize::from(*row)];
+            *out = match out.and_then(|id| self.flow(id)) {
+                Some(flow) => Found::new(rank(flow.priority), flow.id).min(found).id(),
+                None => found.id(),
+            };
+        }
+    }
+
+    #[inline]
     fn look_up_exact<'k>(
         &self,
         table: &Table,
         key: impl Fn(usize) -> &'k Key,
         out: &mut [Option<u32>],
     ) {
-        let (mut keys, mut hashes) = ([ExactKey::default(); BATCH], [0; BATCH]);
+        let (mut keys, mut hashes) = ([ExactKey::default(); GROUP], [0; GROUP]);
         for (at, (own, hash)) in keys.iter_mut().zip(&mut hashes).take(out.len()).enumerate() {
             *own = exact_key(key(at));
             *hash = table.exact.hash(own);
@@ -357,7 +430,8 @@ impl Patchable for FlowTables {
         match patch {
             FlowPatch::Begin(settings, seed) => {
                 let (ports, is_standalone) = (std::mem::take(&mut self.ports), self.is_standalone);
-                *self = Self { ports, is_standalone, ..Self::new(*settings, *seed) };
+                let sending = std::mem::take(&mut self.sending);
+                *self = Self { ports, sending, is_standalone, ..Self::new(*settings, *seed) };
             }
             FlowPatch::Flow(id, flow) => {
                 let id = *id as usize;
@@ -377,17 +451,15 @@ impl Patchable for FlowTables {
                     false => table.exact.remove(&key, flow.id),
                 }
             }
-            FlowPatch::Classifier(table, classes) => {
-                let Some(table) = self.tables.get_mut(usize::from(*table)) else { return };
-                (table.words, table.classes) = match classes {
-                    Some((words, classes)) => (words.clone(), Some(classes.clone())),
-                    None => (Vec::new(), None),
-                };
+            FlowPatch::Classifier(table, wildcards) => {
+                if let Some(table) = self.tables.get_mut(usize::from(*table)) {
+                    table.wildcards.clone_from(wildcards);
+                }
             }
             FlowPatch::Classes(table, patch) => {
-                let classes = self.tables.get_mut(usize::from(*table));
-                if let Some(classes) = classes.and_then(|table| table.classes.as_mut()) {
-                    classes.apply(patch);
+                let table = self.tables.get_mut(usize::from(*table));
+                if let Some(own) = table.and_then(|table| table.wildcards.as_mut()) {
+                    own.classes.apply(patch);
                 }
             }
             FlowPatch::Group(number, group) => put(&mut self.groups, *number, group.as_ref()),
@@ -399,6 +471,11 @@ impl Patchable for FlowTables {
                     (Ok(at), None) => drop(self.ports.remove(at)),
                     (Err(at), Some(port)) => self.ports.insert(at, *port),
                     (Err(_), None) => {}
+                }
+                if number.0 < NEAR_PORTS {
+                    let at = number.0 as usize;
+                    self.sending.resize(self.sending.len().max(at + 1), false);
+                    self.sending[at] = port.is_some_and(|port| port.sends());
                 }
             }
             FlowPatch::Settings(settings) => self.settings = *settings,

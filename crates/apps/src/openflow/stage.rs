@@ -17,6 +17,8 @@
 //!
 //! With a [`shade`], keys are read in `pre_shade`, and the lookups are a device's, or any thread's.
 
+mod firsts;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -54,6 +56,7 @@ pub struct PortNumbers {
 
 impl PortNumbers {
     /// The number of a port.
+    #[inline]
     pub fn number(self, port: u16) -> PortNo {
         match self.local == Some(port) {
             true => PortNo::LOCAL,
@@ -62,6 +65,7 @@ impl PortNumbers {
     }
 
     /// The port with a number.
+    #[inline]
     pub fn port(self, number: PortNo) -> Option<u16> {
         if number == PortNo::LOCAL {
             return self.local;
@@ -197,7 +201,7 @@ impl OpenFlow {
         let counted = vec![Lookups::default(); counters.tables.len()];
         Self {
             name,
-            pipeline: Pipeline::new(),
+            pipeline: Pipeline::of_worker(),
             counters,
             controllers,
             ports: PortNumbers::default(),
@@ -285,6 +289,37 @@ impl OpenFlow {
                     let (packet, verdict) = (timed(packet, at_ns), Verdict::forward(port));
                     emitted.push(Emitted { cause, verdict, packet });
                 });
+            }
+        }
+    }
+
+    /// Packets of a chunk go to the tables, each as a frame of its own.
+    fn push_all(&mut self, chunk: &mut Chunk, cx: &Context<'_, FlowTables>) {
+        let all_normal = self.has_switch && cx.tables.is_standalone();
+        for row in 0..chunk.len() {
+            let verdict = chunk.rows.verdicts()[row];
+            if !Verdict(verdict).is_next() {
+                continue;
+            }
+            let packet = &chunk.packets[row];
+            let (port, arrival_ns) = (packet.port, cx.arrival_ns(packet));
+            if packet.mark & MARK_FROM_HOST != 0 {
+                chunk.rows.verdicts()[row] = Verdict::forward(port).0;
+                continue;
+            }
+            if packet.mark & MARK_OUT != 0 {
+                self.send_out(chunk, row);
+                continue;
+            }
+            if all_normal || packet.mark & MARK_NORMAL != 0 {
+                self.counters.to_normal.add(1);
+                continue;
+            }
+            let path = self.shade.as_ref().map(|_| KeyColumns::view(&mut chunk.rows).path(row));
+            let (packet, number) = (CellFrame(chunk.take(row)), self.ports.number(port));
+            match path {
+                Some(path) => self.pipeline.push_known(row, packet, number, arrival_ns, path),
+                None => self.pipeline.push(row, packet, number, arrival_ns),
             }
         }
     }
@@ -396,32 +431,12 @@ impl Stage<FlowTables> for OpenFlow {
         if self.shapes() {
             self.share(chunk.seq, chunk.packets.iter().map(|packet| cx.arrival_ns(packet)));
         }
-        let all_normal = self.has_switch && cx.tables.is_standalone();
-        for row in 0..chunk.len() {
-            let verdict = chunk.rows.verdicts()[row];
-            if !Verdict(verdict).is_next() {
-                continue;
-            }
-            let packet = &chunk.packets[row];
-            let (port, arrival_ns) = (packet.port, cx.arrival_ns(packet));
-            if packet.mark & MARK_FROM_HOST != 0 {
-                chunk.rows.verdicts()[row] = Verdict::forward(port).0;
-                continue;
-            }
-            if packet.mark & MARK_OUT != 0 {
-                self.send_out(chunk, row);
-                continue;
-            }
-            if all_normal || packet.mark & MARK_NORMAL != 0 {
-                self.counters.to_normal.add(1);
-                continue;
-            }
-            let path = self.shade.as_ref().map(|_| KeyColumns::view(&mut chunk.rows).path(row));
-            let (packet, number) = (CellFrame(chunk.take(row)), self.ports.number(port));
-            match path {
-                Some(path) => self.pipeline.push_known(row, packet, number, arrival_ns, path),
-                None => self.pipeline.push(row, packet, number, arrival_ns),
-            }
+        match self.shade.is_some() || self.shapes() {
+            true => self.push_all(chunk, cx),
+            false => self.settle(chunk, cx),
+        }
+        if self.pipeline.is_empty() {
+            return self.count();
         }
         let Chunk { packets, rows, emitted, .. } = chunk;
         let mut out = Out {

@@ -4,6 +4,7 @@
 mod compare;
 mod control;
 mod differential;
+mod firsts;
 mod generate;
 mod index;
 mod known;

@@ -15,6 +15,19 @@ fn flow(random: &mut Random, has_more: bool) -> FlowMod {
     let mut flow = FlowMod::new(FlowCommand::Add);
     flow.priority = 1 + random.below(600) as u16;
     flow.matches.set(Field::EthType, 0x0800, 0xffff);
+    // What nearly all ask for alike is not what every one asks for.
+    match random.below(300) {
+        0 => {
+            flow.matches = openflow::Match::new();
+            return to_port(flow);
+        }
+        1 => {
+            flow.matches.set(Field::EthType, 0x86dd, 0xffff);
+            return to_port(flow);
+        }
+        2 => flow.matches.set(Field::VlanVid, 0x1007, 0x1fff),
+        _ => {}
+    }
     for (field, least) in [(Field::Ipv4Src, 5), (Field::Ipv4Dst, 1)] {
         let mask = prefix(random, least);
         // Of few values, so that flows overlap.
@@ -26,6 +39,10 @@ fn flow(random: &mut Random, has_more: bool) -> FlowMod {
         flow.matches.set(Field::IpProto, 6, 0xff);
         flow.matches.set(Field::TcpDst, random.below(4) as u128, 0xffff);
     }
+    to_port(flow)
+}
+
+fn to_port(mut flow: FlowMod) -> FlowMod {
     flow.instructions = vec![Instruction::ApplyActions(vec![Action::output(PortNo(1))])];
     flow
 }

@@ -1,7 +1,7 @@
 //! A switch in a test: tables, and where frames went.
 
 use flowtable::headers::read;
-use flowtable::pipeline::Lookups;
+use flowtable::pipeline::{FIRSTS, Lookups};
 use flowtable::walk::{Path, Room, flags_of, walk};
 use flowtable::{Dropped, Egress, FlowControl, FlowTables, Key, Pipeline, Port, Sent, Settings};
 use lookup::versions::Patchable;
@@ -17,6 +17,8 @@ pub struct Out {
     pub dropped: Vec<(usize, Dropped)>,
     /// Rows that are done.
     pub done: usize,
+    /// Those that were not rows at all.
+    pub direct: usize,
 }
 
 impl Egress for Out {
@@ -59,7 +61,7 @@ impl World {
             control.set_port(number, Some(port));
         }
         control.set_queues((1..=4).map(|port| (PortNo(port), 3)));
-        let mut world = Self { control, tables, pipeline: Pipeline::new() };
+        let mut world = Self { control, tables, pipeline: Pipeline::of_worker() };
         world.publish();
         world
     }
@@ -97,6 +99,34 @@ impl World {
         }
         self.pipeline.run(&self.tables, &mut out, &mut ());
         assert_eq!(out.done, frames.len());
+        out
+    }
+
+    /// Frames by a port that are read and looked up before they become rows, and leave at once where their flow does nothing else; in the
+    /// order of rows.
+    pub fn send_read(&mut self, frames: &[Vec<u8>], in_port: u32, now_ns: u64) -> Out {
+        let (mut out, in_port) = (Out::default(), PortNo(in_port));
+        for (group, frames) in frames.chunks(FIRSTS).enumerate() {
+            for frame in frames {
+                self.pipeline.read(frame, frame.len(), in_port);
+            }
+            self.pipeline.look_up_read(&self.tables);
+            for (at, frame) in frames.iter().enumerate() {
+                let (row, of_packet) = (group * FIRSTS + at, (in_port, frame.len(), now_ns));
+                match self.pipeline.direct(at, &self.tables, of_packet, Some) {
+                    Some(port) => {
+                        let to = Sent { port, in_port, queue: None, controller: None };
+                        out.sent.push((row, frame.clone(), to));
+                        out.direct += 1;
+                        out.done += 1;
+                    }
+                    None => self.pipeline.push_read(at, row, frame.clone(), in_port, now_ns),
+                }
+            }
+        }
+        self.pipeline.run(&self.tables, &mut out, &mut ());
+        assert!(self.pipeline.is_empty());
+        out.sent.sort_by_key(|(row, ..)| *row); // stable: frames of a row in their order
         out
     }
 
