@@ -68,6 +68,9 @@ pub struct OpenFlowArgs {
     /// Flows of the largest table, about 2.5 KB each
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = up_to::<FLOWS_MAX>)]
     pub flows: usize,
+    /// Only packets through tables whose name has this in it
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
     /// Folder of the ClassBench sets
     #[arg(long, value_name = "FOLDER", default_value = "../shared/data/classbench")]
     pub sets: PathBuf,
@@ -551,13 +554,19 @@ pub(crate) fn figure(args: &Args, seconds: f64, flows: usize) -> Result<Report, 
 pub(crate) fn run(args: &Args, options: &OpenFlowArgs) -> Result<Report, String> {
     let seconds = options.seconds;
     let mut report = Report::new("openflow", data(seconds));
-    // Before anything else: memory that is free again would not count as new.
-    many(args, options.flows, &mut report)?;
+    let only = options.only.as_deref();
+    if only.is_none() {
+        // Before anything else: memory that is free again would not count as new.
+        many(args, options.flows, &mut report)?;
+    }
     let mut all = sizes(&FIGURE, options.flows);
     all.extend(sizes(&WILDCARDS, options.flows));
+    let is_wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    all.retain(|size| is_wanted(&size.name()));
     let mut cases = cases(all, &mut report)?;
     for load in sets::loads(&options.sets, PACKETS) {
         match load {
+            Ok(load) if !is_wanted(&load.name) => {}
             Ok(load) => cases.push(Case::of(load, Size::new(0, 0, 0), &mut report)?),
             Err(why) => {
                 report.rows.push(Row::new("ClassBench", "Mpps", Vec::new()).note(why));
@@ -566,9 +575,16 @@ pub(crate) fn run(args: &Args, options: &OpenFlowArgs) -> Result<Report, String>
     }
     let rows = rates(args, seconds, &mut cases, &mut report)?;
     for case in &cases {
-        report.rows.push(Row::new(case.name.clone(), "Mpps", case.rates.clone()));
+        let tables = case.control.tables();
+        let searched =
+            tables.iter().map(|own| format!("{} over {} words", own.structure, own.words));
+        let row = Row::new(case.name.clone(), "Mpps", case.rates.clone());
+        report.rows.push(row.note(searched.collect::<Vec<_>>().join(", ")));
         let own = rows.iter().filter(|row| row.name.starts_with(&format!("{}:", case.name)));
         report.rows.extend(own.cloned());
+    }
+    if only.is_some() {
+        return Ok(report);
     }
     let with_changes = cases
         .iter_mut()
@@ -731,7 +747,7 @@ mod tests {
 
     #[test]
     fn flows_come_are_listed_and_leave() {
-        let options = OpenFlowArgs { seconds: 0.05, flows: 600, sets: PathBuf::new() };
+        let options = OpenFlowArgs { seconds: 0.05, flows: 600, only: None, sets: PathBuf::new() };
         let what = What::OpenFlow(options);
         let args = Args { what, rounds: 1, json: false, against: None, plot: None };
         let mut report = Report::new("openflow", "");

@@ -40,6 +40,8 @@ struct Lookup {
     /// What all wildcard flows ask for alike: words of a key, whole ones.
     common: Words,
     words: Vec<u8>,
+    /// Words that flows ask for: those and the common ones.
+    looked_at: usize,
     classifier: Option<Box<dyn Classifier>>,
     /// Wildcard flows when the structure was chosen, and what `auto` has chosen.
     chosen_at: usize,
@@ -92,7 +94,7 @@ impl Published {
                 _ => self.algorithm.name,
             }),
         };
-        (name, own.words.len(), own.wild.len(), own.exact.len())
+        (name, own.looked_at, own.wild.len(), own.exact.len())
     }
 
     /// Patches to make packets see `current`.
@@ -201,7 +203,7 @@ impl Lookup {
     ) {
         if self.wild.is_empty() {
             (self.classifier, self.words) = (None, Vec::new());
-            self.common = Words::default();
+            (self.common, self.looked_at) = (Words::default(), 0);
             (self.chosen_at, self.chosen) = (0, None);
             return patches.push(FlowPatch::Classifier(number, None));
         }
@@ -277,6 +279,7 @@ impl Lookup {
         }
         let is_own =
             |word: &u8| used[usize::from(*word)] && self.common.mask.0[usize::from(*word)] == 0;
+        self.looked_at = used.iter().filter(|used| **used).count().max(1);
         // Where flows differ in no word, the classifier looks at one that does not matter.
         self.words = (0..WORDS as u8).filter(is_own).collect();
         if self.words.is_empty() {

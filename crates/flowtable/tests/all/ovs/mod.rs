@@ -98,7 +98,7 @@ fn is_common(flow: &FlowMod) -> bool {
 pub fn pass(world: &mut World, frames: &[Vec<u8>]) -> Frames {
     let mut out = Frames::default();
     // Rows leave the tables one by one, in no order.
-    let mut sent = world.send(frames, 1, 1).sent;
+    let mut sent = world.send_read(frames, 1, 1).sent;
     sent.sort_by_key(|(row, ..)| *row);
     for (_, frame, to) in sent {
         assert_ne!(to.port, PortNo::NORMAL);
