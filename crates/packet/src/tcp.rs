@@ -32,6 +32,7 @@ pub struct TcpView<'a> {
 
 impl<'a> TcpView<'a> {
     /// `None` below 20 bytes and where the data offset is below 5 or beyond the bytes.
+    #[inline]
     pub fn new_checked(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_LEN>()?;
         let options_len = (usize::from(fixed[12] >> 4) * 4).checked_sub(HEADER_LEN)?;
@@ -40,62 +41,74 @@ impl<'a> TcpView<'a> {
     }
 
     /// Source port.
+    #[inline]
     pub fn src_port(&self) -> u16 {
         be16(self.fixed, 0)
     }
 
     /// Destination port.
+    #[inline]
     pub fn dst_port(&self) -> u16 {
         be16(self.fixed, 2)
     }
 
     /// Sequence number of the first byte, or of SYN.
+    #[inline]
     pub fn sequence(&self) -> u32 {
         be32(self.fixed, 4)
     }
 
     /// Next byte expected; meaningful with ACK.
+    #[inline]
     pub fn acknowledgment(&self) -> u32 {
         be32(self.fixed, 8)
     }
 
     /// Bits of [`flags`].
+    #[inline]
     pub fn flags(&self) -> u16 {
         be16(self.fixed, 12) & 0x1ff
     }
 
     /// Unscaled.
+    #[inline]
     pub fn window(&self) -> u16 {
         be16(self.fixed, 14)
     }
 
     /// As stored.
+    #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.fixed, 16)
     }
 
     /// Meaningful with URG.
+    #[inline]
     pub fn urgent_pointer(&self) -> u16 {
         be16(self.fixed, 18)
     }
 
     /// Whether the segment sums up with the pseudo header's partial sum.
+    #[inline]
     pub fn is_checksum_correct(&self, pseudo_header: u32) -> bool {
         let header = partial_sum(self.fixed) + partial_sum(self.options);
         finish(pseudo_header + header + partial_sum(self.payload)) == 0
     }
 
     /// 20 to 60 bytes.
+    #[inline]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
     }
 
     /// Options as bytes, padding included.
+    #[inline]
     pub fn options_bytes(&self) -> &'a [u8] {
         self.options
     }
 
     /// Everything behind the header.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }

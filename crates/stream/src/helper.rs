@@ -271,6 +271,12 @@ impl Helpers {
         self.found.clear();
     }
 
+    /// Whether a packet has announced something of which it is not known what becomes of it.
+    #[inline(always)]
+    pub(crate) fn are_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Whether a packet that `side` sends may be the first one of a flow whose announcement is not decided yet, or of one that
     /// an announcement would replace.
     #[inline(always)]

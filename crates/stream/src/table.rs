@@ -649,6 +649,13 @@ impl<H: Copy + Default> FlowTable<H> {
         Some(&mut line.hot)
     }
 
+    /// Key of a flow, and what the user keeps beside it, to write; `None` if the slot is free.
+    #[inline]
+    pub fn entry_mut(&mut self, slot: Slot) -> Option<(&FlowKey, &mut H)> {
+        let line = self.lines.get_mut(slot.index()).filter(|line| line.key.family != 0)?;
+        Some((&line.key, &mut line.hot))
+    }
+
     /// Key of a flow; `None` if the slot is free.
     #[inline]
     pub fn key(&self, slot: Slot) -> Option<&FlowKey> {

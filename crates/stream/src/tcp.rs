@@ -112,6 +112,7 @@ pub struct Segment<'a> {
 }
 
 impl<'a> From<&TcpView<'a>> for Segment<'a> {
+    #[inline(always)]
     fn from(view: &TcpView<'a>) -> Self {
         Self {
             sequence: view.sequence(),
@@ -364,14 +365,10 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) -> Outcome {
-        use flags::{ACK, FIN, RST, SYN, URG};
-        let is_fast = segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
-            && self.is_next(connection, side, segment);
-        if !is_fast {
+        if !self.is_usual(connection, side, segment) {
             return self.slow(connection, side, segment, now_ns, sink);
         }
-        let offset = connection.position[side.index()];
-        advance(connection, side, segment, now_ns);
+        let offset = self.carry_on(connection, side, segment, now_ns);
         if !segment.payload.is_empty() {
             match sink.data(side, offset, segment.payload) {
                 Want::More | Want::PassOver => {}
@@ -399,6 +396,45 @@ impl Reassembler {
             advance(connection, side, segment, now_ns);
         }
         passes
+    }
+
+    /// Whether a segment only carries the stream on: see [`carry_on`](Self::carry_on).
+    #[inline(always)]
+    pub(crate) fn is_usual(
+        &self,
+        connection: &Connection,
+        side: Side,
+        segment: &Segment<'_>,
+    ) -> bool {
+        use flags::{ACK, FIN, RST, SYN, URG};
+        segment.flags & (SYN | FIN | RST | URG | ACK) == ACK
+            && self.is_next(connection, side, segment)
+    }
+
+    /// Takes such a segment, all but its data; the offset of that. What the sink answers to it is for
+    /// [`had_enough`](Self::had_enough), if it is not [`Want::More`] or [`Want::PassOver`].
+    #[inline(always)]
+    pub(crate) fn carry_on(
+        &self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) -> u64 {
+        let offset = connection.position[side.index()];
+        advance(connection, side, segment, now_ns);
+        offset
+    }
+
+    /// The sink wants nothing more of a side, or of both.
+    pub(crate) fn had_enough(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        want: Want,
+        sink: &mut impl Sink,
+    ) {
+        self.enough(connection, side, want, sink);
     }
 
     /// Whether a segment is the next of an established side, acknowledges what there is to acknowledge, and does not reach beyond

@@ -53,7 +53,7 @@ use flows::{Admission, Hot, Rest};
 use input::{cause_of, check_segment, key_of, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
-use timeouts::{Phase, ms_of, timeout_ms};
+use timeouts::{Phase, ms_of};
 use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
@@ -142,7 +142,7 @@ pub struct Counts {
 const WALK_RECORDS: usize = 8;
 
 /// How many rows before its turn a flow is asked for.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 /// And the bytes of a packet that are likely to be copied.
 const NEAR: usize = 8;
@@ -352,7 +352,7 @@ impl<M: Module> Tracker<M> {
         }
         if got_through {
             hot.is_undecided = false;
-            hot.timeout_ms = timeout_ms(self.rest.timeouts.of(hot.phase));
+            hot.timeout_ms = self.rest.timeouts.ms_of(hot.phase);
             self.counts.flows += 1;
         } else if let Some((_, hot)) = self.table.remove(slot) {
             self.rest.forget(slot, hot);
@@ -469,8 +469,10 @@ impl<M: Module> Tracker<M> {
         self.table.settle(&self.keys, seen_ms, &mut policy, &mut self.found);
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
-            if let Some(later) = self.found.get(at + AHEAD) {
-                self.rest.prefetch(*later);
+            if at.is_multiple_of(AHEAD) {
+                // Many at once: the searches for pages, which a processor goes on with meanwhile, overlap then.
+                let later = self.found.iter().skip(at + AHEAD).take(AHEAD);
+                later.for_each(|found| self.rest.prefetch(*found));
             }
             if self.rest.reassembler.is_waiting()
                 && let Some(found) = self.found.get(at + NEAR)
@@ -481,22 +483,27 @@ impl<M: Module> Tracker<M> {
                 let at = at + NEAREST;
                 self.rest.prefetch_waiting(self.found[at], self.rows[at].side);
             }
-            let (key, Row { side, about, none, is_unchecked }) = (self.keys[at], self.rows[at]);
+            let Row { side, about, none, is_unchecked } = self.rows[at];
+            let own = input(row);
+            let found = self.found[at];
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
-                let own = input(row);
                 self.count_tunnels(&own, 1);
                 output(row, self.reject(&own, 1, why));
                 continue;
             }
-            if self.is_undecided(self.found[at]) || self.rest.helpers.waits(&key, side) {
+            let may_be_usual = about.is_none() && !is_unchecked && !self.rest.helpers.are_pending();
+            if may_be_usual && let Some(tracked) = self.usual(row, &own, side, found) {
+                output(row, tracked);
+                continue;
+            }
+            let key = self.keys[at];
+            if self.is_undecided(found) || self.rest.helpers.waits(&key, side) {
                 self.take_back(at);
                 self.remove_voids();
                 self.end_passing();
                 return row;
             }
-            let own = input(row);
-            let found = self.found[at];
             if self.passing.is_on
                 && let Some(tracked) = self.pass(&own, &key, side, found)
             {
@@ -751,7 +758,7 @@ impl<M: Module> Tracker<M> {
         }
         let timeout_ms = match hot.is_undecided {
             true => u32::MAX, // no sweep ends it meanwhile
-            false => timeout_ms(self.rest.timeouts.of(phase)),
+            false => self.rest.timeouts.ms_of(phase),
         };
         let is_tcp = key.protocol == IpProtocol::TCP.0;
         if let Some(own) = self.table.get_mut(slot) {

@@ -252,7 +252,7 @@ impl Connection {
         self.owes_acknowledgment_of(Side::A) || self.owes_acknowledgment_of(Side::B)
     }
 
-    #[inline]
+    #[inline(always)]
     fn owes_acknowledgment_of(&self, side: Side) -> bool {
         let acknowledged = self.acked[side.other().index()];
         if self.has(side, bits::UNKNOWN | bits::GUESSED) {
@@ -361,6 +361,7 @@ impl Connection {
         record.rtt_min_ns = (cold.rtt_min_ns != u64::MAX).then_some(cold.rtt_min_ns);
     }
 
+    #[inline(always)]
     pub(super) fn cold(&self, side: Side) -> &Cold {
         &self.cold[side.index()]
     }
@@ -369,6 +370,7 @@ impl Connection {
         &mut self.cold[side.index()]
     }
 
+    #[inline(always)]
     pub(super) fn has(&self, side: Side, bits: u8) -> bool {
         self.flags[side.index()] & bits != 0
     }
@@ -381,6 +383,7 @@ impl Connection {
         self.flags[side.index()] &= !bits;
     }
 
+    #[inline(always)]
     pub(super) fn marked(&self, side: Side, marks: u8) -> bool {
         self.cold(side).marks & marks != 0
     }

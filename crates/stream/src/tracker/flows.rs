@@ -1,5 +1,7 @@
 //! What is kept of flows beside the table, from their first packet to their record.
 
+mod usual;
+
 use interleave::{prefetch, prefetch_at};
 use packet::IpProtocol;
 use packet::tunnel::Path;
@@ -272,6 +274,7 @@ impl<M: Module> Rest<M> {
     }
 
     /// Lets the module know of a packet, before its bytes.
+    #[inline(always)]
     pub(super) fn packet(&mut self, key: &FlowKey, packet: &OfFlow<'_>) {
         let at = packet.slot.index();
         let flow = Self::identity(&self.records[at].warm, key, self.client(packet.slot, key));
@@ -326,6 +329,7 @@ impl<M: Module> Rest<M> {
         self.reassembler.pass(connection, side, segment, time_ns)
     }
 
+    #[inline(always)]
     pub(super) fn count(
         &mut self,
         slot: Slot,
@@ -376,6 +380,7 @@ impl<M: Module> Rest<M> {
 
     /// What a packet is that the flow has just counted, by the rules of Linux's conntrack: an answer is established, and what
     /// the end sends that opened the flow once there was an answer.
+    #[inline(always)]
     pub(super) fn tracked(&self, slot: Slot, side: Side, is_valid: bool) -> Tracked {
         let warm = &self.records[slot.index()].warm;
         let is_reply = side != warm.first;
@@ -456,6 +461,7 @@ impl<M: Module> Rest<M> {
     }
 
     /// Whether a flow had ended by `now_ns`, because of its time-out.
+    #[inline(always)]
     pub(super) fn is_over(&self, slot: Slot, hot: Hot, now_ns: u64) -> bool {
         let idle_ns = now_ns.saturating_sub(self.records[slot.index()].warm.end_ns);
         idle_ns > self.timeouts.of(hot.phase)
@@ -502,8 +508,14 @@ impl<M: Module> Rest<M> {
 
     /// Reports a flow that goes on, if its period is over at `now_ns` and it had packets in it. There was no packet between
     /// its last one and `now_ns`.
+    #[inline(always)]
     pub(super) fn report(&mut self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) {
-        let Some(active_ns) = self.active_ns else { return };
+        if let Some(active_ns) = self.active_ns {
+            self.report_each(active_ns, slot, key, hot, now_ns);
+        }
+    }
+
+    fn report_each(&mut self, active_ns: u64, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) {
         let at = slot.index();
         let (warm, cold) = (&self.records[at].warm, &mut self.cold[at]);
         // It does not go on longer than its time-out, whenever a sweep finds it.
@@ -522,6 +534,7 @@ impl<M: Module> Rest<M> {
         }
     }
 
+    #[inline(always)]
     fn client(&self, slot: Slot, key: &FlowKey) -> Side {
         match key.protocol == IpProtocol::TCP.0 {
             true => self.records[slot.index()].connection.client(),

@@ -169,6 +169,7 @@ fn echo_id(input: &Input<'_>) -> u16 {
 }
 
 /// The bytes of a TCP segment, without padding of the link.
+#[inline(always)]
 fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
     let d = input.decoded;
     let end = d.l3_end().min(input.frame.len());
@@ -176,6 +177,7 @@ fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
 }
 
 /// Whether the header of a TCP segment is right, but for its checksum; its bytes.
+#[inline(always)]
 fn check_header<'a>(input: &Input<'a>) -> Result<&'a [u8], Reject> {
     let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
     TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
@@ -206,6 +208,7 @@ pub(super) fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
 }
 
 /// The TCP segment of a packet.
+#[inline(always)]
 pub(super) fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
     match input.segment {
         Some(checked) => checked.ok(),

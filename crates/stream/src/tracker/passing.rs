@@ -11,6 +11,7 @@
 
 use packet::Decoded;
 
+use super::flows::Hot;
 use super::input::{Input, check_segment, segment_of};
 use super::module::{Module, Passed};
 use super::tracked::Tracked;
@@ -29,6 +30,14 @@ pub(super) struct Passing {
     number: u32,
     /// Their packets in the batch.
     passed: Passed,
+}
+
+impl Passing {
+    /// Whether a flow is passed over now.
+    #[inline(always)]
+    pub(super) fn passes(&self, hot: &Hot) -> bool {
+        self.is_on && hot.passing != 0 && hot.passing == self.number
+    }
 }
 
 impl<M: Module> Tracker<M> {
@@ -67,7 +76,7 @@ impl<M: Module> Tracker<M> {
     fn is_passed(&self, found: Found) -> Option<Slot> {
         let slot = found.slot()?;
         let hot = self.table.get(slot)?;
-        (hot.passing != 0 && hot.passing == self.passing.number).then_some(slot)
+        self.passing.passes(hot).then_some(slot)
     }
 
     /// Takes a packet that its flow passes over.

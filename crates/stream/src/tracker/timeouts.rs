@@ -87,6 +87,7 @@ impl Phase {
     const ICMPV6: u8 = 4 << 4;
 
     /// Of a TCP connection.
+    #[inline(always)]
     pub(super) fn of_tcp(state: Conntrack, is_unacknowledged: bool) -> Self {
         let bit = if is_unacknowledged { Self::UNACKNOWLEDGED } else { 0 };
         Self(bit | Self::TCP | state as u8)
@@ -101,6 +102,12 @@ impl Phase {
             _ => Self::OTHER,
         };
         Self(protocol | u8::from(is_answered))
+    }
+
+    /// Whether it is that of an established TCP connection.
+    #[inline(always)]
+    pub(super) fn is_established_tcp(self) -> bool {
+        self.0 & !Self::UNACKNOWLEDGED == Self::TCP | Conntrack::Established as u8
     }
 
     fn conntrack(self) -> Option<Conntrack> {
@@ -152,7 +159,8 @@ impl IdleTimeouts {
 
     /// The same by phase.
     pub(super) fn by_phase(&self) -> ByPhase {
-        ByPhase(std::array::from_fn(|phase| self.of(Phase(phase as u8))))
+        let ns = std::array::from_fn(|phase| self.of(Phase(phase as u8)));
+        ByPhase { ns, ms: ns.map(timeout_ms) }
     }
 
     /// The shortest of a class of the table, in milliseconds.
@@ -171,13 +179,22 @@ impl IdleTimeouts {
     }
 }
 
-/// Time-outs by phase, in nanoseconds: one is looked up for each packet.
-pub(super) struct ByPhase([u64; 256]);
+/// Time-outs by phase: one is looked up for each packet.
+pub(super) struct ByPhase {
+    ns: [u64; 256],
+    ms: [u32; 256],
+}
 
 impl ByPhase {
     #[inline(always)]
     pub(super) fn of(&self, phase: Phase) -> u64 {
-        self.0[usize::from(phase.0)]
+        self.ns[usize::from(phase.0)]
+    }
+
+    /// The same for the table: see [`timeout_ms`].
+    #[inline(always)]
+    pub(super) fn ms_of(&self, phase: Phase) -> u32 {
+        self.ms[usize::from(phase.0)]
     }
 }
 
