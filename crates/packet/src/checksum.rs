@@ -56,6 +56,16 @@ pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, leng
         + (length & 0xffff)
 }
 
+/// Partial sum of the pseudo header of either family, with addresses as [`Decoded`](crate::Decoded) has them: IPv6 as
+/// `[high, low]`, IPv4 as `[0, address]`. At most 0xffff.
+#[inline]
+pub fn pseudo_header(src: [u64; 2], dst: [u64; 2], protocol: IpProtocol, length: u32) -> u32 {
+    // Both halves of four words, below 2^35: a number and the sum of its 16-bit words are equal modulo 0xffff.
+    let halves = |word: u64| (word >> 32) + (word & 0xffff_ffff);
+    let ends = halves(src[0]) + halves(src[1]) + halves(dst[0]) + halves(dst[1]);
+    u32::from(fold(ends + u64::from(length) + u64::from(protocol.0)))
+}
+
 /// RFC 1624 equation 3, `HC' = ~(~HC + ~m + m')`: the checksum after a 16-bit field changed from
 /// `old` to `new`. All in host order. It is the value that a full sum gives,
 /// 0x0000 and 0xffff included, unless all the data summed are now zero (no IP header is).

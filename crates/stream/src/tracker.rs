@@ -194,6 +194,22 @@ struct Row {
     is_unchecked: bool,
 }
 
+/// Rows that are looked up together; [`Tracker`] has their keys.
+#[derive(Clone, Debug)]
+struct Gathered {
+    rows: Range<usize>,
+    /// Whether checksums of segments are verified once their flows are known.
+    defers: bool,
+    latest_ns: u64,
+    earliest_ns: u64,
+}
+
+/// Whether a packet is a fragment.
+#[inline(always)]
+fn is_piece(input: &Input<'_>) -> bool {
+    input.decoded.has(Decoded::FRAGMENT) && input.decoded.is_ip()
+}
+
 /// Why a packet has no flow that could be looked up.
 #[derive(Clone, Copy)]
 enum Unkeyed {
@@ -308,35 +324,56 @@ impl<M: Module> Tracker<M> {
         input: impl Fn(usize) -> Input<'a>,
         mut output: impl FnMut(usize, Tracked),
     ) -> usize {
-        let (mut first, mut begin_ns) = (0, 0);
-        for at in 0..count {
-            let own = input(at);
-            if at == first {
-                begin_ns = own.time_ns;
-            } else if own.time_ns.abs_diff(begin_ns) > SPAN_NS {
-                let taken = self.whole_packets(first..at, &input, &mut output);
-                if taken < at {
-                    return taken;
-                }
-                (first, begin_ns) = (at, own.time_ns);
-            }
-            if !own.decoded.has(Decoded::FRAGMENT) || !own.decoded.is_ip() {
+        let mut first = 0;
+        while first < count {
+            let own = input(first);
+            if is_piece(&own) {
+                let tracked = match self.options.confirms {
+                    true => self.piece_of_flow(first, &own),
+                    false => Some(self.fragment(first, &own)),
+                };
+                let Some(tracked) = tracked else { return first };
+                output(first, tracked);
+                first += 1;
                 continue;
             }
-            // What was before it comes first.
-            let taken = self.whole_packets(first..at, &input, &mut output);
-            if taken < at {
+            // As many as are no fragments, and not far apart.
+            let gathered = self.gather(first..count, &input);
+            let taken = self.whole_packets(&gathered, &input, &mut output);
+            if taken < gathered.rows.end {
                 return taken;
             }
-            first = at + 1;
-            let tracked = match self.options.confirms {
-                true => self.piece_of_flow(at, &own),
-                false => Some(self.fragment(at, &own)),
-            };
-            let Some(tracked) = tracked else { return at };
-            output(at, tracked);
+            first = taken;
         }
-        self.whole_packets(first..count, &input, &mut output)
+        count
+    }
+
+    /// Keys of the first rows that are looked up together: there is one at least.
+    #[inline(always)]
+    fn gather<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) -> Gathered {
+        // All of a row is written below, but for the key of one that has none.
+        self.rows.resize(rows.len(), Row::default());
+        self.keys.resize(rows.len(), FlowKey::default());
+        self.found.resize(rows.len(), Found::NONE);
+        let defers = self.begin_passing();
+        let (mut latest_ns, mut earliest_ns, mut begin_ns) = (0, u64::MAX, None);
+        let mut count = 0;
+        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
+            let packet = input(row);
+            let begin_ns = *begin_ns.get_or_insert(packet.time_ns);
+            if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
+                break;
+            }
+            *own = Self::of_row(&self.options, &packet, defers, key);
+            latest_ns = latest_ns.max(packet.time_ns);
+            earliest_ns = earliest_ns.min(packet.time_ns);
+            count += 1;
+        }
+        self.rows.truncate(count);
+        self.keys.truncate(count);
+        self.found.truncate(count);
+        let rows = rows.start..rows.start + count;
+        Gathered { rows, defers, latest_ns, earliest_ns }
     }
 
     /// What became of the packet that opened a flow: it `got_through`, and the flow counts, or it was dropped, and the flow
@@ -390,7 +427,10 @@ impl<M: Module> Tracker<M> {
         let none = |why| Row { none: Some(why), ..Row::default() };
         let side = match key_of(input, options, defers, key) {
             Ok(side) => side,
-            Err(why) => return none(Unkeyed::Rejected(why)),
+            Err(why) => {
+                *key = FlowKey::default();
+                return none(Unkeyed::Rejected(why));
+            }
         };
         if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
             let is_segment = input.decoded.protocol == IpProtocol::TCP;
@@ -436,30 +476,14 @@ impl<M: Module> Tracker<M> {
     /// Packets that are no fragments; the row before which it stopped.
     fn whole_packets<'a>(
         &mut self,
-        rows: Range<usize>,
+        gathered: &Gathered,
         input: &impl Fn(usize) -> Input<'a>,
         output: &mut impl FnMut(usize, Tracked),
     ) -> usize {
-        if rows.is_empty() {
-            return rows.end;
-        }
-        self.rows.clear();
-        self.rows.resize(rows.len(), Row::default());
-        self.keys.clear();
-        self.keys.resize(rows.len(), FlowKey::default());
-        let (mut latest, mut earliest) = (0, u64::MAX);
-        let defers = self.begin_passing();
-        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
-            let packet = input(row);
-            *own = Self::of_row(&self.options, &packet, defers, key);
-            latest = latest.max(packet.time_ns);
-            earliest = earliest.min(packet.time_ns);
-        }
-        if earliest.saturating_add(LATE_NS) < self.latest_ns {
+        let Gathered { rows, defers, latest_ns: latest, earliest_ns } = gathered.clone();
+        if earliest_ns.saturating_add(LATE_NS) < self.latest_ns {
             self.count_late(rows.clone().map(|row| input(row).time_ns));
         }
-        self.found.clear();
-        self.found.resize(self.keys.len(), Found::NONE);
         let seen_ms = self.seen_ms(latest);
         self.table.search(&self.keys, &mut self.found);
         if defers {

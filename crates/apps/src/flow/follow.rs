@@ -219,6 +219,9 @@ impl Module for Followers {
     type State = KeptByAll;
 
     fn packet(&mut self, flow: &Identity, state: &mut KeptByAll, packet: &OfFlow<'_>) {
+        if self.all.is_empty() {
+            return;
+        }
         let number = packet.number;
         let (row, frame) = (self.rows[number].into(), self.frames[number].clone());
         let clean = self.clean.get(number).copied().unwrap_or_default();

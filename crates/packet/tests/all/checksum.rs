@@ -119,5 +119,12 @@ proptest! {
         let (s, d) = (Ipv6Addr::from(src6), Ipv6Addr::from(dst6));
         let pseudo = pseudo_header_v6(s, d, IpProtocol::UDP, len as u32);
         prop_assert_eq!(finish(pseudo + partial_sum(&datagram)), if v6 == 0xffff { 0 } else { v6 });
+        // The same of addresses as words.
+        let words = |address: Ipv6Addr| [(address.to_bits() >> 64) as u64, address.to_bits() as u64];
+        let pseudo = pseudo_header(words(s), words(d), IpProtocol::UDP, len as u32);
+        prop_assert_eq!(finish(pseudo + partial_sum(&datagram)), if v6 == 0xffff { 0 } else { v6 });
+        let words = |address: [u8; 4]| [0, u32::from_be_bytes(address).into()];
+        let pseudo = pseudo_header(words(src), words(dst), IpProtocol::UDP, len as u32);
+        prop_assert_eq!(finish(pseudo + partial_sum(&datagram)), if v4 == 0xffff { 0 } else { v4 });
     }
 }

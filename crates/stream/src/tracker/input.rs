@@ -1,8 +1,6 @@
 //! A packet as the tracker gets it: to which flow it belongs, and its TCP segment.
 
-use std::net::IpAddr;
-
-use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6};
+use packet::checksum::{finish, partial_sum, pseudo_header};
 use packet::tcp::TcpView;
 use packet::tunnel::Path;
 use packet::{Anomaly, Decoded, IpProtocol, Kind};
@@ -92,9 +90,7 @@ pub(super) fn key_of(
     key.ports[side.other().index()] = ports.1;
     key.scope = scope(d, options);
     (key.protocol, key.family) = (d.protocol.0, family);
-    if let Some(path) = input.tunnels {
-        (key.tunnels, key.tunnel_id) = path.key();
-    }
+    (key.tunnels, key.tunnel_id) = input.tunnels.map_or((0, 0), Path::key);
     if options.confirms
         && let Some((kind, _)) = d.icmp_type_code()
     {
@@ -192,16 +188,7 @@ pub(super) fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
     if !input.checksums || is_cut {
         return Ok(());
     }
-    let (protocol, len) = (IpProtocol::TCP, bytes.len());
-    let pseudo = match (d.src_ip(), d.dst_ip()) {
-        (Some(IpAddr::V4(src)), Some(IpAddr::V4(dst))) => {
-            pseudo_header_v4(src, dst, protocol, len as u16)
-        }
-        (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) => {
-            pseudo_header_v6(src, dst, protocol, len as u32)
-        }
-        _ => return Err(Reject::Malformed),
-    };
+    let pseudo = pseudo_header(d.src, d.dst, IpProtocol::TCP, bytes.len() as u32);
     // The header is a whole number of words: one sum over all is that of its parts.
     let is_correct = finish(pseudo + partial_sum(bytes)) == 0;
     if is_correct { Ok(()) } else { Err(Reject::Checksum) }
