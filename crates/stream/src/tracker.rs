@@ -141,7 +141,8 @@ pub struct Counts {
 /// What looking at a flow that goes on costs in a sweep, in records.
 const WALK_RECORDS: usize = 8;
 
-/// How many rows before its turn a flow is asked for.
+/// How many rows before their turn flows are asked for, at once: their searches for pages overlap then, where one prefetch among
+/// the work of a packet waits for its own. Of 10 million flows, 32 at once make 8.5 Mpps, 16 make 8.0, one by one 5.3.
 const AHEAD: usize = 32;
 
 /// And the bytes of a packet that are likely to be copied.
@@ -494,7 +495,6 @@ impl<M: Module> Tracker<M> {
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
             if at.is_multiple_of(AHEAD) {
-                // Many at once: the searches for pages, which a processor goes on with meanwhile, overlap then.
                 let later = self.found.iter().skip(at + AHEAD).take(AHEAD);
                 later.for_each(|found| self.rest.prefetch(*found));
             }

@@ -51,7 +51,7 @@ pub struct Flow {
     is_searched: bool,
     /// Other stages need the headers, too.
     shares: bool,
-    /// Frames of more than one cell, one after the other, and where each row's is.
+    /// Frames of more than one cell, one after the other, and where each row's is, as far as there are such.
     linear: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
     /// Rows of a chunk that are looked at.
@@ -308,12 +308,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     }
                     self.inner.push(inner.map(|inner| (inner.at, inner.path)));
                 }
-                let is_whole = packet.data().len() == packet.frame_len();
-                self.places.push((!is_whole).then(|| {
+                if packet.data().len() != packet.frame_len() {
                     let begin = self.linear.len();
                     packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
-                    begin..self.linear.len()
-                }));
+                    self.places.resize(at, None);
+                    self.places.push(Some(begin..self.linear.len()));
+                }
                 if self.held.is_some() && is_held(decoded, packet) {
                     fragment = Some(at);
                     break;
@@ -322,9 +322,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             // What is before a fragment comes first.
             let fragment = fragment.map(|at| (at, piece[at]));
             let piece = &piece[..fragment.map_or(piece.len(), |(at, _)| at)];
-            let frame = |at: usize| match &self.places[at] {
-                Some(place) => &self.linear[place.clone()],
-                None => packets[usize::from(piece[at])].data(),
+            let frame = |at: usize| match self.places.get(at) {
+                Some(Some(place)) => &self.linear[place.clone()],
+                _ => packets[usize::from(piece[at])].data(),
             };
             let view = FlowColumns::view(rows);
             let input = |at: usize| {
@@ -347,10 +347,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             followers.rows.clear();
             followers.rows.extend_from_slice(piece);
             followers.frames.clear();
-            followers.frames.extend((0..piece.len()).map(|at| {
-                let bytes = frame(at).as_ptr_range();
-                bytes.start.addr()..bytes.end.addr()
-            }));
+            if !followers.all.is_empty() {
+                followers.frames.extend((0..piece.len()).map(|at| {
+                    let bytes = frame(at).as_ptr_range();
+                    bytes.start.addr()..bytes.end.addr()
+                }));
+            }
             let taken = owned.packets(piece.len(), input, |at, tracked| {
                 states[tracked.state as usize & 7] += 1;
                 let row = usize::from(piece[at]);
@@ -380,9 +382,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             let (decoded, inner) = (&self.decoded[at], self.inner.get(at).and_then(Option::as_ref));
             let path = inner.map(|(_, path)| path);
             let packet = &packets[row];
-            let bytes = match &self.places[at] {
-                Some(place) => &self.linear[place.clone()],
-                None => packet.data(),
+            let bytes = match self.places.get(at) {
+                Some(Some(place)) => &self.linear[place.clone()],
+                _ => packet.data(),
             };
             let bytes = bytes.get(inner.map_or(0, |(at, _)| *at)..).unwrap_or_default();
             let of_released = held::fragment(decoded, bytes, path)

@@ -1,4 +1,4 @@
-//! What is kept of flows beside the table, from their first packet to their record.
+//! What is kept of flows beside the table, from their first packet to their record. [`usual`] has the short way of most packets.
 
 mod usual;
 
