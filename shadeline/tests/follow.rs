@@ -1,4 +1,4 @@
-//! `shadeline streams` and the stage `flow` over captures: against tshark, with several workers, and with outputs that fail.
+//! `shadeline streams` and the stage `flow` over captures: against tshark and tcpflow, with several workers, and with outputs that fail.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,6 +11,9 @@ use sha1::{Digest, Sha1};
 use testkit::frames::Frame;
 use testkit::pcap::{Record, write_pcap};
 use testkit::{Scratch, repository};
+
+#[path = "follow/tcpflow.rs"]
+mod tcpflow;
 
 /// Captures in which tshark and Shadeline differ, and why.
 const DIFFERENT: &[(&str, &str)] = &[

@@ -93,6 +93,12 @@ const COMPONENTS: &[Component] = &[
         suites: &["unit", "golden", "net"],
     },
     Component {
+        name: "tcpflow",
+        found: Program("tcpflow"),
+        source: Debian("tcpflow"),
+        suites: &["unit"],
+    },
+    Component {
         name: "nfdump",
         found: Program("nfcapd"),
         source: Debian("nfdump"),
