@@ -84,6 +84,54 @@ fn rules_that_count_per_host_write_with_one_worker() {
     }
 }
 
+/// A rule that drops an ICMP error says so, with the flow that the error is about; that one goes on.
+#[test]
+fn a_dropped_icmp_error_is_an_event() {
+    let folder = Scratch::new();
+    let rule = "drop icmp any any -> any any (msg:\"port unreachable\"; itype:3; icode:3; sid:7; rev:2;)\n";
+    folder.write("local.rules", rule);
+    let datagram = |number: u16| {
+        Frame::new()
+            .identification(number)
+            .ipv4("10.0.0.1", "10.0.0.2")
+            .udp(4000, 53, b"query")
+            .bytes()
+    };
+    let mut error = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    error.extend_from_slice(&datagram(1)[14..]);
+    let sum = packet::checksum::internet_checksum(&error);
+    error[2..4].copy_from_slice(&sum.to_be_bytes());
+    let error = Frame::new().ipv4("10.0.0.2", "10.0.0.1").raw(1, &error).bytes();
+    let len = error.len() - 14;
+    let at = |number: u64, data| Record::new(1_700_000_000_000_000_000 + number * 1_000_000, data);
+    write_pcap(&folder.join("a.pcap"), &[at(0, datagram(1)), at(2, datagram(2))]);
+    write_pcap(&folder.join("b.pcap"), &[at(1, error)]);
+    let config = "mode = \"wire\"\n[port.a]\n[port.b]\n\
+        [ids]\nrules = [\"local.rules\"]\naction = \"inline\"\noutput = \"out\"\n";
+    let config = folder.write("wire.toml", config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.current_dir(folder.path()).arg("run").arg(config);
+    let output =
+        command.args(["-r", "a=a.pcap", "-r", "b=b.pcap"]).output().expect("the program runs");
+    let said = text(&[&output.stdout[..], &output.stderr].concat());
+    assert!(output.status.success() && said.contains("ids_drop"), "{said}");
+    let events = std::fs::read_to_string(folder.join("out/eve.json")).expect("it is written");
+    let events: Vec<serde_json::Value> =
+        events.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let of = |kind: &str| {
+        let mut own = events.iter().filter(|event| event["event_type"] == kind);
+        let first = own.next().unwrap_or_else(|| panic!("{kind}: {events:?}"));
+        assert!(own.next().is_none(), "{kind}: {events:?}");
+        first
+    };
+    let (alert, drop, flow) = (of("alert"), of("drop"), of("flow"));
+    assert_eq!(alert["alert"]["action"], "blocked");
+    assert_eq!((&drop["drop"]["len"], &drop["drop"]["reason"]), (&len.into(), &"rules".into()));
+    assert_eq!((&drop["alert"], &drop["flow_id"]), (&alert["alert"], &flow["flow_id"]));
+    assert_eq!((&drop["icmp_type"], &drop["icmp_code"]), (&3.into(), &3.into()));
+    assert_eq!(flow["flow"]["pkts_toserver"], 2);
+}
+
 /// Folders with a capture and rules.
 fn cases(folder: &Path, into: &mut Vec<(PathBuf, PathBuf)>) {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|own| own.path());

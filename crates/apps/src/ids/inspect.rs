@@ -536,6 +536,7 @@ impl Inspector {
         let (Some(src), Some(dst)) = (d.src_ip(), d.dst_ip()) else { return self.alerts.clear() };
         let ports = d.ports().unwrap_or_default();
         let outputs = self.parts.outputs.clone();
+        let mut drop_said = false;
         for alert in std::mem::take(&mut self.alerts) {
             let rule = self.detector.rules().rule(alert.rule);
             let id = (rule.gid, rule.sid);
@@ -576,6 +577,13 @@ impl Inspector {
             if outputs.has_files() {
                 flowlog::fast::alert(&origin, &report, &mut self.lines.line);
                 self.lines.put(To::Fast, key);
+            }
+            if is_blocked && !drop_said && outputs.has(IdsEvent::Drop) {
+                drop_said = true;
+                let len = u64::from(d.ip_total_len);
+                let dropped = eve::Drop { len, alert: Some(report), to_server: None };
+                outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
+                self.lines.put(To::Eve, key);
             }
         }
     }
