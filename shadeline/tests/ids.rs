@@ -132,6 +132,36 @@ fn a_dropped_icmp_error_is_an_event() {
     assert_eq!(flow["flow"]["pkts_toserver"], 2);
 }
 
+/// A connection whose encrypted packets are passed over ends as bypassed, as Suricata calls it; others do not.
+#[test]
+fn encrypted_connections_are_bypassed() {
+    let Some(captures) = testdata::path("pcap-l7") else { return };
+    let folder = Scratch::new();
+    folder.write(
+        "local.rules",
+        "alert tls any any -> any any (msg:\"x\"; tls.sni; content:\"x.invalid\"; sid:1;)\n",
+    );
+    let flows = |name: &str| -> Vec<serde_json::Value> {
+        let capture = captures.join(name).display().to_string();
+        let out = ids(&folder, &["-r", &capture, "-S", "local.rules", "-l", "out", "-k", "none"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let events = std::fs::read_to_string(folder.join("out/eve.json")).expect("it is written");
+        std::fs::remove_dir_all(folder.join("out")).expect("a folder");
+        let events = events.lines().map(|line| serde_json::from_str(line).expect("an object"));
+        events.filter(|event: &serde_json::Value| event["event_type"] == "flow").collect()
+    };
+    let all = flows("zeek/tls/tls-conn-with-extensions.pcap");
+    let [own] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&own["app_proto"], &own["flow"]["state"]), (&"tls".into(), &"bypassed".into()));
+    assert_eq!(own["flow"]["bypass"], "local");
+    // STARTTLS is not followed.
+    let all = flows("zeek/tls/imap-starttls.pcap");
+    assert!(
+        !all.is_empty() && all.iter().all(|own| own["flow"].get("bypass").is_none()),
+        "{all:?}"
+    );
+}
+
 /// Folders with a capture and rules.
 fn cases(folder: &Path, into: &mut Vec<(PathBuf, PathBuf)>) {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|own| own.path());

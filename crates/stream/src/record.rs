@@ -87,7 +87,8 @@ pub enum FlowState {
     Established,
     /// TCP: ended by both ends, or reset.
     Closed,
-    /// No longer inspected.
+    /// No longer inspected, though it may go on or have closed: the module passes over it
+    /// ([`Want::PassOver`](crate::tcp::Want::PassOver)).
     Bypassed,
 }
 

@@ -23,7 +23,7 @@ pub struct ShowFlows {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Only flows in this state
-    #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed"])]
+    #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed", "bypassed"])]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Only flows with packets within this time

@@ -44,6 +44,7 @@ impl FlowRow {
         let since = |ns: u64| now_ns.saturating_sub(ns) as f64 / 1e9;
         let packets = |side: &SideRecord| side.packets;
         let state = match record.tcp {
+            Some(TcpState::Established) if record.state == FlowState::Bypassed => "bypassed",
             Some(state) => tcp_state(state),
             None => flow_state(record.state),
         };
@@ -234,7 +235,7 @@ impl Row for ConnectionRow {
 pub struct SummaryRow {
     /// `tcp`, `udp`, … or the number.
     pub proto: String,
-    /// State of the flows: `new`, `established`, `closed`.
+    /// State of the flows: `new`, `established`, `closed`, `bypassed`.
     pub state: String,
     /// How many there are.
     pub flows: u64,

@@ -534,6 +534,11 @@ impl<M: Module> Rest<M> {
         }
     }
 
+    /// Whether the module passes over a flow, as what decides is now.
+    fn is_passing(&self, hot: Hot) -> bool {
+        hot.passing != 0 && hot.passing == self.module.passing()
+    }
+
     #[inline(always)]
     fn client(&self, slot: Slot, key: &FlowKey) -> Side {
         match key.protocol == IpProtocol::TCP.0 {
@@ -576,7 +581,12 @@ impl<M: Module> Rest<M> {
             start_ns: warm.start_ns,
             end_ns: warm.end_ns,
             sides: [side(client), side(client.other())],
-            state: hot.phase.state(),
+            state: match hot.phase.state() {
+                FlowState::Established | FlowState::Closed if self.is_passing(hot) => {
+                    FlowState::Bypassed
+                }
+                state => state,
+            },
             reason,
             tcp: is_tcp.then(|| connection.state()),
             handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
