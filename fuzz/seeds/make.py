@@ -413,6 +413,15 @@ SEEDS["flowtable"] = {
     **{f"steps-{n}": bytes((i * i * (n + 3) + i * n) % 251 & 0xFE | (i > 0) for i in range(300 + 40 * n)) for n in range(1, 9)},
     "messages": b"\1\1" + b"".join(b"\xff" + len(m).to_bytes(2, "big") + m for m in CHANGES),
 }
+# Each byte chooses something of a record or an event; pieces of HTTP where an event has a transaction.
+RECORDS = {f"{n}": bytes((i * i * (n + 5) + i * n) % 249 for i in range(120 * n)) for n in range(1, 7)}
+SEEDS["ipfix"] = RECORDS
+EXCHANGE = (b"GET /\xff\"x HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+SEEDS["eve"] = {
+    **RECORDS,
+    "http": bytes((1, 1, 9, 4)) + b"eth0" + bytes((3,)) + b'm"\n' + bytes((5,)) + bytes(57)
+    + b"\0\0\0\2" + b"".join(bytes((end, len(text))) + text for end, text in enumerate(EXCHANGE)) + bytes(20),
+}
 for target, inputs in SEEDS.items():
     (HERE / target).mkdir(exist_ok=True)
     for name, data in inputs.items():

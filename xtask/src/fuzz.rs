@@ -48,6 +48,7 @@ const QUICK: &[&str] = &[
     "applayer",
     "openflow",
     "flowtable",
+    "flowlog",
 ];
 
 /// Runs each target (all, or those named) for the time given. A target is one test. With a `seed` it tries the same

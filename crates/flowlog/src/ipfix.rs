@@ -231,6 +231,43 @@ impl Drop for Exporter {
     }
 }
 
+/// The messages by which records go to a collector, in one session: templates, then records in their order. For a file of messages
+/// (RFC 5655), or for a transport of the caller.
+///
+/// - `long_flows_max`: as [`Config::long_flows_max`]. Of further flows that go on, nothing is written before they end.
+/// - `len_max`: bytes of a message at most, 512 to 65,535; others become the nearest of these.
+pub fn messages(
+    records: &[FlowRecord],
+    long_flows_max: usize,
+    len_max: usize,
+    observation_domain: u32,
+) -> Vec<Vec<u8>> {
+    let len_max = len_max.clamp(message::LEN_MIN, message::LEN_MAX);
+    let mut deltas = Deltas::new(long_flows_max);
+    let mut message = Message::new(len_max, observation_domain);
+    let mut all = vec![message::of_templates(0, observation_domain)];
+    let mut sequence = 0_u32;
+    let mut finish = |message: &mut Message| {
+        all.push(message.finish(sequence).to_vec());
+        sequence = sequence.wrapping_add(message.records());
+        message.clear();
+    };
+    for record in records {
+        let Some(delta) = deltas.step(record) else { continue };
+        for side in delta.sides() {
+            if !message.push(record, &delta, side) {
+                finish(&mut message);
+                // An empty message has room for every record.
+                message.push(record, &delta, side);
+            }
+        }
+    }
+    if message.records() > 0 {
+        finish(&mut message);
+    }
+    all
+}
+
 /// How long the thread sleeps while there is nothing to send.
 const WAIT_IDLE: Duration = Duration::from_secs(60);
 

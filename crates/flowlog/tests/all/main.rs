@@ -9,3 +9,5 @@ mod parquet;
 mod records;
 mod sink;
 mod tshark;
+mod writers;
+mod written;
