@@ -122,6 +122,34 @@ fn a_controller_makes_hosts_meet() {
     live.stop();
 }
 
+/// What a controller and the switch say to each other is seen by who snoops; `ctl` lists tools, too.
+#[test]
+fn ovs_ofctl_snoops() {
+    let more = "controllers = [\"tcp:127.0.0.1:6654\"]\nsnoop = [\"tcp:127.0.0.1:6655\"]\n";
+    let Some(live) = Live::start("on", "ovs-testcontroller", more) else { return };
+    let (folder, ofctl) = (Scratch::new(), OFCTL.replace("--timeout=10 ", ""));
+    let run =
+        format!("env OVS_RUNDIR={} {ofctl} snoop tcp:127.0.0.1:6655", folder.path().display());
+    let mut snoop = live.switch.spawn(&run);
+    let is_there = || live.ctl("show openflow-controllers").contains(" snoop");
+    assert!(wait_until(SOON, is_there), "{}", live.ctl("show openflow-controllers"));
+    let mut controller = live.switch.spawn("ovs-testcontroller --unixctl=none ptcp:6654:127.0.0.1");
+    assert!(live.pings(SOON));
+    for message in ["OFPT_HELLO", "OFPT_FEATURES_REPLY", "OFPT_PACKET_IN", "OFPT_FLOW_MOD", "icmp"]
+    {
+        snoop.wait_for(message, SOON);
+    }
+    let shown = live.ctl("show openflow-controllers");
+    let kinds = |kind: &str| shown.lines().filter(|line| line.contains(kind)).count();
+    assert_eq!((kinds(" controller "), kinds(" snoop ")), (1, 1), "{shown}");
+    // Tools are none of its business.
+    live.ofctl("add-flow", "priority=7,tcp,tp_dst=7777,actions=drop");
+    assert!(!snoop.output().contains("7777"), "{}", snoop.output());
+    snoop.stop(Stop::Terminate, SOON);
+    controller.stop(Stop::Terminate, SOON);
+    live.stop();
+}
+
 /// The same over TLS, with certificates that openssl makes here.
 #[test]
 fn a_controller_with_tls_makes_hosts_meet() {

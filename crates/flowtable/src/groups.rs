@@ -86,6 +86,11 @@ impl FlowControl {
                 error => error,
             })?;
             let (port, group) = (bucket.watch_port, bucket.watch_group);
+            // Nothing says when such a bucket is live.
+            let watches_nothing = port == PortNo::ANY && group == ANY_GROUP;
+            if request.kind == GroupType::FastFailover && watches_nothing {
+                return Err(ErrorCode::GroupModBadWatch);
+            }
             if group != ANY_GROUP && !self.groups.contains_key(&group)
                 || port != PortNo::ANY && !port.is_ordinary() && port != PortNo::LOCAL
             {

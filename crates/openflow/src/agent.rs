@@ -84,6 +84,19 @@ pub enum ChannelKind {
     /// A tool that connects to the switch. It gets no packets and no news before it asks for them by SET_CONFIG with a
     /// `miss_send_len` other than zero.
     Service,
+    /// A tool that connects to the switch and gets copies of what controllers send and get; what it says is not carried out.
+    Snoop,
+}
+
+impl ChannelKind {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Service => "tool",
+            Self::Snoop => "snoop",
+        }
+    }
 }
 
 /// Names a channel of an agent.
@@ -226,6 +239,26 @@ impl Agent {
         }
     }
 
+    /// Copies what controllers have sent and got since the last call for channels that snoop. A copy that has no place is lost.
+    pub fn snoop(&mut self) {
+        let is_snoop = |c: &Channel| c.kind == ChannelKind::Snoop && c.version().is_some();
+        let is_watched = self.channels.values().any(is_snoop);
+        let mut all = Vec::new();
+        for own in self.channels.values_mut().filter(|c| c.kind == ChannelKind::Controller) {
+            let copies = std::mem::replace(&mut own.copies, is_watched.then(Vec::new));
+            all.extend(copies.into_iter().flatten());
+        }
+        if all.is_empty() {
+            return;
+        }
+        for own in self.channels.values_mut().filter(|c| is_snoop(c)) {
+            match own.is_full(&self.settings) {
+                true => self.counters.dropped_full += 1,
+                false => own.copy(&all),
+            }
+        }
+    }
+
     /// What waits to be sent.
     pub fn outgoing(&self, id: ChannelId) -> &[u8] {
         self.channels.get(&id).map_or(&[], Channel::outgoing)
@@ -253,6 +286,11 @@ impl Agent {
     /// The version of a channel, when HELLO has come.
     pub fn version(&self, id: ChannelId) -> Option<Version> {
         self.channels.get(&id).and_then(Channel::version)
+    }
+
+    /// Who is at the other end of a channel.
+    pub fn kind(&self, id: ChannelId) -> Option<ChannelKind> {
+        self.channels.get(&id).map(|channel| channel.kind)
     }
 
     /// The role of the controller.
@@ -386,6 +424,9 @@ impl Agent {
         if channel.role == Role::Slave && is_change(&message.body) {
             return Err(ErrorCode::BadRequestIsSlave);
         }
+        if channel.kind == ChannelKind::Snoop && !matches!(message.body, Body::EchoRequest(_)) {
+            return Ok(());
+        }
         let reply = match message.body {
             Body::Hello(_) | Body::EchoReply(_) => return Ok(()),
             Body::Error(_) => {
@@ -514,6 +555,11 @@ impl Agent {
         mut packet: PacketOut,
         switch: &mut dyn Switch,
     ) -> Result<(), ErrorCode> {
+        // Where a packet cannot have come from; as Open vSwitch.
+        let others = [PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY];
+        if !packet.in_port.is_ordinary() && !others.contains(&packet.in_port) {
+            return Err(ErrorCode::BadRequestPort);
+        }
         if let Some(buffer) = packet.buffer_id.take() {
             let kept = self.buffers.take(buffer).ok_or(ErrorCode::BadRequestBufferUnknown)?;
             packet.data = kept.data;

@@ -54,7 +54,7 @@ pub struct SocketEvent(Happened);
 
 #[derive(Debug)]
 enum Happened {
-    Accepted(Stream),
+    Accepted(Stream, ChannelKind),
     /// The handshake with who connected failed.
     Refused(SocketAddr, io::Error),
     Connected(usize, io::Result<Stream>),
@@ -81,6 +81,8 @@ struct Connection {
     /// Bytes that it has.
     writing: usize,
     controller: Option<usize>,
+    /// When it was accepted or connected.
+    since: Duration,
 }
 
 #[derive(Debug)]
@@ -96,9 +98,11 @@ struct Controller {
     error: Option<String>,
 }
 
-/// A controller as it is now.
+/// A controller, or a tool that is connected, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerState {
+    /// Which of them.
+    pub kind: ChannelKind,
     /// `HOST:PORT`.
     pub address: String,
     /// The connection has TLS.
@@ -195,6 +199,19 @@ impl Channels {
     /// # Errors
     /// As [`Channels::listen`].
     pub fn listen_with(&mut self, address: SocketAddr, tls: Option<Tls>) -> io::Result<SocketAddr> {
+        self.listen_for(ChannelKind::Service, address, tls)
+    }
+
+    /// The same for connections of a kind: [`ChannelKind::Snoop`] is for `ovs-ofctl snoop`.
+    ///
+    /// # Errors
+    /// As [`Channels::listen`].
+    pub fn listen_for(
+        &mut self,
+        kind: ChannelKind,
+        address: SocketAddr,
+        tls: Option<Tls>,
+    ) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -211,9 +228,12 @@ impl Channels {
                     continue;
                 };
                 let goes_on = match &tls {
-                    None => sink(SocketEvent(Happened::Accepted(Stream::Tcp(Arc::new(stream))))),
+                    None => {
+                        let stream = Stream::Tcp(Arc::new(stream));
+                        sink(SocketEvent(Happened::Accepted(stream, kind)))
+                    }
                     Some(tls) => {
-                        accept(stream, tls.clone(), &sink, &handshakes);
+                        accept((stream, kind), tls.clone(), &sink, &handshakes);
                         true
                     }
                 };
@@ -260,6 +280,7 @@ impl Channels {
             let channel = all.find(|c| c.controller == Some(number)).map(|c| c.channel);
             let channel = channel.filter(|_| own.is_open);
             ControllerState {
+                kind: ChannelKind::Controller,
                 address: own.address.clone(),
                 is_tls: own.tls.is_some(),
                 version: channel.and_then(|channel| self.agent.version(channel)),
@@ -268,6 +289,25 @@ impl Channels {
                 last_error: own.error.clone(),
                 messages: channel.map_or([0; 2], |channel| self.agent.messages(channel)),
             }
+        })
+    }
+
+    /// Connections of tools, in the order in which they came.
+    pub fn tools(&self) -> impl Iterator<Item = ControllerState> {
+        let all = self.connections.values().filter(|own| own.controller.is_none());
+        all.map(|own| ControllerState {
+            kind: self.agent.kind(own.channel).unwrap_or(ChannelKind::Service),
+            address: own
+                .stream
+                .socket()
+                .peer_addr()
+                .map_or_else(|_| String::new(), |a| a.to_string()),
+            is_tls: !matches!(own.stream, Stream::Tcp(_)),
+            version: self.agent.version(own.channel),
+            role: self.agent.role(own.channel),
+            since: own.since,
+            last_error: None,
+            messages: self.agent.messages(own.channel),
         })
     }
 
@@ -298,12 +338,14 @@ impl Channels {
     /// Something came from a thread. What is to be answered waits for [`Channels::flush`].
     pub fn event(&mut self, event: SocketEvent, switch: &mut dyn Switch, now: Duration) {
         match event.0 {
-            Happened::Accepted(stream) => {
+            Happened::Accepted(stream, kind) => {
                 if self.connections.len() < CONNECTIONS_MAX + self.controllers.len() {
-                    self.open(stream, None, now);
+                    self.open(stream, (kind, None), now);
                 }
             }
-            Happened::Connected(controller, Ok(stream)) => self.open(stream, Some(controller), now),
+            Happened::Connected(controller, Ok(stream)) => {
+                self.open(stream, (ChannelKind::Controller, Some(controller)), now);
+            }
             Happened::Refused(peer, error) => self.report_refused(peer, &error, now),
             Happened::Connected(controller, Err(error)) => {
                 self.lost(controller, error.to_string(), now);
@@ -382,11 +424,17 @@ impl Channels {
     /// Sends what the agent has for its channels, and lets those go on reading that may. To be called when what they have asked for
     /// can be seen.
     pub fn flush(&mut self, now: Duration) {
+        self.agent.snoop();
         let ids: Vec<u64> = self.connections.keys().copied().collect();
         ids.into_iter().for_each(|id| self.pump(id, now));
     }
 
-    fn open(&mut self, stream: Stream, controller: Option<usize>, now: Duration) {
+    fn open(
+        &mut self,
+        stream: Stream,
+        (kind, controller): (ChannelKind, Option<usize>),
+        now: Duration,
+    ) {
         let id = self.next;
         self.next += 1;
         let Ok((go, write)) = self.start(id, &stream) else {
@@ -395,13 +443,10 @@ impl Channels {
             }
             return;
         };
-        let kind = match controller {
-            Some(_) => ChannelKind::Controller,
-            None => ChannelKind::Service,
-        };
         let channel = self.agent.open(kind, now);
+        let (waits_to_read, writing, since) = (false, 0, now);
         let own =
-            Connection { channel, stream, go, waits_to_read: false, write, writing: 0, controller };
+            Connection { channel, stream, go, waits_to_read, write, writing, controller, since };
         self.connections.insert(id, own);
     }
 
@@ -540,7 +585,12 @@ pub fn connect_first(
 }
 
 /// The handshake with who connected, on a thread of its own: a slow one keeps nobody waiting.
-fn accept(stream: TcpStream, tls: Tls, sink: &Sink, handshakes: &Arc<AtomicUsize>) {
+fn accept(
+    (stream, kind): (TcpStream, ChannelKind),
+    tls: Tls,
+    sink: &Sink,
+    handshakes: &Arc<AtomicUsize>,
+) {
     let Ok(peer) = stream.peer_addr() else { return };
     if handshakes.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         handshakes.fetch_sub(1, Ordering::AcqRel);
@@ -551,7 +601,7 @@ fn accept(stream: TcpStream, tls: Tls, sink: &Sink, handshakes: &Arc<AtomicUsize
         let done = tls.accept(stream);
         own.fetch_sub(1, Ordering::AcqRel);
         sink(SocketEvent(match done {
-            Ok(stream) => Happened::Accepted(stream),
+            Ok(stream) => Happened::Accepted(stream, kind),
             Err(error) => Happened::Refused(peer, error),
         }));
     });

@@ -20,7 +20,7 @@ use std::time::Duration;
 use controlplane::{Environment, Source, events};
 use flowtable::{Dropped, Egress, FlowPatch, FlowTables, Pipeline, Sent};
 use lookup::versions::Patchable;
-use openflow::agent::{FailSafe, Forwarding, Settings as AgentSettings};
+use openflow::agent::{ChannelKind, FailSafe, Forwarding, Settings as AgentSettings};
 use openflow::flow::{InReason, PacketIn, PacketOut};
 use openflow::serve::{Channels, ControllerState, News, SocketEvent, Tls, TlsFiles};
 use openflow::{Field, Match, PortNo, Version};
@@ -163,7 +163,7 @@ enum Protection {
 /// Whether the addresses and the files of TLS can be used.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     let mut needs_tls = false;
-    for text in &settings.listen {
+    for text in settings.listen.iter().chain(&settings.snoop) {
         needs_tls |= listener(text)?.0 == Protection::Tls;
     }
     for text in &settings.controllers {
@@ -234,7 +234,8 @@ impl Link {
         ports: PortNumbers,
         now: Duration,
     ) -> Result<Option<Self>, String> {
-        if settings.listen.is_empty() && settings.controllers.is_empty() {
+        let addresses = [&settings.listen, &settings.snoop, &settings.controllers];
+        if addresses.iter().all(|own| own.is_empty()) {
             return Ok(None);
         }
         let (sender, source) = events::<Event>();
@@ -261,9 +262,11 @@ impl Link {
                 Ok(tls.clone())
             }
         };
-        for text in &settings.listen {
+        let tools = settings.listen.iter().map(|text| (ChannelKind::Service, text));
+        let snoops = settings.snoop.iter().map(|text| (ChannelKind::Snoop, text));
+        for (kind, text) in tools.chain(snoops) {
             let (protection, address) = listener(text)?;
-            let listening = channels.listen_with(address, tls_of(protection)?);
+            let listening = channels.listen_for(kind, address, tls_of(protection)?);
             listening.map_err(|error| format!("{text}: {error}"))?;
         }
         for text in &settings.controllers {
@@ -345,6 +348,11 @@ impl Link {
     /// The controllers of the settings.
     pub(super) fn controllers(&self) -> Vec<ControllerState> {
         self.channels.controllers().collect()
+    }
+
+    /// Tools that are connected.
+    pub(super) fn tools(&self) -> Vec<ControllerState> {
+        self.channels.tools().collect()
     }
 
     fn packet_in(&mut self, packet: &ForController, now: Duration) {

@@ -39,7 +39,7 @@ pub const TABLES: &[TableKind] = &[
     TableKind::new("openflow-tables", "Tables of an OpenFlow switch with how they are searched"),
     TableKind::new(
         "openflow-controllers",
-        "Controllers of an OpenFlow switch with their connections",
+        "Controllers of an OpenFlow switch with their connections, and tools that are connected",
     ),
     TableKind::new("openflow-groups", "Groups of an OpenFlow switch"),
     TableKind::new("openflow-meters", "Meters of an OpenFlow switch"),

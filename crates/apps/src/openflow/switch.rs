@@ -19,9 +19,6 @@ use openflow::{ErrorCode, Field, PortDesc, PortNo, Switch, Version};
 use super::queues::{self, Shapes};
 use super::stage::PortNumbers;
 
-/// Fields that the packet layer does not read, and that no flow matches.
-const ABSENT: &[Field] = &[Field::TunnelId, Field::InPhyPort];
-
 /// The switch as long as a request takes.
 pub(super) struct Facade<'a> {
     pub(super) control: &'a mut FlowControl,
@@ -254,9 +251,7 @@ impl Switch for Facade<'_> {
 
     fn table_features(&self) -> Vec<TableFeatures> {
         let tables = self.control.settings().tables;
-        let fields: Vec<Field> =
-            Field::ALL.into_iter().filter(|field| !ABSENT.contains(field)).collect();
-        (0..tables).map(|t| TableFeatures::full(t, tables, self.flows_max, &fields)).collect()
+        (0..tables).map(|t| TableFeatures::full(t, tables, self.flows_max, &Field::ALL)).collect()
     }
 
     /// What the queues of ports count. What a network interface alone knows (frame errors, overruns, CRCs, collisions) is not

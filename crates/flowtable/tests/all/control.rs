@@ -389,6 +389,19 @@ fn fast_failover_follows_the_ports() {
     assert_eq!(port(&mut world, 2, true), Some(PortNo(2)));
 }
 
+/// Of a bucket that watches nothing, nobody knows whether it is live.
+#[test]
+fn a_bucket_of_fast_failover_watches_something() {
+    let mut world = world();
+    let mut request = group(1, vec![out(2), out(3)]);
+    request.kind = GroupType::FastFailover;
+    request.buckets[0].watch_port = PortNo(2);
+    assert_eq!(world.control.group_mod(&request, SECOND), Err(ErrorCode::GroupModBadWatch));
+    assert_eq!(world.control.group_descs().len(), 0);
+    request.buckets[1].watch_port = PortNo::LOCAL;
+    world.control.group_mod(&request, SECOND).unwrap();
+}
+
 /// Groups that watch groups: looking for a live one has a bound.
 #[test]
 fn looking_for_a_live_bucket_has_a_bound() {

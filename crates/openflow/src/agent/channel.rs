@@ -81,6 +81,8 @@ pub(super) struct Channel {
     took: bool,
     /// Messages received and sent.
     pub(super) messages: [u64; 2],
+    /// Copies of them since they were last taken, where somebody snoops.
+    pub(super) copies: Option<Vec<u8>>,
 }
 
 /// Bytes that are much output.
@@ -111,6 +113,7 @@ impl Channel {
             probed: None,
             took: false,
             messages: [0; 2],
+            copies: None,
         };
         let bitmap = settings.versions.iter().fold(0, |bits, v| bits | 1 << v.wire());
         let highest = settings.versions.iter().max().map_or(Version::V13.wire(), |v| v.wire());
@@ -204,6 +207,7 @@ impl Channel {
         let message = rest.get(..len)?.to_vec();
         self.read += len;
         self.messages[0] += 1;
+        keep(&mut self.copies, &message);
         Some((header, message))
     }
 
@@ -258,22 +262,35 @@ impl Channel {
 
     pub(super) fn send(&mut self, xid: u32, body: Body) -> Result<(), Unencodable> {
         self.messages[1] += 1;
-        match self.version() {
-            Some(version) => wire::encode_into(&mut self.outbox, &Message::new(version, xid, body)),
-            None => Ok(()),
-        }
+        let Some(version) = self.version() else { return Ok(()) };
+        let before = self.outbox.len();
+        let done = wire::encode_into(&mut self.outbox, &Message::new(version, xid, body));
+        keep(&mut self.copies, &self.outbox[before.min(self.outbox.len())..]);
+        done
+    }
+
+    /// Messages of others.
+    pub(super) fn copy(&mut self, messages: &[u8]) {
+        self.outbox.extend_from_slice(messages);
     }
 
     fn write(&mut self, message: &Message) {
         self.messages[1] += 1;
         // HELLO and ERROR are short, and there in every version.
+        let before = self.outbox.len();
         let _ = wire::encode_into(&mut self.outbox, message);
+        keep(&mut self.copies, &self.outbox[before.min(self.outbox.len())..]);
+    }
+
+    /// Who only listens is not probed: it does not answer.
+    fn is_silent(&self) -> bool {
+        self.kind == ChannelKind::Snoop && self.version().is_some()
     }
 
     /// Sends a probe after a silence, ends the channel after another.
     pub(super) fn tick(&mut self, settings: &Settings, now: Duration) {
         let silence = settings.probe_interval;
-        if silence.is_zero() {
+        if silence.is_zero() || self.is_silent() {
             return;
         }
         if std::mem::take(&mut self.took) {
@@ -302,11 +319,21 @@ impl Channel {
     pub(super) fn deadline(&self, settings: &Settings) -> Option<Duration> {
         let silence = settings.probe_interval;
         match self.closed {
-            _ if silence.is_zero() => None,
+            _ if silence.is_zero() || self.is_silent() => None,
             None => Some(self.probed.unwrap_or(self.heard) + silence),
             Some(Closed::Silent | Closed::SlowReader) => None,
             Some(_) => (!self.outgoing().is_empty()).then(|| self.heard + 2 * silence),
         }
+    }
+}
+
+/// Bytes of copies at a time; more are lost.
+const COPIES_MAX: usize = 1 << 20;
+
+/// Copies a message where copies are wanted.
+fn keep(copies: &mut Option<Vec<u8>>, message: &[u8]) {
+    if let Some(copies) = copies.as_mut().filter(|own| own.len() + message.len() <= COPIES_MAX) {
+        copies.extend_from_slice(message);
     }
 }
 

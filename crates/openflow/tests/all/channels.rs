@@ -627,3 +627,75 @@ fn bundles_have_a_bound_together() {
     bench.agent.remove(second);
     assert_eq!(fill(&mut bench, first, 1), many);
 }
+
+/// Who snoops gets what controllers send and get, from then on; what it says itself is not carried out.
+#[test]
+fn a_snoop_gets_copies() {
+    let mut bench = Bench::new(Settings::default());
+    let controller = bench.open(Version::V13);
+    bench.ask(controller, Version::V13, Body::BarrierRequest);
+    let snoop = bench.agent.open(ChannelKind::Snoop, NOW);
+    bench.give(snoop, &hello(Version::V10));
+    bench.take(snoop);
+    assert!(bench.take(snoop).is_empty(), "nothing from before");
+    bench.agent.snoop();
+    let tool = bench.agent.open(ChannelKind::Service, NOW);
+    for id in [controller, tool] {
+        bench.give(id, &hello(Version::V13));
+        bench.give(id, &bytes_of(Version::V13, 7, Body::FlowMod(flow(1))));
+        bench.give(id, &bytes_of(Version::V13, 8, Body::BarrierRequest));
+    }
+    bench.agent.snoop();
+    let copies: Vec<_> = bench.take(snoop).into_iter().map(|m| (m.xid, m.body)).collect();
+    let of_flow = (7, Body::FlowMod(flow(1)));
+    let barrier = [(8, Body::BarrierRequest), (8, Body::BarrierReply)];
+    assert_eq!(copies[copies.len() - 3..], [&[of_flow][..], &barrier].concat());
+    assert!(copies.len() <= 4, "{copies:?}");
+    // Neither a flow nor an error.
+    bench.give(snoop, &bytes_of(Version::V10, 9, Body::FlowMod(flow(2))));
+    assert!(bench.take(snoop).is_empty());
+    assert_eq!(bench.ask(snoop, Version::V10, Body::EchoRequest(vec![1])).len(), 1);
+    // It is not probed, and the controller is.
+    let later = NOW + Settings::default().probe_interval * 3;
+    bench.agent.tick(later);
+    bench.agent.tick(later * 2);
+    assert!(bench.agent.closed(controller).is_some() && bench.agent.closed(snoop).is_none());
+    // A reader that is slow loses copies, and the rest is whole.
+    let controller = bench.open(Version::V13);
+    for _ in 0..2 * Settings::default().out_max / 8 {
+        bench.agent.snoop();
+        bench.ask(controller, Version::V13, Body::BarrierRequest);
+        if bench.agent.counters().dropped_full > 0 {
+            break;
+        }
+    }
+    assert!(bench.agent.counters().dropped_full > 0);
+    assert!(bench.take(snoop).len() > 100);
+}
+
+#[test]
+fn a_packet_comes_from_where_one_can() {
+    let mut bench = Bench::new(Settings::default());
+    for version in [Version::V10, Version::V13] {
+        let id = bench.open(version);
+        let out = |in_port| {
+            Body::PacketOut(PacketOut {
+                buffer_id: None,
+                in_port,
+                actions: vec![Action::output(PortNo(2))],
+                data: vec![0; 60],
+            })
+        };
+        for port in [PortNo::TABLE, PortNo::IN_PORT, PortNo::ALL, PortNo::FLOOD, PortNo::NORMAL] {
+            // 1.0 has no name for it.
+            let expected = match version {
+                Version::V10 => ErrorCode::BadRequestEperm,
+                Version::V13 => ErrorCode::BadRequestPort,
+            };
+            assert_eq!(bench.error(id, version, out(port)), expected, "{port:?}");
+        }
+        for port in [PortNo(1), PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY] {
+            assert!(bench.ask(id, version, out(port)).is_empty(), "{port:?}");
+        }
+    }
+}

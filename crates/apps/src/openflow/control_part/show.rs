@@ -129,10 +129,11 @@ impl OpenFlowControl {
         }
     }
 
-    /// Controllers with their connections, as a table.
+    /// Controllers, and tools that are connected, as a table.
     fn controllers(&self, now_ns: u64, as_text: bool) -> Rows {
         let titles = [
             "controller",
+            "kind",
             "state",
             "role",
             "version",
@@ -143,7 +144,9 @@ impl OpenFlowControl {
         ];
         let titles = titles.map(str::to_owned).to_vec();
         let mut rows = Rows::with_columns("openflow-controllers", as_text, titles);
-        for own in self.link.iter().flat_map(Link::controllers) {
+        let tools = self.link.iter().flat_map(Link::tools);
+        for own in self.link.iter().flat_map(Link::controllers).chain(tools) {
+            let kind = own.kind.name();
             let state = if own.version.is_some() { "connected" } else { "disconnected" };
             let role = own.role.map(|role| format!("{role:?}").to_lowercase()).unwrap_or_default();
             let version = own.version.map(|version| version.to_string()).unwrap_or_default();
@@ -153,13 +156,14 @@ impl OpenFlowControl {
             let target = format!("{protocol}:{}", own.address);
             let [received, sent] = own.messages;
             let value = json!({
-                "controller": target, "state": state, "role": role, "version": version, "since_s": since_s,
+                "controller": target, "kind": kind, "state": state, "role": role, "version": version, "since_s": since_s,
                 "received": received, "sent": sent, "last_error": own.last_error,
             });
             let since = since_s.map(|s| format!("{s} s")).unwrap_or_default();
             let error = own.last_error.unwrap_or_default();
             let (received, sent) = (thousands(received), thousands(sent));
-            let cells = vec![target, state.to_owned(), role, version, since, received, sent, error];
+            let mut cells = vec![target, kind.to_owned(), state.to_owned(), role, version, since];
+            cells.extend([received, sent, error]);
             rows.push_cells(cells, value);
         }
         rows
