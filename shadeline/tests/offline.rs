@@ -477,3 +477,32 @@ fn long_packets_of_a_tunnel_are_opened_in_their_order() {
         sent.iter().map(|own| u16::from_be_bytes([own.data[36], own.data[37]])).collect();
     assert_eq!(ports, (2000..2050).collect::<Vec<u16>>());
 }
+
+/// Through a firewall that accepts everything, packets of NAT64 are those of a router without one: there they become IPv4 at once, and
+/// behind a firewall as the last thing. Only numbers that count packets differ.
+#[test]
+fn a_firewall_changes_nothing_of_nat64() {
+    let folder = Scratch::new();
+    let case = testkit::repository().join("tests/golden/nat64");
+    for name in ["lan.pcap", "wan.pcap"] {
+        std::fs::copy(case.join(name), folder.join(name)).expect("a copy");
+    }
+    let config = std::fs::read_to_string(case.join("config.toml")).expect("a configuration");
+    let frames = |more: &str| {
+        let output = run(&folder, &format!("{config}\n{more}"), "lan={}lan.pcap wan={}wan.pcap");
+        assert!(output.status.success(), "{}", errors(&output));
+        ["lan", "wan", "dropped"].map(|name| {
+            let path = folder.join("out").join(format!("{name}.pcapng"));
+            let mut all: Vec<_> = testkit::pcap::read(&path).into_iter().collect();
+            for frame in all.iter_mut().filter(|own| own.data[12..14] == [8, 0]) {
+                // Identification and checksum of the header.
+                frame.data[18..20].fill(0);
+                frame.data[24..26].fill(0);
+            }
+            all.into_iter().map(|own| (own.time_ns, own.comment, own.data)).collect::<Vec<_>>()
+        })
+    };
+    let expected = frames("");
+    assert!(expected.iter().all(|all| all.len() > 5), "{expected:?}");
+    assert_eq!(frames("[flow]\n[firewall]\ndefault = \"accept\"\n"), expected);
+}
