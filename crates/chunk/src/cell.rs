@@ -180,6 +180,7 @@ impl Cell {
     }
 
     /// All bytes of the cell, to write.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8; CELL_BYTES] {
         // SAFETY: as above, and `&mut self` excludes other borrows.
         unsafe { self.0.cast().as_mut() }

@@ -121,10 +121,13 @@ impl<const N: usize> MultiplyShift<N> {
     }
 
     /// The hash of a key.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, key: &[u32; N]) -> u32 {
-        let products = self.a.iter().zip(key).map(|(a, x)| a.wrapping_mul(u64::from(*x)));
-        (products.fold(self.b, u64::wrapping_add) >> 32) as u32
+        let mut sum = self.b;
+        for (a, x) in self.a.iter().zip(key) {
+            sum = sum.wrapping_add(a.wrapping_mul(u64::from(*x)));
+        }
+        (sum >> 32) as u32
     }
 }
 

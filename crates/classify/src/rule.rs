@@ -38,11 +38,13 @@ impl Match {
     }
 
     /// The rule's id; `None` for [`Match::NONE`].
+    #[inline]
     pub const fn id(self) -> Option<u32> {
         if self.0 == u64::MAX { None } else { Some(self.0 as u32) }
     }
 
     /// Whether there is a rule.
+    #[inline]
     pub const fn is_some(self) -> bool {
         self.0 != u64::MAX
     }
@@ -57,6 +59,7 @@ impl Match {
         [self.0 as u32, (self.0 >> 32) as u32]
     }
 
+    #[inline]
     pub(crate) const fn from_words(low: u32, high: u32) -> Self {
         Self((high as u64) << 32 | low as u64)
     }

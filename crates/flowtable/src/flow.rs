@@ -48,18 +48,19 @@ pub struct Counters {
 
 impl Counters {
     /// One more packet. Of two workers that count at the same time, either may have the last word on the time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&self, who: &Counting, len: usize, now_ns: u64) {
         let owner = self.owner.load(Ordering::Relaxed);
         let is_own = if owner == 0 { self.claim(who) } else { owner == who.0 };
-        let added = [1, len as u64];
-        match is_own {
-            true => self.own.iter().zip(added).for_each(|(own, n)| {
+        if is_own {
+            let add = |own: &AtomicU64, n: u64| {
                 own.store(own.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-            }),
-            false => self.others.iter().zip(added).for_each(|(others, n)| {
-                others.fetch_add(n, Ordering::Relaxed);
-            }),
+            };
+            add(&self.own[0], 1);
+            add(&self.own[1], len as u64);
+        } else {
+            self.others[0].fetch_add(1, Ordering::Relaxed);
+            self.others[1].fetch_add(len as u64, Ordering::Relaxed);
         }
         // Not `fetch_max`: a locked instruction for each packet.
         if self.used_ns.load(Ordering::Relaxed) < now_ns {

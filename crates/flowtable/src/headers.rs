@@ -109,7 +109,9 @@ pub mod exthdr {
 /// Reads a frame. `frame` may be only its first part, `frame_len` is the length of the whole. All of `key` but metadata and
 /// tunnel identifier is set.
 pub fn read(frame: &[u8], frame_len: usize, in_port: u32, key: &mut Key) -> Headers {
-    read_behind(frame, frame_len, in_port, key, 0)
+    let mut headers = Headers::default();
+    read_into(frame, frame_len, in_port, key, 0, &mut headers);
+    headers
 }
 
 /// [`read`] of a frame in which flows have pushed tags before `covered` others.
@@ -120,15 +122,29 @@ pub(crate) fn read_behind(
     key: &mut Key,
     covered: u8,
 ) -> Headers {
+    let mut headers = Headers::default();
+    read_into(frame, frame_len, in_port, key, covered, &mut headers);
+    headers
+}
+
+/// The same to where it is kept: a copy of what has just been written field by field would wait for all of them.
+pub(crate) fn read_into(
+    frame: &[u8],
+    frame_len: usize,
+    in_port: u32,
+    key: &mut Key,
+    covered: u8,
+    headers: &mut Headers,
+) {
     key.0[4..].fill(0);
     // Words as the picture of `key` has them: a field at a time would cost more than all else here.
     (key.0[4], key.0[29]) = (in_port, in_port);
-    let mut headers = Headers::default();
+    *headers = Headers::default();
     let Some(link) = frame.first_chunk::<14>() else {
         key.set(place::ETH_TYPE, NOT_ETHERTYPE.into());
         headers.is_802_3 = true;
         headers.l3 = frame.len() as u16;
-        return headers;
+        return;
     };
     let macs = link.as_chunks::<4>().0;
     (key.0[5], key.0[6], key.0[7]) = (word(macs[0]), word(macs[1]), word(macs[2]));
@@ -168,8 +184,8 @@ pub(crate) fn read_behind(
     let rest = frame.get(l3..).unwrap_or_default();
     let available = frame_len.max(frame.len()) - l3;
     match ethertype {
-        EtherType::IPV4 | EtherType::IPV6 => read_ip(rest, available, ethertype, key, &mut headers),
-        EtherType::ARP => read_arp(rest, key, &mut headers),
+        EtherType::IPV4 | EtherType::IPV6 => read_ip(rest, available, ethertype, key, headers),
+        EtherType::ARP => read_arp(rest, key, headers),
         EtherType::MPLS | EtherType::MPLS_MULTICAST => {
             if let Some(entry) = LabelStackEntry::read(rest) {
                 headers.network = Network::Mpls;
@@ -186,7 +202,6 @@ pub(crate) fn read_behind(
         }
         _ => {}
     }
-    headers
 }
 
 #[inline(always)]

@@ -222,7 +222,7 @@ impl<F: Frame> Pipeline<F> {
     #[inline]
     pub fn read(&mut self, frame: &[u8], frame_len: usize, in_port: PortNo) {
         let Firsts { keys, headers, len, .. } = &mut self.firsts;
-        headers[*len] = headers::read(frame, frame_len, in_port.0, &mut keys[*len]);
+        headers::read_into(frame, frame_len, in_port.0, &mut keys[*len], 0, &mut headers[*len]);
         *len += 1;
     }
 

@@ -55,6 +55,7 @@ impl PortNo {
     }
 
     /// A port that can exist: not one of the reserved.
+    #[inline]
     pub const fn is_ordinary(self) -> bool {
         self.0 > 0 && self.0 <= Self::MAX.0
     }

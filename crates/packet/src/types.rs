@@ -42,6 +42,7 @@ impl EtherType {
     pub const LLDP: EtherType = EtherType(0x88cc);
 
     /// One of the three tag protocol identifiers that are followed here.
+    #[inline]
     pub const fn is_vlan(self) -> bool {
         matches!(self, EtherType::VLAN | EtherType::QINQ | EtherType::QINQ_OLD)
     }

@@ -40,11 +40,12 @@ impl<V: Versions> Worker<V> {
             self.put_on_lane(&mut flight, &mut packets, &mut emitted);
         } else {
             let verdicts = flight.chunk.rows.verdicts();
+            let has_made = !emitted.is_empty();
             let mut made = emitted.drain(..).peekable();
             for (row, (packet, verdict)) in packets.drain(..).zip(verdicts).enumerate() {
                 self.passes_now = flight.passes.get(row).copied().unwrap_or(0);
                 self.dispose(packet, Verdict(*verdict));
-                while let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
+                while has_made && let Some(e) = made.next_if(|e| usize::from(e.cause) <= row) {
                     self.dispose(e.packet, e.verdict);
                 }
             }
