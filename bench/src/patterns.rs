@@ -124,7 +124,7 @@ enum Way {
     Filter(Level),
     /// What applications call.
     Best,
-    /// Packet by packet, by the rarest bytes of each literal, without a state behind it: as the peer does in block mode.
+    /// By the rarest bytes of each literal, without a state behind a packet: as the peer in block mode.
     Finder,
 }
 
@@ -362,11 +362,7 @@ fn pass(
             Way::Switched => automaton.walk_many(&mut segments, &mut found),
             Way::Filter(_) => automaton.filter_many(&mut segments, &mut found, &mut scratch),
             Way::Best => automaton.scan_many(&mut segments, &mut found, &mut scratch),
-            Way::Finder => {
-                for segment in &segments {
-                    finder.find(segment.bytes, &mut found, &mut scratch);
-                }
-            }
+            Way::Finder => finder.find_many(&segments, &mut found, &mut scratch),
         }
         matches += found.len() as u64;
         found.clear();

@@ -1,6 +1,6 @@
 //! Once its buffers have grown, a thread scans without allocating.
 
-use automata::{Automaton, Pattern, Patterns, Scratch, Segment};
+use automata::{Automaton, Finder, Pattern, Patterns, Scratch, Segment};
 
 #[test]
 fn batches_allocate_nothing() {
@@ -10,6 +10,7 @@ fn batches_allocate_nothing() {
         patterns.insert(Pattern::new(format!("Number {number}").as_bytes())).unwrap();
     }
     let automaton = Automaton::new(&patterns).unwrap();
+    let finder = Finder::new(&patterns).unwrap();
     let text = "a number 17, then a NUMBER 499 and a Number 3; ".repeat(40);
     let state = automaton.start();
     let mut segments: Vec<Segment<'_>> =
@@ -20,6 +21,7 @@ fn batches_allocate_nothing() {
         automaton.walk_many(&mut segments, &mut found);
         automaton.filter_many(&mut segments, &mut found, &mut scratch);
         automaton.scan_many(&mut segments, &mut found, &mut scratch);
+        finder.find_many(&segments, &mut found, &mut scratch);
         for segment in &mut segments {
             segment.state = automaton.scan(segment.state, segment.bytes, 0, |_| ());
         }

@@ -114,6 +114,17 @@ fn agree(patterns: &[Pattern], streams: &[(Vec<u8>, Vec<usize>)]) {
         // A stream as all that there is.
         finder.set_level(level);
         let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+        // All of them at once, each for itself; what was there stays.
+        let (state, offset) = (automaton.start(), 7);
+        let segments: Vec<Segment<'_>> =
+            streams.iter().map(|(bytes, _)| Segment { state, offset, bytes }).collect();
+        found.push(Found { segment: 9, end: 9, pattern: 9 });
+        finder.find_many(&segments, &mut found, &mut scratch);
+        let all = expected.iter().zip(0..).flat_map(|(own, segment)| {
+            own.iter().map(move |m| Found { segment, end: m.end, pattern: m.pattern })
+        });
+        let all: Vec<Found> = found[..1].iter().copied().chain(all).collect();
+        assert_eq!(found, all, "many with {level:?} of {patterns:?} in {streams:?}");
         for ((bytes, _), expected) in streams.iter().zip(&expected) {
             found.clear();
             automaton.find_whole(bytes, &mut found, &mut scratch);

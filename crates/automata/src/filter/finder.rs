@@ -69,6 +69,8 @@ struct Entry {
     pattern: u32,
     /// Where it begins in all bytes.
     at: u32,
+    /// Its last four bytes, likewise; nothing of a shorter one.
+    tail: u32,
     len: u16,
     offset: u16,
     nocase: bool,
@@ -100,7 +102,9 @@ impl Finder {
             let own = pattern.bytes();
             let (len, at) = (own.len() as u16, bytes.len() as u32);
             let (nocase, anchored) = (pattern.is_nocase(), pattern.is_anchored());
-            let entry = Entry { key: 0, pattern: number, at, len, offset: 0, nocase, anchored };
+            let tail = own.last_chunk().map_or(0, |last| folded(*last));
+            let none =
+                Entry { key: 0, pattern: number, at, tail, len, offset: 0, nocase, anchored };
             let window = |offset: usize, len: usize| {
                 let window = Pattern::new(&own[offset..offset + len]);
                 if nocase { window.nocase() } else { window }
@@ -109,7 +113,7 @@ impl Finder {
                 let lower = own[0].to_ascii_lowercase();
                 if firsts[usize::from(lower)] < SHARED_MAX {
                     firsts[usize::from(lower)] += 1;
-                    short.push(entry);
+                    short.push(none);
                     windows.push(window(0, own.len()));
                     bytes.extend_from_slice(own);
                     continue;
@@ -123,7 +127,7 @@ impl Finder {
             match best {
                 Some((offset, key)) => {
                     *taken.entry(key).or_default() += 1;
-                    long.push(Entry { key, offset: offset as u16, ..entry });
+                    long.push(Entry { key, offset: offset as u16, ..none });
                     windows.push(window(offset, WINDOW));
                     bytes.extend_from_slice(own);
                 }
@@ -170,63 +174,114 @@ impl Finder {
     /// `found` gets the matches in the bytes after what it holds, by end and pattern, as those of segment 0: what
     /// [`Automaton::scan`] gives from [`Automaton::start`] on.
     pub fn find(&self, bytes: &[u8], found: &mut Vec<Found>, scratch: &mut Scratch) {
-        let begin = found.len();
         let segment = Segment { state: State::from_bits(0), offset: 0, bytes };
+        self.find_many(&[segment], found, scratch);
+    }
+
+    /// [`Finder::find`] in the bytes of each segment, for itself: the filter goes over all of them before anything is compared,
+    /// which is quicker where they are short. `found` gets the matches after what it holds, by segment, end and pattern; ends
+    /// count from the first byte of the segment. States and offsets are not looked at.
+    ///
+    /// ```
+    /// use automata::{Finder, Found, Pattern, Patterns, Scratch, Segment, State};
+    ///
+    /// let mut patterns = Patterns::default();
+    /// patterns.insert(Pattern::new(b"needle")).unwrap();
+    /// let finder = Finder::new(&patterns).unwrap();
+    ///
+    /// let (mut found, mut scratch) = (Vec::new(), Scratch::default());
+    /// let segments = [b"hay, nee".as_slice(), b"dle, needle"]
+    ///     .map(|bytes| Segment { state: State::from_bits(0), offset: 0, bytes });
+    /// finder.find_many(&segments, &mut found, &mut scratch);
+    /// assert_eq!(found, [Found { segment: 1, end: 11, pattern: 0 }]);
+    /// ```
+    ///
+    /// # Panics
+    /// With 2^32 segments or more.
+    pub fn find_many(
+        &self,
+        segments: &[Segment<'_>],
+        found: &mut Vec<Found>,
+        scratch: &mut Scratch,
+    ) {
+        assert!(u32::try_from(segments.len()).is_ok(), "segments are numbered by 32 bits");
+        let begin = found.len();
         scratch.masks.clear();
-        vectors::find(self.level, &self.filter, &[segment], &mut scratch.masks);
-        self.filter.end(bytes, &mut scratch.masks);
-        for (word, mask) in scratch.masks.iter().enumerate() {
-            let mut left = *mask;
-            while left != 0 {
-                self.confirm(bytes, word * PLACES + left.trailing_zeros() as usize, found);
-                left &= left - 1;
+        vectors::find(self.level, &self.filter, segments, &mut scratch.masks);
+        let mut masks = &mut scratch.masks[..];
+        for (number, segment) in (0..).zip(segments) {
+            let bytes = segment.bytes;
+            let (mine, others) = masks.split_at_mut(bytes.len().div_ceil(PLACES));
+            masks = others;
+            self.filter.end(bytes, mine);
+            let before = found.len();
+            for (word, mask) in mine.iter().enumerate() {
+                let mut left = *mask;
+                while left != 0 {
+                    let at = word * PLACES + left.trailing_zeros() as usize;
+                    self.confirm(number, bytes, at, found);
+                    left &= left - 1;
+                }
+            }
+            if found.len() > before + 1 {
+                found[before..].sort_unstable();
             }
         }
-        if let Some(Rest { automaton, numbers }) = &self.rest {
+        let Some(Rest { automaton, numbers }) = &self.rest else { return };
+        for (number, segment) in (0..).zip(segments) {
             let before = found.len();
-            automaton.find_whole(bytes, found, scratch);
-            let own = found[before..].iter_mut();
-            own.for_each(|found| found.pattern = numbers[found.pattern as usize]);
+            automaton.find_whole(segment.bytes, found, scratch);
+            for own in &mut found[before..] {
+                (own.segment, own.pattern) = (number, numbers[own.pattern as usize]);
+            }
         }
-        if found.len() > begin + 1 {
-            found[begin..].sort_unstable();
-        }
+        found[begin..].sort_unstable();
     }
 
     /// The patterns whose window is at a place.
     #[inline]
-    fn confirm(&self, bytes: &[u8], at: usize, found: &mut Vec<Found>) {
+    fn confirm(&self, segment: u32, bytes: &[u8], at: usize, found: &mut Vec<Found>) {
         let text = &bytes[at..];
         if let Some(window) = text.first_chunk() {
             let key = folded(*window);
             let slot = slot(key, self.starts.len() - 1);
             let own = self.starts[slot] as usize..self.starts[slot + 1] as usize;
             for entry in self.entries[own].iter().filter(|entry| entry.key == key) {
-                self.compare(entry, bytes, at, found);
+                self.compare(entry, (segment, bytes), at, found);
             }
         }
         if let Some(first) = text.first().filter(|_| !self.short.is_empty()) {
             let slot = usize::from(first.to_ascii_lowercase());
             let own = self.short_starts[slot] as usize..self.short_starts[slot + 1] as usize;
             for entry in &self.short[own] {
-                self.compare(entry, bytes, at, found);
+                self.compare(entry, (segment, bytes), at, found);
             }
         }
     }
 
     /// A pattern whose window is at a place, as a whole.
     #[inline]
-    fn compare(&self, entry: &Entry, bytes: &[u8], at: usize, found: &mut Vec<Found>) {
+    fn compare(
+        &self,
+        entry: &Entry,
+        (segment, bytes): (u32, &[u8]),
+        at: usize,
+        found: &mut Vec<Found>,
+    ) {
         let len = usize::from(entry.len);
         let Some(start) = at.checked_sub(usize::from(entry.offset)) else { return };
         let Some(there) = bytes.get(start..start + len) else { return };
+        // Texts that are full of beginnings of patterns differ at their ends; the entry alone says so.
+        if there.last_chunk().is_some_and(|last| folded(*last) != entry.tail) {
+            return;
+        }
         let own = &self.bytes[entry.at as usize..][..len];
         let is_equal = match entry.nocase {
             true => there.eq_ignore_ascii_case(own),
             false => there == own,
         };
         if is_equal && (start == 0 || !entry.anchored) {
-            found.push(Found { segment: 0, end: (start + len) as u64, pattern: entry.pattern });
+            found.push(Found { segment, end: (start + len) as u64, pattern: entry.pattern });
         }
     }
 }

@@ -172,7 +172,11 @@ impl Filter {
     /// The last places of a segment, where nothing is behind it: patterns that are as short may begin there.
     #[inline]
     fn end(&self, bytes: &[u8], masks: &mut [u64]) {
-        for at in bytes.len().saturating_sub(WINDOW - 1)..bytes.len() {
+        let unknown = bytes.len().saturating_sub(WINDOW - 1)..bytes.len();
+        if self.grams.short.is_none() {
+            return unknown.for_each(|at| masks[at / PLACES] &= !(1 << (at % PLACES)));
+        }
+        for at in unknown {
             let mut window = [0; WINDOW];
             let left = &bytes[at..];
             window[..left.len()].copy_from_slice(left);
