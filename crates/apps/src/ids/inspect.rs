@@ -38,7 +38,8 @@ use crate::flow::follow::{Follower, Kept, Listener, Place};
 use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
 
-/// Transactions whose last state is known within a step, for alerts; later ones are shown by their number only.
+/// Transactions whose last state is known within a step, for alerts; of later steps it is the last of them, and others are shown
+/// by their number only.
 const RECENT_MAX: usize = 64;
 
 /// Rules in use: workers look when a chunk begins.
@@ -137,6 +138,8 @@ struct OfFlowKept {
     last_ns: u64,
     /// Whether its packets are passed over, by the rules with this number.
     passing: (u64, Passing),
+    /// The transaction that went on in the latest step in which one did, for what is found of it later.
+    latest: Option<Box<Transaction>>,
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
@@ -293,6 +296,7 @@ impl Inspector {
             }
         }
         let mut drop_said = false;
+        let before = flow.latest.take();
         for alert in std::mem::take(&mut self.alerts) {
             flow.is_alerted = true;
             let rule = self.detector.rules().rule(alert.rule);
@@ -308,6 +312,7 @@ impl Inspector {
                 _ => None,
             };
             let known = self.recent.iter().rfind(|own| Some(own.id) == transaction_id);
+            let known = known.or(before.as_deref().filter(|own| Some(own.id) == transaction_id));
             let report = eve::Alert {
                 decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },
                 gid: rule.gid,
@@ -354,6 +359,7 @@ impl Inspector {
                 self.lines.put(To::Eve, key);
             }
         }
+        flow.latest = self.recent.pop().map(Box::new).or(before);
         self.recent.clear();
     }
 
@@ -679,6 +685,7 @@ impl OfFlowKept {
             port: input.port,
             last_ns: input.time_ns,
             passing: <_>::default(),
+            latest: None,
             lines: 0,
             is_alerted: false,
             drops_pieces: false,

@@ -88,7 +88,9 @@ impl Sink for Tee<'_> {
         self.feed().file(file);
         add(&self.parts.counters.files, 1);
         let sender = detect::sender_of(file.direction);
-        let known = self.recent.iter().rfind(|own| own.id == file.transaction).cloned();
+        let is_it = |own: &&Transaction| own.id == file.transaction;
+        let latest = self.flow.latest.as_deref().filter(is_it);
+        let known = self.recent.iter().rfind(is_it).or(latest).cloned();
         let application = known.as_ref().map(|own| own.protocol().name());
         self.write(IdsEvent::Fileinfo, sender, |eve, origin, out| {
             eve.file(origin, application, known.as_ref(), file, out);
