@@ -51,6 +51,11 @@ pub(crate) fn print(text: Arguments<'_>) -> Result<(), Failure> {
     output::print(text).map_err(Failure::standard_output)
 }
 
+/// Prints lines of UTF-8 to standard output.
+pub(crate) fn print_lines(text: &[u8]) -> Result<(), Failure> {
+    output::print_lines(text).map_err(Failure::standard_output)
+}
+
 /// Prints text with colours to standard output; names in it have passed [`output::shown`].
 pub(crate) fn coloured(text: &str) -> Result<(), Failure> {
     output::print_coloured(text).map_err(Failure::standard_output)

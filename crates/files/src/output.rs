@@ -92,10 +92,34 @@ pub fn print_coloured(text: &str) -> io::Result<()> {
     print_as_is(&shown_coloured(text))
 }
 
+/// Prints lines of UTF-8 to standard output, at once, as [`shown`]; what is no UTF-8 is replaced.
+///
+/// # Errors
+/// Those of standard output.
+pub fn print_lines(text: &[u8]) -> io::Result<()> {
+    match is_plain(text) {
+        true => write_out(text),
+        false => print_as_is(&shown(&String::from_utf8_lossy(text))),
+    }
+}
+
 fn print_as_is(text: &str) -> io::Result<()> {
+    write_out(text.as_bytes())
+}
+
+fn write_out(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()
+}
+
+/// Whether bytes are visible letters of ASCII, spaces, tabs and line ends: nearly always all of them are, and nothing of them is
+/// odd. Blocks of a size that compilers make vectors of.
+fn is_plain(bytes: &[u8]) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    let mut blocks = bytes.chunks_exact(64);
+    blocks.all(|block| block.iter().fold(true, |all, byte| all & is_plain(byte)))
+        && blocks.remainder().iter().all(is_plain)
 }
 
 /// Prints a line to standard error as [`shown`], where nothing can be done if it cannot be printed.
@@ -115,7 +139,7 @@ fn formatted(text: Arguments<'_>) -> Cow<'static, str> {
 /// Text as a terminal may get it: of control characters only line ends and tabs, and no characters that change the
 /// direction of others; these are `\u` and four hexadecimal digits, as in JSON, so JSON stays what it is.
 pub fn shown(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_odd) {
+    if is_plain(text.as_bytes()) || !text.contains(is_odd) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -194,6 +218,25 @@ mod tests {
             "\\u001b]0;x\\u0007\\u009b31m\\u000d\\u202e"
         );
         assert!(matches!(shown("two\n\tlines ü"), Cow::Borrowed(_)));
+    }
+
+    /// What is taken as plain has nothing odd, wherever the odd letter is.
+    #[test]
+    fn plain_text_is_shown_as_it_is() {
+        let plain = "a letter, \ta number 12~\n".repeat(7);
+        assert!(is_plain(plain.as_bytes()) && is_plain(b""));
+        assert!(matches!(shown(&plain), Cow::Borrowed(_)));
+        for at in 0..plain.len() {
+            for odd in ['\0', '\x1b', '\r', '\x7f', '\u{9b}', '\u{202e}', 'ü'] {
+                let text = format!("{}{odd}{}", &plain[..at], &plain[at..]);
+                assert!(!is_plain(text.as_bytes()), "{odd:?} at {at}");
+                let letters = text.chars().map(|c| match is_odd(c) {
+                    true => format!("\\u{:04x}", u32::from(c)),
+                    false => c.to_string(),
+                });
+                assert_eq!(shown(&text), letters.collect::<String>());
+            }
+        }
     }
 
     #[test]

@@ -38,7 +38,6 @@ mod alert;
 mod anomaly;
 mod application;
 mod association;
-mod json;
 mod names;
 mod stats;
 
@@ -47,12 +46,12 @@ use std::net::IpAddr;
 use packet::tcp::flags;
 use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 
+use crate::json::{self, Object};
 use crate::{community_id, protocol, time};
 pub use alert::{Alert, Decision, Drop};
 pub use anomaly::{Anomaly, AnomalyKind, Range};
 pub use application::ApplicationAnomaly;
 pub use association::AssociationEvent;
-use json::Object;
 pub use stats::Stats;
 
 /// Settings of all lines.
@@ -266,11 +265,11 @@ fn head(line: &mut Object<'_>, head: &Head<'_>) {
         out.push(b']');
     }
     let has_ports = matches!(head.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
-    line.plain("src_ip", head.src.0);
+    line.address("src_ip", head.src.0);
     if has_ports {
         line.number("src_port", head.src.1);
     }
-    line.plain("dest_ip", head.dst.0);
+    line.address("dest_ip", head.dst.0);
     if has_ports {
         line.number("dest_port", head.dst.1);
     }

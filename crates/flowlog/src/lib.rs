@@ -12,7 +12,7 @@
 //!
 //! * [`eve`]: records and events as lines, by Suricata's names.
 //! * [`fast`]: alerts as lines for people; [`stats`]: counters as a table.
-//! * [`sink`]: where lines go.
+//! * [`sink`]: where lines go; [`json`]: how their objects are written.
 //! * [`ipfix`]: records by RFC 7011, for collectors.
 //! * `parquet`: records as a table of columns.
 //! * [`community_id`]: the hash of a 5-tuple that other programs compute in the same way.
@@ -27,6 +27,7 @@ pub mod community_id;
 pub mod eve;
 pub mod fast;
 pub mod ipfix;
+pub mod json;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 mod queue;

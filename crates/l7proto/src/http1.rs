@@ -243,8 +243,12 @@ impl Head {
                     self.line_end = at + 1;
                 }
                 let place = (at - self.line) as usize;
-                for (bit, name) in NAMES.iter().enumerate() {
-                    if name.get(place) != Some(&byte.to_ascii_lowercase()) {
+                let lower = byte.to_ascii_lowercase();
+                let mut left = self.candidates;
+                while left != 0 {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    if NAMES[bit as usize].get(place) != Some(&lower) {
                         self.candidates &= !(1 << bit);
                     }
                 }

@@ -205,9 +205,15 @@ fn choose(
     named: Option<Protocol>,
     protocol: impl Fn(usize) -> Protocol,
 ) -> Option<usize> {
-    let bits = || (0..64).filter(move |bit| mask >> bit & 1 != 0);
-    let by_port = bits().find(|bit| named == Some(protocol(*bit)));
-    by_port.or_else(|| bits().next())
+    let by_port = named.and_then(|named| bits(mask).find(|bit| named == protocol(*bit)));
+    by_port.or_else(|| bits(mask).next())
+}
+
+/// The bits of a mask that are set, the lowest first.
+fn bits(mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(mask), |left| Some(left & left.wrapping_sub(1)))
+        .take_while(|left| *left != 0)
+        .map(|left| left.trailing_zeros() as usize)
 }
 
 /// What the tests of all signatures say of one side: as the client's, as the server's.
@@ -291,7 +297,8 @@ impl Fits {
     /// Signatures for which this side speaks, or which it fits and a port names.
     fn speaks_for(&self, named: Option<Protocol>) -> u64 {
         let mut mask = self.yes[0] & SPEAKS[0] | self.yes[1] & SPEAKS[1];
-        for (bit, row) in stream::TABLE.iter().enumerate() {
+        for bit in bits(named.map_or(0, |_| self.yes[0] | self.yes[1])) {
+            let row = &stream::TABLE[bit];
             let fits = |role: usize, test: Test| {
                 !matches!(test, Test::Any) && self.yes[role] >> bit & 1 != 0
             };
@@ -373,8 +380,7 @@ impl Sides {
         let protocol = named?;
         let may_be = self.fits.iter().any(|fits| {
             let masks = fits.more[0] | fits.more[1];
-            (0..stream::TABLE.len())
-                .any(|bit| masks >> bit & 1 != 0 && stream::TABLE[bit].protocol == protocol)
+            bits(masks).any(|bit| stream::TABLE[bit].protocol == protocol)
         });
         may_be.then_some(Label { protocol, found_by: FoundBy::Port, confidence: Confidence::Low })
     }
@@ -384,8 +390,7 @@ impl Sides {
         let bit = choose(mask, named, |bit| stream::TABLE[bit].protocol)?;
         let row = &stream::TABLE[bit];
         // Greetings and `QUIT` are those of SMTP and of FTP: not more than likely, with a port or without.
-        let mut others = (0..stream::TABLE.len()).filter(|other| mask >> other & 1 != 0);
-        let is_ambiguous = others.any(|other| stream::TABLE[other].protocol != row.protocol);
+        let is_ambiguous = bits(mask).any(|other| stream::TABLE[other].protocol != row.protocol);
         let confidence = if is_ambiguous { confidence.min(Confidence::Medium) } else { confidence };
         // By the test that said yes; by the stronger where both did.
         let fitting = |role: usize| self.fits.iter().any(|fits| fits.yes[role] >> bit & 1 != 0);

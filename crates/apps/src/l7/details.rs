@@ -3,6 +3,7 @@
 //! Bytes are kept until the protocol is known, and shown to its parser then. Each parser has a bound, and strings have one
 //! ([`TEXT_MAX`]); nothing is kept when there is no more to be read.
 
+use flowlog::json::Object;
 use l7proto::dns::{self, NAME_MAX};
 use l7proto::http1::{Field, Head, Progress as HeadProgress};
 use l7proto::quic::{InitialReader, Progress as InitialProgress};
@@ -11,7 +12,6 @@ use l7proto::tls::{
     ClientHello, HelloReader, Ja4Transport, Progress as HelloProgress, ServerHello,
 };
 use l7proto::{Direction, Protocol, Transport};
-use serde::Serialize;
 
 /// Bytes of a side that wait for a protocol.
 const WAITING_MAX: usize = 2048;
@@ -22,57 +22,84 @@ pub const TEXT_MAX: usize = 255;
 /// Protocols of ALPN that are kept.
 const ALPN_MAX: usize = 16;
 
-/// What was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What was read; small, for each flow has it until it is reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// `Host` of the first request of HTTP.
+    pub host: Option<Box<str>>,
+    /// `User-Agent` of the first request of HTTP.
+    pub user_agent: Option<Box<str>>,
+    /// The name of the first question of DNS.
+    pub query: Option<Box<str>>,
+    /// Of the hellos of TLS, also in QUIC.
+    pub tls: Option<Box<TlsFacts>>,
+}
+
+/// What was read of hellos.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFacts {
     /// The server's name in a ClientHello (SNI).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sni: Option<String>,
     /// Protocols that the client offers (ALPN).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alpn: Vec<String>,
     /// The one that the server chose, where it says so in the clear.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub alpn_chosen: Option<String>,
     /// The version of TLS that the server chose.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_version: Option<String>,
     /// Fingerprint of the client.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ja3: Option<String>,
     /// Fingerprint of the server.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ja3s: Option<String>,
     /// Fingerprint of the client.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ja4: Option<String>,
-    /// `Host` of the first request of HTTP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// `User-Agent` of the first request of HTTP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_agent: Option<String>,
-    /// The name of the first question of DNS.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub query: Option<String>,
 }
 
 impl Facts {
     /// The name of what the flow is about.
     pub fn name(&self) -> Option<&str> {
-        [&self.sni, &self.host, &self.query].into_iter().find_map(Option::as_deref)
+        let sni = self.tls.as_ref().and_then(|tls| tls.sni.as_deref());
+        sni.or(self.host.as_deref()).or(self.query.as_deref())
+    }
+
+    /// Adds the fields to an object; those that are not known are left out.
+    pub fn write(&self, to: &mut Object<'_>) {
+        fn text(to: &mut Object<'_>, name: &'static str, value: Option<&str>) {
+            if let Some(value) = value {
+                to.string(name, value);
+            }
+        }
+        if let Some(tls) = &self.tls {
+            text(to, "sni", tls.sni.as_deref());
+            if !tls.alpn.is_empty() {
+                to.list("alpn", tls.alpn.iter().map(|own| own.as_bytes()));
+            }
+            text(to, "alpn_chosen", tls.alpn_chosen.as_deref());
+            text(to, "tls_version", tls.tls_version.as_deref());
+            text(to, "ja3", tls.ja3.as_deref());
+            text(to, "ja3s", tls.ja3s.as_deref());
+            text(to, "ja4", tls.ja4.as_deref());
+        }
+        text(to, "host", self.host.as_deref());
+        text(to, "user_agent", self.user_agent.as_deref());
+        text(to, "query", self.query.as_deref());
+    }
+
+    /// Whether a hello of a client, of a server was read.
+    fn hellos(&self) -> [bool; 2] {
+        let tls = self.tls.as_ref();
+        [tls.is_some_and(|tls| tls.ja3.is_some()), tls.is_some_and(|tls| tls.ja3s.is_some())]
     }
 }
 
 /// A parser at work.
 enum Reader {
-    /// The protocol is not known: what has come of each side.
-    Waiting([Vec<u8>; 2]),
+    /// The protocol is not known: what has come of each side, if anything has.
+    Waiting(Option<Box<[Vec<u8>; 2]>>),
     Http(Box<[(Head, Vec<u8>); 2]>),
-    Tls([HelloReader; 2]),
+    Tls(Box<[HelloReader; 2]>),
     Quic(Box<[InitialReader; 2]>),
     /// DNS over TCP.
-    Dns([Vec<u8>; 2]),
+    Dns(Box<[Vec<u8>; 2]>),
     /// There is no more to be read.
     Over,
 }
@@ -85,10 +112,16 @@ pub struct Details {
     facts: Facts,
 }
 
+impl std::fmt::Debug for Details {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Details").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
 impl Details {
     /// Of a flow of which nothing is known.
     pub fn new(transport: Transport) -> Self {
-        let reader = Reader::Waiting(<_>::default());
+        let reader = Reader::Waiting(None);
         Self { transport, reader, protocol: None, facts: Facts::default() }
     }
 
@@ -126,7 +159,7 @@ impl Details {
         self.protocol = protocol;
         if let Reader::Waiting(waiting) = &mut self.reader {
             let Some(protocol) = protocol else {
-                let own = &mut waiting[direction as usize];
+                let own = &mut waiting.get_or_insert_default()[direction as usize];
                 if self.transport == Transport::Stream {
                     own.extend_from_slice(&bytes[..bytes.len().min(WAITING_MAX - own.len())]);
                 }
@@ -136,9 +169,9 @@ impl Details {
                 }
                 return;
             };
-            let waiting = std::mem::take(waiting);
+            let waiting = waiting.take();
             self.reader = self.reader_for(protocol);
-            if self.transport == Transport::Stream {
+            if let Some(waiting) = waiting.filter(|_| self.transport == Transport::Stream) {
                 self.read(Direction::Opener, &waiting[0]);
                 self.read(Direction::Responder, &waiting[1]);
             }
@@ -174,6 +207,7 @@ impl Details {
                 let is_request = head.method().is_some();
                 if is_request {
                     let field = |field| head.field(field).map(|span| span.of(kept)).and_then(text);
+                    let field = |name| field(name).map(String::into_boxed_str);
                     facts.host = field(Field::Host);
                     facts.user_agent = field(Field::UserAgent);
                 }
@@ -189,17 +223,17 @@ impl Details {
                     }
                 }
                 let is_failed = matches!(progress, HelloProgress::Failed(_));
-                is_failed || facts.ja3.is_some() && facts.ja3s.is_some()
+                is_failed || facts.hellos() == [true; 2]
             }
             Reader::Quic(readers) => {
                 let mut are_over = true;
                 for reader in readers.iter_mut() {
                     are_over &= reader.feed(direction, bytes) != InitialProgress::More;
                 }
-                if let Some(hello) = readers[0].client_hello().filter(|_| facts.ja4.is_none()) {
+                if let Some(hello) = readers[0].client_hello().filter(|_| !facts.hellos()[0]) {
                     client(&hello, Ja4Transport::Quic, facts);
                 }
-                if let Some(hello) = readers[1].server_hello().filter(|_| facts.ja3s.is_none()) {
+                if let Some(hello) = readers[1].server_hello().filter(|_| !facts.hellos()[1]) {
                     server(&hello, facts);
                 }
                 are_over
@@ -215,7 +249,7 @@ impl Details {
                         dns::tcp_message(own).map(|(message, _)| message)
                     }
                 };
-                facts.query = message.and_then(query);
+                facts.query = message.and_then(query).map(String::into_boxed_str);
                 message.is_some() || kept[at].len() == HEAD_BYTES_MAX
             }
             Reader::Waiting(_) | Reader::Over => false,
@@ -230,6 +264,12 @@ impl Details {
 fn text(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.trim_ascii();
     let cut = &bytes[..bytes.len().min(TEXT_MAX)];
+    // Nearly always all of it is as it may stay.
+    if let Some(text) =
+        str::from_utf8(cut).ok().filter(|_| cut.iter().all(|b| matches!(b, b' '..=b'~')))
+    {
+        return (!text.is_empty()).then(|| text.to_owned());
+    }
     let text: String = String::from_utf8_lossy(cut)
         .chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
@@ -238,6 +278,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 }
 
 fn client(hello: &ClientHello<'_>, transport: Ja4Transport, facts: &mut Facts) {
+    let facts = facts.tls.get_or_insert_default();
     facts.sni = hello.server_name().and_then(text);
     facts.alpn = hello.alpn().take(ALPN_MAX).filter_map(text).collect();
     facts.ja3 = Some(hex(&hello.ja3()));
@@ -245,6 +286,7 @@ fn client(hello: &ClientHello<'_>, transport: Ja4Transport, facts: &mut Facts) {
 }
 
 fn server(hello: &ServerHello<'_>, facts: &mut Facts) {
+    let facts = facts.tls.get_or_insert_default();
     facts.ja3s = Some(hex(&hello.ja3s()));
     facts.alpn_chosen = hello.alpn().and_then(text);
     facts.tls_version = Some(match hello.version() {
@@ -263,4 +305,58 @@ fn query(message: &[u8]) -> Option<String> {
     let mut buffer = [0; 4 * NAME_MAX];
     let question = message.questions().next()?;
     question.name.write(&mut buffer).and_then(|name| text(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All fields, by their names and in their order.
+    #[test]
+    fn facts_are_written_as_fields() {
+        let text = |text: &str| Some(text.to_owned());
+        let tls = TlsFacts {
+            sni: text("a.example"),
+            alpn: vec!["h2".into(), "x\"y".into()],
+            alpn_chosen: text("h2"),
+            tls_version: text("TLS 1.3"),
+            ja3: text("3"),
+            ja3s: text("3s"),
+            ja4: text("4"),
+        };
+        let facts = Facts {
+            host: Some("h".into()),
+            user_agent: Some("u".into()),
+            query: Some("q".into()),
+            tls: Some(Box::new(tls)),
+        };
+        let written = |facts: &Facts| {
+            let mut out = Vec::new();
+            let mut line = Object::begin(&mut out);
+            facts.write(&mut line);
+            line.end();
+            String::from_utf8(out).unwrap()
+        };
+        let expected = r#"{"sni":"a.example","alpn":["h2","x\"y"],"alpn_chosen":"h2","tls_version":"TLS 1.3","ja3":"3","ja3s":"3s","ja4":"4","host":"h","user_agent":"u","query":"q"}"#;
+        assert_eq!(written(&facts), expected);
+        assert_eq!(facts.name(), Some("a.example"));
+        assert_eq!(written(&Facts::default()), "{}");
+    }
+
+    /// What is printable goes the short way; the long one gives the same.
+    #[test]
+    fn names_are_text() {
+        for (bytes, expected) in [
+            (b"www.example.com".as_slice(), Some("www.example.com")),
+            (b" a b\t", Some("a b")),
+            (b"a\x01b\x7f", Some("a\u{fffd}b\u{fffd}")),
+            (b"\xc3\xbc\xff", Some("\u{fc}\u{fffd}")),
+            (b"  ", None),
+            (b"", None),
+        ] {
+            assert_eq!(text(bytes).as_deref(), expected);
+        }
+        let long = [b'x'; TEXT_MAX + 1];
+        assert_eq!(text(&long).unwrap().len(), TEXT_MAX);
+    }
 }

@@ -37,9 +37,16 @@ pub enum Confidence {
 
 macro_rules! texts {
     ($type:ident: $($variant:ident $text:literal,)*) => {
+        impl $type {
+            /// In a word.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
+                f.write_str(self.name())
             }
         }
     };

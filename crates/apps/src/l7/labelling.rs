@@ -183,6 +183,11 @@ impl Labelling {
         self.details.as_deref()
     }
 
+    /// The same, for whoever reports the flow: they are here no more.
+    pub fn take_details(&mut self) -> Option<Box<Details>> {
+        self.details.take()
+    }
+
     fn direction(&self, side: Side) -> Direction {
         if side == self.opener { Direction::Opener } else { Direction::Responder }
     }

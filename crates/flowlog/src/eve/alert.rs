@@ -2,8 +2,8 @@
 
 use applayer::Transaction;
 
-use super::json::{self, Object};
 use super::{Eve, Origin, application};
+use crate::json::{self, Object};
 
 /// What became of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use applayer::{
     Transaction,
 };
 
-use super::json::{self, Object};
 use super::{Eve, Origin, names, timestamp};
+use crate::json::{self, Object};
 
 /// Something odd in what an application says.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::json::Object;
 use super::{Eve, Origin};
+use crate::json::Object;
 use crate::protocol;
 
 /// What happened to an association.

@@ -1,7 +1,7 @@
 //! Counters, as an event.
 
-use super::json::{self, Object};
 use super::{Eve, application};
+use crate::json::{self, Object};
 
 /// Counters by names with dots: `decoder.pkts`. Names with a common beginning follow one another.
 #[derive(Clone, Copy, Debug)]

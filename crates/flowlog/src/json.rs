@@ -1,27 +1,32 @@
 //! A JSON object, written field by field to the end of a buffer (RFC 8259): no value is built, and nothing is allocated
 //! apart from the buffer.
+//!
+//! A function of its arguments.
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::IpAddr;
 
 /// An object that is being written; [`Object::end`] closes it.
-pub(super) struct Object<'a> {
+pub struct Object<'a> {
     out: &'a mut Vec<u8>,
     is_empty: bool,
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn begin(out: &'a mut Vec<u8>) -> Self {
+    /// Begins one at the end of a buffer.
+    pub fn begin(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, is_empty: true }
     }
 
-    pub(super) fn end(self) {
+    /// Closes it.
+    pub fn end(self) {
         self.out.push(b'}');
     }
 
     /// The buffer, at the place of a value. Names are constants of letters, digits and `_`.
-    pub(super) fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
+    pub fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.is_empty) {
             self.out.push(b',');
         }
@@ -31,34 +36,33 @@ impl<'a> Object<'a> {
         self.out
     }
 
-    pub(super) fn object(&mut self, name: &'static str) -> Object<'_> {
+    /// An object in it.
+    pub fn object(&mut self, name: &'static str) -> Object<'_> {
         Object::begin(self.value(name))
     }
 
-    pub(super) fn number(&mut self, name: &'static str, value: impl Into<u64>) {
+    /// A number.
+    pub fn number(&mut self, name: &'static str, value: impl Into<u64>) {
         number(value.into(), self.value(name));
     }
 
-    pub(super) fn boolean(&mut self, name: &'static str, value: bool) {
+    /// `true` or `false`.
+    pub fn boolean(&mut self, name: &'static str, value: bool) {
         self.value(name).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
     /// A string of anything.
-    pub(super) fn string(&mut self, name: &'static str, value: &str) {
+    pub fn string(&mut self, name: &'static str, value: &str) {
         string(value, self.value(name));
     }
 
     /// A string of bytes: what is no UTF-8 is written `\\xHH`, as in Suricata.
-    pub(super) fn bytes(&mut self, name: &'static str, value: &[u8]) {
+    pub fn bytes(&mut self, name: &'static str, value: &[u8]) {
         bytes(value, self.value(name));
     }
 
     /// An array of strings of bytes.
-    pub(super) fn list<'b>(
-        &mut self,
-        name: &'static str,
-        values: impl IntoIterator<Item = &'b [u8]>,
-    ) {
+    pub fn list<'b>(&mut self, name: &'static str, values: impl IntoIterator<Item = &'b [u8]>) {
         let out = self.value(name);
         out.push(b'[');
         for (number, value) in values.into_iter().enumerate() {
@@ -71,7 +75,7 @@ impl<'a> Object<'a> {
     }
 
     /// A string whose name is not known before.
-    pub(super) fn named(&mut self, name: &str) -> &mut Vec<u8> {
+    pub fn named(&mut self, name: &str) -> &mut Vec<u8> {
         if !std::mem::take(&mut self.is_empty) {
             self.out.push(b',');
         }
@@ -80,8 +84,29 @@ impl<'a> Object<'a> {
         self.out
     }
 
-    /// A string of what needs no escape: addresses, numbers.
-    pub(super) fn plain(&mut self, name: &'static str, value: impl Display) {
+    /// An address, as its `Display` has it.
+    pub fn address(&mut self, name: &'static str, value: IpAddr) {
+        let out = self.value(name);
+        out.push(b'"');
+        match value {
+            IpAddr::V4(own) => {
+                for (at, byte) in own.octets().into_iter().enumerate() {
+                    if at > 0 {
+                        out.push(b'.');
+                    }
+                    number(byte.into(), out);
+                }
+            }
+            IpAddr::V6(own) => {
+                // A vector takes whatever is written to it.
+                let _ = write!(out, "{own}");
+            }
+        }
+        out.push(b'"');
+    }
+
+    /// A string of what needs no escape: numbers.
+    pub fn plain(&mut self, name: &'static str, value: impl Display) {
         let out = self.value(name);
         out.push(b'"');
         // A vector takes whatever is written to it.
@@ -91,7 +116,7 @@ impl<'a> Object<'a> {
 }
 
 /// Appends a decimal number.
-pub(super) fn number(value: u64, out: &mut Vec<u8>) {
+pub fn number(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut rest = value;
     let mut at = digits.len();
@@ -107,32 +132,40 @@ pub(super) fn number(value: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends a string: quotation marks, backslashes and control characters are escaped, so a line stays a line.
-pub(super) fn string(value: &str, out: &mut Vec<u8>) {
+pub fn string(value: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     escaped(value, out);
     out.push(b'"');
 }
 
 fn escaped(value: &str, out: &mut Vec<u8>) {
-    for &byte in value.as_bytes() {
-        match byte {
+    let mut rest = value.as_bytes();
+    // What needs no escape goes in one piece; it is nearly always all.
+    while let Some(at) = rest.iter().position(|byte| is_escaped(*byte)) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            0..0x20 | 0x7f => {
+            byte => {
                 const HEX: &[u8; 16] = b"0123456789abcdef";
                 out.extend_from_slice(b"\\u00");
                 out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
             }
-            _ => out.push(byte),
         }
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
+}
+
+const fn is_escaped(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7f)
 }
 
 /// Appends a string of bytes.
-pub(super) fn bytes(value: &[u8], out: &mut Vec<u8>) {
+pub fn bytes(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in value.utf8_chunks() {
         escaped(chunk.valid(), out);
@@ -157,6 +190,26 @@ mod tests {
     fn numbers() {
         for value in [0, 9, 10, 1_234_567_890, u64::MAX] {
             assert_eq!(written(value), value.to_string());
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        for text in ["0.0.0.0", "255.10.9.100", "::", "2001:db8::1", "::ffff:1.2.3.4"] {
+            let mut out = Vec::new();
+            Object::begin(&mut out).address("a", text.parse().unwrap());
+            assert_eq!(out, format!("{{\"a\":\"{text}\"").into_bytes());
+        }
+    }
+
+    /// Byte by byte, as pieces are not.
+    #[test]
+    fn escapes_stand_where_the_bytes_do() {
+        for text in ["", "plain", "\"", "a\"b\\\u{1}\u{7f}c\n\r\t", "\tend\u{1f}", "\u{e9}\n"] {
+            let (mut whole, mut single) = (Vec::new(), Vec::new());
+            escaped(text, &mut whole);
+            text.chars().for_each(|c| escaped(c.encode_utf8(&mut [0; 4]), &mut single));
+            assert_eq!(whole, single, "{text:?}");
         }
     }
 
