@@ -162,12 +162,15 @@ impl<'a> Request<'a> {
     /// Takes it from there.
     #[inline]
     pub(crate) fn read_iv(&mut self) {
-        let mut iv = [0; 16];
-        match self.iv_in_buffer() {
-            [a, b, c, d, e, f, g, h] => iv[..8].copy_from_slice(&[*a, *b, *c, *d, *e, *f, *g, *h]),
-            found => iv[..found.len()].copy_from_slice(found),
-        }
-        self.iv = iv;
+        let found = &*self.iv_in_buffer();
+        self.iv = match (found.len(), found.first_chunk()) {
+            (8, Some(own)) => (u128::from(u64::from_be_bytes(*own)) << 64).to_be_bytes(),
+            _ => {
+                let mut iv = [0; 16];
+                iv[..found.len()].copy_from_slice(found);
+                iv
+            }
+        };
     }
 
     /// Counter block `number` of a mode that counts in the last 4 bytes.
@@ -339,7 +342,8 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
         // What a form of its own has done.
         let mut done = Set::NONE;
         let mut masks = [Block::default(); GROUP];
-        for (mut same, key) in by_key(group, live) {
+        let mut left = live;
+        while let Some((mut same, key)) = next_key(group, &mut left) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
                 CipherKey::Gcm(key) => {
@@ -384,7 +388,8 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
         // What a form of its own has done.
         let mut done = Set::NONE;
         let mut masks = [Block::default(); GROUP];
-        for (mut same, key) in by_key(group, live) {
+        let mut left = live;
+        while let Some((mut same, key)) = next_key(group, &mut left) {
             match &key.cipher {
                 CipherKey::Gcm(key) => {
                     for at in same.iter().filter(|at| group[*at].request_mut().open_gcm(key)) {
@@ -412,8 +417,8 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                 request.result = Err(Failure::Authentication);
             }
         }
-        let genuine = Set::of(group, |request| request.result.is_ok()).without(done);
-        for (same, key) in by_key(group, genuine) {
+        let mut genuine = Set::of(group, |request| request.result.is_ok()).without(done);
+        while let Some((same, key)) = next_key(group, &mut genuine) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
                 CipherKey::Gcm(key) => {
@@ -520,25 +525,16 @@ impl Set {
     }
 }
 
-/// The packets of a set, key by key: at most as many pairs as packets.
-fn by_key<'a, T: Carries<'a>>(
-    group: &[T],
-    set: Set,
-) -> impl Iterator<Item = (Set, &'a Key)> + use<'a, T> {
-    let mut pairs = [None; GROUP];
-    let mut count = 0;
-    let mut left = set;
-    while let Some(first) = left.iter().next() {
-        let key = group[first].request().key;
-        let mut same = Set::NONE;
-        for at in left.iter().filter(|at| std::ptr::eq(group[*at].request().key, key)) {
-            same.insert(at);
-        }
-        pairs[count] = Some((same, key));
-        count += 1;
-        left = Set(left.0 & !same.0);
+/// Takes the packets of the first one's key out of a set.
+#[inline]
+fn next_key<'a, T: Carries<'a>>(group: &[T], left: &mut Set) -> Option<(Set, &'a Key)> {
+    let key = group[left.iter().next()?].request().key;
+    let mut same = Set::NONE;
+    for at in left.iter().filter(|at| std::ptr::eq(group[*at].request().key, key)) {
+        same.insert(at);
     }
-    pairs.into_iter().flatten()
+    *left = left.without(same);
+    Some((same, key))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub use prepared::Prepared;
 use crate::batch::{Carries, Failure, Request, TEXT_MAX, open_all, seal_all};
 use crate::marks::Marks;
 use crate::sequence::Sequence;
-use crate::suite::{Key, Suite};
+use crate::suite::{Key, Suite, place_of};
 use crate::window::{Replay, ReplayWindow, WindowError};
 
 /// Bytes in front of the initialisation vector.
@@ -62,10 +62,7 @@ impl Header {
 
     #[inline]
     fn bytes(self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[..4].copy_from_slice(&self.spi.to_be_bytes());
-        bytes[4..].copy_from_slice(&self.number.to_be_bytes());
-        bytes
+        (u64::from(self.spi) << 32 | u64::from(self.number)).to_be_bytes()
     }
 }
 
@@ -93,13 +90,23 @@ impl Trailer {
     /// Writes padding and trailer behind the payload, to the end of the text.
     #[inline]
     fn write(self, text: &mut [u8]) {
-        let pad_len = text.len() - TRAILER_LEN - self.payload_len;
-        for (byte, value) in text[self.payload_len..].iter_mut().zip(1..=pad_len as u8) {
-            *byte = value;
+        let Self { payload_len, next_header } = self;
+        match &mut text[payload_len..] {
+            // Most suites pad to words.
+            [pad_len, next] => [*pad_len, *next] = [0, next_header],
+            [a, pad_len, next] => [*a, *pad_len, *next] = [1, 1, next_header],
+            [a, b, pad_len, next] => [*a, *b, *pad_len, *next] = [1, 2, 2, next_header],
+            [a, b, c, pad_len, next] => [*a, *b, *c, *pad_len, *next] = [1, 2, 3, 3, next_header],
+            end => {
+                let pad_len = end.len() - TRAILER_LEN; // below the alignment
+                for (byte, value) in end.iter_mut().zip(1..=pad_len as u8) {
+                    *byte = value;
+                }
+                if let Some(place) = end.last_chunk_mut() {
+                    *place = [pad_len as u8, next_header];
+                }
+            }
         }
-        let end = text.len();
-        text[end - 2] = pad_len as u8; // below the alignment
-        text[end - 1] = self.next_header;
     }
 }
 
@@ -232,6 +239,14 @@ impl Outbound {
         self.spi
     }
 
+    /// Where what its packets read is, but for its sequence numbers ([`Key::read_by_packets`]).
+    pub fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
+        self.key.read_by_packets(see);
+        see(place_of(&self.spi));
+        see(place_of(&self.is_extended));
+        see(place_of(&self.sequence));
+    }
+
     /// Its sequence numbers.
     pub fn sequence(&self) -> &Arc<Sequence> {
         &self.sequence
@@ -357,10 +372,14 @@ impl<'a> Number<'a> {
             return Seal { request, packet, number, error };
         }
         let header = Header { spi: association.spi, number: number as u32 }; // the lower half
-        request.buffer[..HEADER_LEN].copy_from_slice(&header.bytes());
+        if let Some(place) = request.buffer.first_chunk_mut() {
+            *place = header.bytes();
+        }
         let trailer = Trailer { payload_len: payload.len() + tfc_len, next_header };
         let text = request.text_mut();
-        text[payload.len()..payload.len() + tfc_len].fill(0);
+        if tfc_len > 0 {
+            text[payload.len()..payload.len() + tfc_len].fill(0);
+        }
         trailer.write(text);
         request.iv = key.iv(association.spi, number);
         request.sequence_high = association.is_extended.then_some((number >> 32) as u32);
@@ -515,6 +534,14 @@ impl Inbound {
     #[inline]
     pub fn spi(&self) -> u32 {
         self.spi
+    }
+
+    /// Where what its packets read is, but for its window ([`Key::read_by_packets`]).
+    pub fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
+        self.key.read_by_packets(see);
+        see(place_of(&self.spi));
+        see(place_of(&self.is_extended));
+        see(place_of(&self.window));
     }
 
     /// Its window, if it has one.

@@ -2,7 +2,7 @@
 //!
 //! The crate `aes-gcm` takes one packet at a time, has no check values of 8 bytes (RFC 4106 §6) and no GMAC (RFC 4543), so
 //! the mode is composed here: `stream` makes the counter blocks of many packets, this file the check values. The tests
-//! compare with `aes-gcm`. The crate `ghash` multiplies four blocks at a time; where the CPU has AVX-512, [`wide`] does thirty-two,
+//! compare with `aes-gcm`. The crate `ghash` multiplies four blocks at a time; where the CPU has AVX-512, [`wide`] does thirty-six,
 //! and [`fused`] encrypts or decrypts and hashes in one pass.
 
 #[cfg(target_arch = "x86_64")]
@@ -12,12 +12,15 @@ mod fused;
 #[allow(unsafe_code)]
 mod wide;
 
+use std::ops::Range;
+
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 use zeroize::Zeroize;
 
 use crate::aes::{BLOCK, Block};
 use crate::stream::CtrKey;
+use crate::suite::place_of;
 
 /// A cipher, and the hash key that it makes.
 pub(crate) struct GcmKey {
@@ -45,15 +48,14 @@ impl GcmKey {
         })
     }
 
-    /// Starts to load what is read of it.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        self.aes.prefetch();
+    /// Where what is read of it is.
+    pub(crate) fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
+        self.aes.read_by_packets(see);
         #[cfg(target_arch = "x86_64")]
         if let Some(wide) = &self.wide {
-            return interleave::prefetch(wide);
+            return see(place_of(wide));
         }
-        interleave::prefetch(&self.hash);
+        see(place_of(&self.hash));
     }
 
     /// The check value: hash of `aad` (its parts one behind the other) and `text`, under `mask`, which is the encrypted
@@ -81,7 +83,7 @@ impl GcmKey {
     }
 
     /// Encrypts (`SEALS`) or decrypts a text and returns its check value, in one pass, where the CPU has vectors for it and `aad`,
-    /// its parts one behind the other, is not empty and not longer than a block. Otherwise nothing is done.
+    /// its parts one behind the other, is not longer than a block. Otherwise nothing is done.
     #[inline]
     pub(crate) fn pass<const SEALS: bool>(
         &self,
@@ -93,24 +95,28 @@ impl GcmKey {
         {
             let (keys, powers) = (self.aes.wide.as_ref()?, self.wide.as_ref()?);
             let len: usize = aad.iter().map(|part| part.len()).sum();
-            if !(1..=BLOCK).contains(&len) {
+            if len > BLOCK {
                 return None;
             }
-            let mut front = [0; BLOCK];
-            match aad {
+            let front = match aad {
                 // The header of ESP.
-                // The header of ESP: a copy of constant length.
-                [one] if len == 8 => front[..8].copy_from_slice(&one[..8]),
+                [one] if len == 8 => {
+                    let bytes = one.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+                    u128::from(bytes) << 64
+                }
                 parts => {
-                    let mut at = 0;
+                    let (mut front, mut at) = ([0; BLOCK], 0);
                     for part in parts {
                         front[at..at + part.len()].copy_from_slice(part);
                         at += part.len();
                     }
+                    u128::from_be_bytes(front)
                 }
-            }
-            let lengths = lengths(len, text.len());
-            let frame = fused::Frame { nonce, front: &front, lengths: &lengths };
+            };
+            let front = (len > 0).then_some(front);
+            let bits = |len: usize| len as u128 * 8;
+            let lengths = bits(len) << 64 | bits(text.len());
+            let frame = fused::Frame { nonce, front, lengths };
             Some(fused::run::<SEALS>(keys, powers, &frame, text))
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -8,15 +8,18 @@
 #[allow(unsafe_code)]
 pub(crate) mod wide;
 
+use std::ops::Range;
+
 use crate::aes::{AesEnc, BLOCK, Block, xor};
 use crate::batch::{Carries, GROUP, Set};
+use crate::suite::place_of;
 
 /// Blocks encrypted at once: what the crate `aes` does in one go with AVX-512.
 const RUN: usize = 64;
 
 /// A key of a counter mode.
 pub(crate) struct CtrKey {
-    aes: AesEnc,
+    pub(crate) aes: AesEnc,
     #[cfg(target_arch = "x86_64")]
     pub(crate) wide: Option<wide::RoundKeys>,
 }
@@ -31,14 +34,30 @@ impl CtrKey {
         })
     }
 
-    /// Starts to load what is read of it.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
+    /// Where what is read of it is.
+    pub(crate) fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
         #[cfg(target_arch = "x86_64")]
         if let Some(wide) = &self.wide {
-            return wide.prefetch();
+            return wide.read_by_packets(see);
         }
-        interleave::prefetch(&self.aes);
+        see(place_of(&self.aes));
+    }
+
+    /// Adds the key stream to a text by vectors: counter blocks from `first` on, all of whose bits count. False, and nothing is done,
+    /// where there are no vectors or more than the last four bytes change.
+    pub(crate) fn add(&self, first: &[u8; BLOCK], text: &mut [u8]) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(wide) = &self.wide
+            && let [nonce @ .., a, b, c, d] = first
+        {
+            let number = u32::from_be_bytes([*a, *b, *c, *d]);
+            let is_short = text.len().div_ceil(BLOCK) as u64 <= (1 << 32) - u64::from(number);
+            if is_short {
+                wide.add(nonce, number, text);
+            }
+            return is_short;
+        }
+        false
     }
 
     pub(crate) fn encrypt_block(&self, block: &mut Block) {

@@ -1,6 +1,7 @@
 //! Suites, which say what is done to packets, and keys, with which it is done.
 
 use std::fmt;
+use std::ops::Range;
 
 use chacha20poly1305::ChaCha20Poly1305;
 use cipher::KeyInit;
@@ -457,28 +458,30 @@ impl Key {
         }
     }
 
-    /// Starts to load what the packets of a key read, for a caller with many of them: expanded keys are long, and only a part
-    /// of them is of a suite.
-    #[inline]
-    pub fn prefetch(&self) {
-        interleave::prefetch(&self.suite);
-        interleave::prefetch(&self.salt);
+    /// Where what the packets of a key read is, in ranges of addresses, for a caller with many keys who loads them ahead: expanded
+    /// keys are long, and only a part of them is of a suite.
+    pub fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
+        see(place_of(&self.suite));
+        see(place_of(&self.salt));
+        // The variant of an enumeration is somewhere in its first bytes or in those of its values.
+        see(place_of(&self.cipher).start..place_of(&self.cipher).start + 1);
+        see(place_of(&self.mac).start..place_of(&self.mac).start + 1);
         match &self.cipher {
             CipherKey::Null => {}
-            CipherKey::Ctr(key) => key.prefetch(),
-            CipherKey::Gcm(key) | CipherKey::Gmac(key) => key.prefetch(),
+            CipherKey::Ctr(key) => key.read_by_packets(see),
+            CipherKey::Gcm(key) | CipherKey::Gmac(key) => key.read_by_packets(see),
             CipherKey::Cbc(key, for_iv) => {
-                interleave::prefetch(key);
-                interleave::prefetch(for_iv);
+                see(place_of(key));
+                see(place_of(for_iv));
             }
-            CipherKey::ChaCha(key) => interleave::prefetch(key),
+            CipherKey::ChaCha(key) => see(place_of(key)),
         }
         match &self.mac {
             MacKey::None => {}
-            MacKey::Sha1(key) => interleave::prefetch(key),
-            MacKey::Sha256(key) => interleave::prefetch(key),
-            MacKey::Sha384(key) => interleave::prefetch(key),
-            MacKey::Sha512(key) => interleave::prefetch(key),
+            MacKey::Sha1(key) => see(place_of(key)),
+            MacKey::Sha256(key) => see(place_of(key)),
+            MacKey::Sha384(key) => see(place_of(key)),
+            MacKey::Sha512(key) => see(place_of(key)),
         }
     }
 
@@ -501,27 +504,35 @@ impl Key {
     /// so that no text can be chosen to meet it. The first `iv_len` bytes are used.
     #[inline]
     pub fn iv(&self, spi: u32, number: u64) -> [u8; BLOCK] {
-        let mut iv = Block::default();
+        // Numbers of 128 bits, so that nothing is put together in memory: what is read back as a whole would wait for its parts.
         match &self.cipher {
-            CipherKey::Null => {}
+            CipherKey::Null => [0; BLOCK],
             CipherKey::Cbc(_, for_iv) => {
-                iv[..4].copy_from_slice(&spi.to_be_bytes());
-                iv[8..].copy_from_slice(&number.to_be_bytes());
+                let mut iv: Block =
+                    (u128::from(spi) << 96 | u128::from(number)).to_be_bytes().into();
                 for_iv.encrypt_block(&mut iv);
+                iv.into()
             }
-            _ => iv[..8].copy_from_slice(&number.to_be_bytes()),
+            _ => (u128::from(number) << 64).to_be_bytes(),
         }
-        iv.into()
     }
 
     /// The nonce of a packet: salt and initialisation vector.
     #[inline]
     pub(crate) fn nonce(&self, iv: &[u8; BLOCK]) -> [u8; 12] {
         let mut nonce = [0; 12];
-        nonce[..4].copy_from_slice(&self.salt);
-        nonce[4..].copy_from_slice(&iv[..8]);
+        if let (Some(salt), Some(own)) = (nonce.first_chunk_mut(), iv.first_chunk()) {
+            *salt = self.salt;
+            *nonce.last_chunk_mut::<8>().unwrap_or(&mut [0; 8]) = *own;
+        }
         nonce
     }
+}
+
+/// The addresses of a value.
+pub(crate) fn place_of<T: ?Sized>(value: &T) -> Range<usize> {
+    let start = std::ptr::from_ref(value).cast::<u8>().addr();
+    start..start + size_of_val(value)
 }
 
 fn cbc_key(key: &[u8]) -> Option<CipherKey> {

@@ -121,6 +121,12 @@ impl ReplayWindow {
         self.top.load(Ordering::Relaxed)
     }
 
+    /// Starts to load the word that the next number is looked for in.
+    #[inline]
+    pub fn prefetch(&self) {
+        interleave::prefetch(self.place(self.top() + 1).0);
+    }
+
     /// The whole number of a packet that carries the lower half of it: the one nearest to the window (RFC 4303,
     /// appendix A2.2).
     pub fn extend(&self, low: u32) -> u64 {

@@ -219,6 +219,106 @@ proptest! {
     }
 }
 
+/// Counter mode of a whole block, block by block.
+fn counted(key: &[u8], iv: [u8; 16], text: &mut [u8]) {
+    fn run<C: cipher::BlockCipherEncrypt + cipher::KeyInit>(
+        key: &[u8],
+        iv: [u8; 16],
+        text: &mut [u8],
+    ) {
+        let cipher = C::new_from_slice(key).unwrap();
+        for (part, at) in text.chunks_mut(16).zip(0u128..) {
+            let counter = u128::from_be_bytes(iv).wrapping_add(at).to_be_bytes();
+            let mut block = cipher::Block::<C>::default();
+            block.copy_from_slice(&counter);
+            cipher.encrypt_block(&mut block);
+            part.iter_mut().zip(&block).for_each(|(byte, with)| *byte ^= with);
+        }
+    }
+    match key.len() {
+        16 => run::<aes::Aes128>(key, iv, text),
+        24 => run::<aes::Aes192>(key, iv, text),
+        _ => run::<aes::Aes256>(key, iv, text),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..ProptestConfig::default() })]
+
+    /// Counter modes of texts that end anywhere in a block, a vector and a turn, beside block after block and beside another crate:
+    /// with counters that pass the border of their last four bytes, and of all.
+    #[test]
+    fn counter_modes_agree_with_plain_ones(
+        size in prop_oneof![Just(16usize), Just(24), Just(32)],
+        seed in any::<u32>(),
+        high in prop_oneof![Just([0xff; 12]), any::<[u8; 12]>()],
+        low in prop_oneof![Just(0u32), (0u32..120).prop_map(|by| u32::MAX - by), any::<u32>()],
+        lens in prop::collection::vec(
+            prop_oneof![0usize..100, 0usize..1700, (0usize..4, 0usize..40).prop_map(|(turns, more)| turns * 512 + more)], 1..5),
+        aad in prop_oneof![Just(0usize), 0usize..20],
+        bit in any::<prop::sample::Index>(),
+    ) {
+        let bytes = filled(size, seed.into());
+        let key = |mode| RawKey::new(mode, &Secret::new(bytes.clone())).unwrap();
+        let mut iv = [0; 16];
+        iv[..12].copy_from_slice(&high);
+        iv[12..].copy_from_slice(&low.to_be_bytes());
+        let (counting, gcm) = (key(Mode::Ctr), key(Mode::Gcm));
+        let plain: Vec<Vec<u8>> = lens.iter().map(|len| filled(len + 16, u64::from(seed) + 1)).collect();
+        let aad = &[5; 20][..aad];
+        for (key, mode) in [(&counting, Mode::Ctr), (&gcm, Mode::Gcm)] {
+            let mut all = plain.clone();
+            let mut texts: Vec<Text<'_>> = all.iter_mut().zip(&lens)
+                .map(|(buffer, len)| Text { aad, ..Text::new(key, iv, buffer, *len) }).collect();
+            modes::encrypt_batch(&mut texts);
+            let made: Vec<usize> = texts.iter().map(|text| text.result.unwrap()).collect();
+            for ((own, plain), len) in all.iter().zip(&plain).zip(&lens) {
+                let mut expected = plain.clone();
+                let mut alone = plain.clone();
+                let iv = &iv[..mode.iv_len()];
+                key.encrypt(iv, aad, &mut alone, *len).unwrap();
+                if mode == Mode::Ctr {
+                    counted(&bytes, iv.try_into().unwrap(), &mut expected[..*len]);
+                } else {
+                    let (text, tag) = expected.split_at_mut(*len);
+                    let nonce: [u8; 12] = iv.try_into().unwrap();
+                    let own = match size {
+                        16 => AesGcm::<aes::Aes128, aes_gcm::aead::consts::U12>::new_from_slice(&bytes).unwrap()
+                            .encrypt_inout_detached(&nonce.into(), aad, text.into()),
+                        24 => AesGcm::<aes::Aes192, aes_gcm::aead::consts::U12>::new_from_slice(&bytes).unwrap()
+                            .encrypt_inout_detached(&nonce.into(), aad, text.into()),
+                        _ => AesGcm::<aes::Aes256, aes_gcm::aead::consts::U12>::new_from_slice(&bytes).unwrap()
+                            .encrypt_inout_detached(&nonce.into(), aad, text.into()),
+                    };
+                    tag.copy_from_slice(&own.unwrap());
+                }
+                prop_assert_eq!(own, &expected, "{} {}", mode, len);
+                prop_assert_eq!(own, &alone, "{} {}", mode, len);
+            }
+            // Back; and once more with a bit flipped.
+            let sealed = all.clone();
+            let back = |all: &mut Vec<Vec<u8>>| -> Vec<_> {
+                let mut texts: Vec<Text<'_>> = all.iter_mut().zip(&made)
+                    .map(|(buffer, len)| Text { aad, ..Text::new(key, iv, buffer, *len) }).collect();
+                modes::decrypt_batch(&mut texts);
+                texts.iter().map(|text| text.result).collect()
+            };
+            let opened: Vec<_> = back(&mut all).into_iter().map(Result::unwrap).collect();
+            prop_assert_eq!(&opened, &lens);
+            for ((own, plain), len) in all.iter().zip(&plain).zip(&lens) {
+                prop_assert_eq!(&own[..*len], &plain[..*len]);
+            }
+            if mode == Mode::Gcm {
+                let mut forged = sealed;
+                forged.iter_mut().zip(&made).for_each(|(own, len)| own[bit.index(*len)] ^= 4);
+                let mut found = forged.clone();
+                prop_assert!(back(&mut found).iter().all(|own| *own == Err(ModeError::NotGenuine)));
+                prop_assert_eq!(found, forged, "what is not genuine stays as it was");
+            }
+        }
+    }
+}
+
 #[test]
 fn requests_that_do_not_fit() {
     for suite in suites() {

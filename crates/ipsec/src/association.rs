@@ -4,6 +4,8 @@
 //! `crypto::esp`, counts are atomic, and a soft or hard limit that is reached is seen once by whoever counts past it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -248,8 +250,16 @@ pub struct Expiry {
     pub is_hard: bool,
 }
 
-/// A security association.
+/// Bytes of a line of a cache.
+const LINE: usize = interleave::LINE_BYTES;
+/// Lines of an association, at most.
+const LINES_MAX: usize = u64::BITS as usize;
+
+const _: () = assert!(size_of::<Association>() <= LINES_MAX * LINE);
+
+/// A security association. It begins with a line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Association {
     parameters: Parameters,
     family: u8,
@@ -337,24 +347,61 @@ impl Association {
         }
     }
 
-    /// Starts to load what a packet of it reads and writes: key, number or window, limits, counts.
+    /// Which of its lines a packet of it reads and writes, a bit each from the first one on: parameters, key, counts.
+    pub(crate) fn lines(&self) -> u64 {
+        fn place_of<T>(value: &T) -> Range<usize> {
+            let start = ptr::from_ref(value).addr();
+            start..start + size_of::<T>()
+        }
+        let own = ptr::from_ref(self).addr();
+        let mut lines = 0_u64;
+        let mut see = |place: Range<usize>| {
+            let (from, to) = (place.start.saturating_sub(own), place.end.saturating_sub(own));
+            (from / LINE..to.div_ceil(LINE).min(LINES_MAX)).for_each(|line| lines |= 1 << line);
+        };
+        see(place_of(&self.parameters));
+        see(place_of(&self.family));
+        see(place_of(&self.ends));
+        see(place_of(&self.bytes));
+        see(place_of(&self.packets));
+        see(place_of(&self.is_hard));
+        match &self.esp {
+            Esp::In(own) => own.read_by_packets(&mut see),
+            Esp::Out(own) => own.read_by_packets(&mut see),
+        }
+        lines
+    }
+
+    /// Starts to load [lines](Self::lines) of it, and reads none.
     #[inline]
-    pub fn prefetch(&self) {
-        interleave::prefetch(&self.parameters);
-        interleave::prefetch(&self.ends);
-        interleave::prefetch(&self.bytes);
-        interleave::prefetch(&self.is_hard);
+    pub(crate) fn prefetch_lines(&self, mut lines: u64) {
+        let first = ptr::from_ref(self).cast::<u8>();
+        while lines != 0 {
+            interleave::prefetch_at(first.wrapping_add(lines.trailing_zeros() as usize * LINE));
+            lines &= lines - 1;
+        }
+    }
+
+    /// Starts to load its number, or its window, whose place its own lines say: those are to be there by now.
+    #[inline]
+    pub fn prefetch_numbers(&self) {
         match &self.esp {
             Esp::In(own) => {
-                own.key().prefetch();
                 if let Some(window) = own.window() {
                     interleave::prefetch(window);
                 }
             }
-            Esp::Out(own) => {
-                own.key().prefetch();
-                interleave::prefetch(&**own.sequence());
-            }
+            Esp::Out(own) => interleave::prefetch(&**own.sequence()),
+        }
+    }
+
+    /// Starts to load the word of its window, whose place the window says.
+    #[inline]
+    pub fn prefetch_window(&self) {
+        if let Esp::In(own) = &self.esp
+            && let Some(window) = own.window()
+        {
+            window.prefetch();
         }
     }
 
@@ -641,6 +688,39 @@ impl Association {
         match &self.esp {
             Esp::Out(own) => own.sequence().next(),
             Esp::In(own) => own.window().map_or(0, |own| own.top()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::Secret;
+
+    use super::*;
+
+    /// Lines that are loaded ahead are those of the association, of every suite: some of them, and those of its counts among them.
+    #[test]
+    fn lines_are_those_that_packets_read() {
+        for suite in Suite::all() {
+            for direction in [Direction::In, Direction::Out] {
+                let of = |len: usize| Secret::new(vec![7; len]);
+                let (own, mac) = (suite.encryption_key_len(), suite.authentication_key_len());
+                let key = Key::new(suite, &of(own), &of(mac)).unwrap();
+                let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+                let parameters = Parameters::new(direction, 0x1000, ends, 1);
+                let made = Arc::new(Association::new(parameters, key, 0).unwrap());
+                let start = ptr::from_ref(&*made).addr();
+                assert!(start.is_multiple_of(LINE));
+                let lines = made.lines();
+                let all = size_of::<Association>().div_ceil(LINE) as u32;
+                assert!(lines.count_ones() < all && u64::BITS - lines.leading_zeros() <= all);
+                let has = |place: usize| lines >> ((place - start) / LINE) & 1 == 1;
+                assert!(has(ptr::from_ref(&made.parameters).addr()), "{suite}");
+                assert!(has(ptr::from_ref(&made.packets).addr()), "{suite}");
+                made.prefetch_lines(lines);
+                made.prefetch_numbers();
+                made.prefetch_window();
+            }
         }
     }
 }

@@ -8,8 +8,8 @@
 //! changed: do several changes, then one view. Counts, sequence numbers and windows live in the associations, which
 //! views share.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque, btree_map};
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
@@ -96,14 +96,61 @@ pub enum NotCarried {
     Missing(Option<Template>),
 }
 
+/// An association that was found and not looked at, to be loaded ahead: what finds it says which lines.
+#[derive(Debug, Clone)]
+pub struct Found<A> {
+    association: A,
+    lines: u64,
+}
+
+impl Found<Arc<Association>> {
+    fn new(association: Arc<Association>) -> Self {
+        let lines = association.lines();
+        Self { association, lines }
+    }
+
+    #[inline]
+    fn as_ref(&self) -> Found<&Association> {
+        Found { association: &self.association, lines: self.lines }
+    }
+}
+
+impl<'v> Found<&'v Association> {
+    /// Starts to load the lines of it that a packet reads and writes, and reads nothing. [`Association::prefetch_numbers`] goes on
+    /// when they are there, then [`Association::prefetch_window`].
+    #[inline]
+    pub fn prefetch(&self) {
+        self.association.prefetch_lines(self.lines);
+    }
+
+    /// The association.
+    #[inline]
+    pub fn association(&self) -> &'v Association {
+        self.association
+    }
+}
+
+/// Associations of one number, the newest first.
+#[derive(Debug)]
+struct Carriers {
+    first: Found<Arc<Association>>,
+    others: Vec<Arc<Association>>,
+}
+
+impl Carriers {
+    fn iter(&self) -> impl Iterator<Item = &Arc<Association>> {
+        std::iter::once(&self.first.association).chain(&self.others)
+    }
+}
+
 /// What the data path reads.
 #[derive(Debug)]
 pub struct View {
-    inbound: HashMap<Place, Arc<Association>, Keyed>,
+    inbound: HashMap<Place, Found<Arc<Association>>, Keyed>,
     /// Senders and receivers with UDP around ESP.
     peers: HashSet<(u8, Words, Words)>,
     /// By the number that policies have, the newest first; without those of tunnel interfaces.
-    outbound: HashMap<u32, Vec<Arc<Association>>, Keyed>,
+    outbound: HashMap<u32, Carriers, Keyed>,
     /// By their `if_id`.
     tunnels: HashMap<u32, Tunnel, Keyed>,
     /// An association sends in UDP.
@@ -115,7 +162,7 @@ pub struct View {
 }
 
 impl View {
-    /// Whether there are so many associations that packets wait for them: then [`Association::prefetch`] is worth its time.
+    /// Whether there are so many associations that packets wait for them: then [`Found::prefetch`] is worth its time.
     #[inline]
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 64;
@@ -124,14 +171,25 @@ impl View {
 
     /// The first of the associations that may protect the packets of a template, not looked at: to be loaded ahead.
     #[inline]
-    pub fn first_outbound(&self, template: &Template) -> Option<&Association> {
-        self.outbound.get(&template.reqid)?.first().map(|own| &**own)
+    pub fn first_outbound(&self, template: &Template) -> Option<Found<&Association>> {
+        self.outbound.get(&template.reqid).map(|own| own.first.as_ref())
+    }
+
+    /// The association of a received packet, likewise.
+    #[inline]
+    pub fn first_inbound(
+        &self,
+        family: u8,
+        destination: Words,
+        spi: u32,
+    ) -> Option<Found<&Association>> {
+        self.inbound.get(&(family, destination, spi)).map(Found::as_ref)
     }
 
     /// The association of a received packet.
     #[inline]
     pub fn inbound(&self, family: u8, destination: Words, spi: u32) -> Option<&Arc<Association>> {
-        self.inbound.get(&(family, destination, spi))
+        self.inbound.get(&(family, destination, spi)).map(|own| &own.association)
     }
 
     /// The association that protects a packet: the newest one of the template that has not ended.
@@ -175,8 +233,8 @@ impl View {
     /// Whether an association that sends has this index and receiver.
     pub fn sends(&self, family: u8, destination: Words, spi: u32) -> bool {
         let tunnels = self.tunnels.values().map(|own| &own.associations);
-        let mut all = self.outbound.values().chain(tunnels).flatten();
-        all.any(|own| {
+        let carriers = self.outbound.values().flat_map(Carriers::iter);
+        carriers.chain(tunnels.flatten()).any(|own| {
             own.parameters().spi == spi
                 && own.family() == family
                 && words(own.peer().0).1 == destination
@@ -235,6 +293,16 @@ fn remember(ended: &mut VecDeque<Ended>, gone: &Association) {
     }
 }
 
+/// Takes a place out of the receivers of its index.
+fn forget(receivers: &mut HashMap<u32, Vec<(u8, Words)>>, (family, address, spi): Place) {
+    if let Entry::Occupied(mut own) = receivers.entry(spi) {
+        own.get_mut().retain(|other| *other != (family, address));
+        if own.get().is_empty() {
+            own.remove();
+        }
+    }
+}
+
 /// Whether an association with keys `b` must go on where one with keys `a` was.
 fn are_alike(a: &Marks, b: &Marks) -> bool {
     a.share_numbers(b) || a.authenticate_alike(b)
@@ -244,6 +312,8 @@ fn are_alike(a: &Marks, b: &Marks) -> bool {
 #[derive(Debug, Default)]
 pub struct Database {
     associations: HashMap<Place, Known>,
+    /// Receivers (family and address) of the associations by their index: few have the same one.
+    receivers: HashMap<u32, Vec<(u8, Words)>>,
     /// Those that are gone, the latest behind: the same key may come back.
     ended: VecDeque<Ended>,
     /// In their order.
@@ -335,7 +405,9 @@ impl Database {
         let association = Arc::new(made);
         let (number, said_soft) = (self.added, false);
         let known = Known { association: association.clone(), number, said_soft };
-        self.associations.insert(place(spi, destination), known);
+        if self.associations.insert(own, known).is_none() {
+            self.receivers.entry(spi).or_default().push((own.0, own.1));
+        }
         Ok(association)
     }
 
@@ -363,7 +435,9 @@ impl Database {
 
     /// Takes an association away; `None` if there is no such one.
     pub fn delete(&mut self, spi: u32, destination: IpAddr) -> Option<Arc<Association>> {
-        let gone = self.associations.remove(&place(spi, destination))?.association;
+        let own = place(spi, destination);
+        let gone = self.associations.remove(&own)?.association;
+        forget(&mut self.receivers, own);
         remember(&mut self.ended, &gone);
         Some(gone)
     }
@@ -371,9 +445,11 @@ impl Database {
     /// The association to another receiver that has this index, direction and key.
     fn elsewhere(&self, parameters: &Parameters, marks: &Marks) -> Option<&Arc<Association>> {
         let Parameters { spi, destination, direction, .. } = *parameters;
-        self.associations.values().map(|known| &known.association).find(|own| {
+        let receivers = self.receivers.get(&spi).into_iter().flatten();
+        let all = receivers.filter_map(|own| self.associations.get(&(own.0, own.1, spi)));
+        all.map(|known| &known.association).find(|own| {
             let other = own.parameters();
-            (other.spi, other.direction) == (spi, direction)
+            other.direction == direction
                 && other.destination != destination
                 && are_alike(&own.marks(), marks)
         })
@@ -433,7 +509,7 @@ impl Database {
     /// Takes away what has reached a hard limit, and says which limits were reached since the last call.
     pub fn expire(&mut self, now_ns: u64) -> Vec<Expiry> {
         let mut said = Vec::new();
-        self.associations.retain(|_, known| {
+        self.associations.retain(|place, known| {
             let own = &known.association;
             own.is_over_time(now_ns);
             let (is_soft, is_hard) = own.reached();
@@ -449,6 +525,7 @@ impl Database {
             }
             if is_hard {
                 say(true);
+                forget(&mut self.receivers, *place);
                 remember(&mut self.ended, own);
             }
             !is_hard
@@ -531,21 +608,21 @@ impl Database {
                 };
                 let mut built = BTreeMap::new();
                 for if_id in self.policies.iter().map(|own| own.if_id).chain([0]) {
-                    if let Entry::Vacant(place) = built.entry(if_id) {
+                    if let btree_map::Entry::Vacant(place) = built.entry(if_id) {
                         place.insert([of(if_id, Direction::In)?, of(if_id, Direction::Out)?]);
                     }
                 }
                 self.built.insert(built).clone()
             }
         };
-        let mut inbound: HashMap<_, _, Keyed> = HashMap::default();
+        let mut inbound: HashMap<Place, _, Keyed> = HashMap::default();
         let mut peers = HashSet::new();
         let mut out: Vec<&Known> = Vec::new();
         for (place, known) in &self.associations {
             match known.association.parameters().direction {
                 Direction::In => {
                     let own = &known.association;
-                    inbound.insert(*place, own.clone());
+                    inbound.insert(*place, Found::new(own.clone()));
                     if own.parameters().udp.is_some() {
                         let (source, destination) = own.ends();
                         peers.insert((own.family(), source, destination));
@@ -556,7 +633,7 @@ impl Database {
             }
         }
         out.sort_unstable_by_key(|own| std::cmp::Reverse(own.number));
-        let mut outbound: HashMap<u32, Vec<Arc<Association>>, Keyed> = HashMap::default();
+        let mut outbound: HashMap<u32, Carriers, Keyed> = HashMap::default();
         let none = Arc::new(Policies::new(std::iter::empty())?);
         let [incoming, outgoing] = built.remove(&0).unwrap_or([none.clone(), none.clone()]);
         let tunnel = |[incoming, outgoing]: [Arc<Policies>; 2]| Tunnel {
@@ -569,14 +646,18 @@ impl Database {
         let sends_in_udp = out.iter().any(|own| own.association.parameters().udp.is_some());
         for known in out {
             let Parameters { reqid, if_id, .. } = *known.association.parameters();
-            let all = match if_id {
-                0 => outbound.entry(reqid).or_default(),
+            let association = known.association.clone();
+            match (if_id, outbound.entry(reqid)) {
+                (0, Entry::Occupied(mut all)) => all.get_mut().others.push(association),
+                (0, Entry::Vacant(place)) => {
+                    let first = Found::new(association);
+                    place.insert(Carriers { first, others: Vec::new() });
+                }
                 _ => {
                     let plain = || tunnel([none.clone(), none.clone()]);
-                    &mut tunnels.entry(if_id).or_insert_with(plain).associations
+                    tunnels.entry(if_id).or_insert_with(plain).associations.push(association);
                 }
-            };
-            all.push(known.association.clone());
+            }
         }
         Ok(Arc::new(View { inbound, peers, outbound, tunnels, sends_in_udp, incoming, outgoing }))
     }

@@ -94,7 +94,8 @@ pub struct EspIn {
 /// The associations of a chunk's ESP packets, by place among its rows, where it is not that of the packet before.
 type Near<'v> = ArrayVec<Option<&'v Association>, { chunk::CHUNK_PACKETS_MAX }>;
 
-/// Looks for them. Nothing here waits for what was found, so that several are on their way at once.
+/// Looks for them, and starts to load what their packets read. Nothing here waits for what was found, so that several are on their
+/// way at once.
 fn find_near<'v>(
     view: &'v View,
     rows: &[u16],
@@ -110,11 +111,14 @@ fn find_near<'v>(
             Found::Esp { spi, .. } if last != Some((d.dst, spi)) => {
                 last = Some((d.dst, spi));
                 let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
-                view.inbound(family, d.dst, spi)
+                view.first_inbound(family, d.dst, spi)
             }
             _ => None,
         };
-        near.push(found.map(|own| &**own));
+        near.push(found.map(|own| {
+            own.prefetch();
+            own.association()
+        }));
     }
 }
 
@@ -424,12 +428,16 @@ impl EspIn {
                 if let (0, true, Some(records)) = (depth, is_large, &mut records) {
                     find_near(&view, &rows, &chunk.packets, records, &mut near);
                 }
-                near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch());
+                near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch_numbers());
+                near.iter().take(AHEAD / 2).flatten().for_each(|own| own.prefetch_window());
                 let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
                 for (at, &row) in rows.iter().enumerate() {
                     let row = usize::from(row);
                     if let Some(Some(ahead)) = near.get(at + AHEAD) {
-                        ahead.prefetch();
+                        ahead.prefetch_numbers();
+                    }
+                    if let Some(Some(ahead)) = near.get(at + AHEAD / 2) {
+                        ahead.prefetch_window();
                     }
                     if !Verdict(verdicts[row]).is_next() {
                         // What was inside is not to be forwarded. The host gets what policies let in.

@@ -355,12 +355,14 @@ impl EspOut {
             near.extend(self.actions.iter().map(|action| match action {
                 Some(Action::Protect(own)) if before != Some(own.reqid) => {
                     before = Some(own.reqid);
-                    view.first_outbound(own)
+                    let found = view.first_outbound(own)?;
+                    found.prefetch();
+                    Some(found.association())
                 }
                 _ => None,
             }));
         }
-        near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch());
+        near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch_numbers());
         let (mut asked, mut last) = (0, Last::default());
         let mut columns = RouterColumns::view(&mut chunk.rows);
         let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
@@ -381,7 +383,7 @@ impl EspOut {
                 prefetch(&chunk.packets[usize::from(*ahead)], LINE);
             }
             if let Some(Some(ahead)) = near.get(at + AHEAD) {
-                ahead.prefetch();
+                ahead.prefetch_numbers();
             }
             let packet = &mut chunk.packets[row];
             let now_ns = cx.arrival_ns(packet);

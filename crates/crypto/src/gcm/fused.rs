@@ -13,23 +13,25 @@
 //! and loads and stores of arrays and slices.
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_loadu_si128, _mm_set_epi8, _mm_shuffle_epi8, _mm_storeu_si128,
-    _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_maskz_mov_epi8, _mm512_shuffle_epi8, _mm512_xor_si512, _mm512_zextsi128_si512,
+    __m128i, __m512i, _mm_set_epi8, _mm_set_epi64x, _mm_setzero_si128, _mm_shuffle_epi8,
+    _mm_storeu_si128, _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi8, _mm512_shuffle_epi8,
+    _mm512_storeu_si512, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
-use super::wide::{LANES, POWERS, Powers, Sum, VECTOR, powers_at};
+use super::wide::{LANES, POWERS, Powers, Sum, Table, VECTOR, powers_at};
 use crate::aes::BLOCK;
 use crate::stream::wide::{Counters, RoundKeys, encrypt_counter};
 
 /// Vectors at once.
 const TURN: usize = 8;
 
-/// A packet: what is authenticated beside the text as a block filled up with zeros, and the block of lengths.
+/// A packet: what is authenticated beside the text as a block filled up with zeros, if there is any, and the block of lengths. Blocks
+/// are numbers whose first byte is the highest, as the hash has them.
 pub(super) struct Frame<'a> {
     pub(super) nonce: &'a [u8; 12],
-    pub(super) front: &'a [u8; BLOCK],
-    pub(super) lengths: &'a [u8; BLOCK],
+    pub(super) front: Option<u128>,
+    pub(super) lengths: u128,
 }
 
 /// Encrypts (`SEALS`) or decrypts a text, and returns the check value of what is encrypted.
@@ -46,68 +48,79 @@ pub(super) fn run<const SEALS: bool>(
 
 /// The hash so far.
 struct Hash<'p> {
-    powers: &'p [[u64; 2]; POWERS],
+    powers: &'p Table,
     sum: Sum,
-    /// The power of the next block; behind the last one the sum is reduced.
-    at: usize,
-    /// Blocks to come.
-    left: usize,
+    /// What was reduced, for the first block of the next sum.
+    carry: __m128i,
 }
 
-impl<'p> Hash<'p> {
-    /// Of so many blocks, the first of which comes alone.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn new(powers: &'p [[u64; 2]; POWERS], blocks: usize) -> Self {
-        // All of them, or the first one and as many vectors as there are powers for.
-        let count = if blocks <= POWERS { blocks } else { 1 + (POWERS - 1) / LANES * LANES };
-        Self { powers, sum: Sum::zero(), at: POWERS - count, left: blocks }
-    }
-
-    /// Adds a vector with so many blocks, and zeros behind them. Bytes are in the order of the hash.
+impl Hash<'_> {
+    /// Adds a vector of blocks, the first of which goes by the power at place `at`, and zeros behind them. Bytes are in the
+    /// order of the hash.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
-    fn add(&mut self, mut blocks: __m512i, count: usize) {
-        if self.at == POWERS {
-            let so_far = self.sum.reduced();
-            self.sum = Sum::zero();
-            self.at = POWERS - self.left.min(POWERS);
-            blocks = _mm512_xor_si512(blocks, _mm512_zextsi128_si512(so_far));
-        }
-        self.sum.add(blocks, powers_at(self.powers, self.at));
-        self.at += count;
-        self.left -= count;
+    fn add(&mut self, blocks: __m512i, at: usize) {
+        self.sum.add(blocks, powers_at(self.powers, at));
+    }
+
+    /// The same of the first vector of a sum.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
+    fn add_first(&mut self, blocks: __m512i, at: usize) {
+        self.add(_mm512_xor_si512(blocks, _mm512_zextsi128_si512(self.carry)), at);
+    }
+
+    /// Ends a sum.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
+    fn reduce(&mut self) {
+        self.carry = self.sum.reduced();
+        self.sum = Sum::zero();
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vaes,aes,vpclmulqdq,pclmulqdq,ssse3")]
 fn pass<const SEALS: bool>(
     keys: &RoundKeys,
-    powers: &[[u64; 2]; POWERS],
+    powers: &Table,
     frame: &Frame<'_>,
     text: &mut [u8],
 ) -> [u8; BLOCK] {
     let reverse = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    // SAFETY: `block` is 16 initialised bytes; the load needs no alignment.
-    let load = |block: &[u8; BLOCK]| unsafe { _mm_loadu_si128(block.as_ptr().cast::<__m128i>()) };
-    let one = |block| _mm512_zextsi128_si512(_mm_shuffle_epi8(load(block), reverse));
+    let one = |block: u128| {
+        let (high, low) = ((block >> 64) as u64, block as u64);
+        _mm512_zextsi128_si512(_mm_set_epi64x(high.cast_signed(), low.cast_signed()))
+    };
     let mask = encrypt_counter(keys, frame.nonce, 1);
     let mut counters = Counters::new(frame.nonce, 2);
-    let mut hash = Hash::new(powers, text.len().div_ceil(BLOCK) + 2);
-    hash.add(one(frame.front), 1);
-    for turn in text.chunks_mut(TURN * VECTOR) {
-        match turn.len().div_ceil(VECTOR) {
-            1 => vectors::<1, SEALS>(keys, &mut counters, &mut hash, turn),
-            2 => vectors::<2, SEALS>(keys, &mut counters, &mut hash, turn),
-            3 => vectors::<3, SEALS>(keys, &mut counters, &mut hash, turn),
-            4 => vectors::<4, SEALS>(keys, &mut counters, &mut hash, turn),
-            5 => vectors::<5, SEALS>(keys, &mut counters, &mut hash, turn),
-            6 => vectors::<6, SEALS>(keys, &mut counters, &mut hash, turn),
-            7 => vectors::<7, SEALS>(keys, &mut counters, &mut hash, turn),
-            _ => vectors::<TURN, SEALS>(keys, &mut counters, &mut hash, turn),
-        }
+    let (turns, rest) = text.as_chunks_mut::<{ TURN * VECTOR }>();
+    // Sums are those of turns, the first with the block in front, and that of what is left with the block of lengths.
+    let last = POWERS - 1 - rest.len().div_ceil(BLOCK);
+    let first = if turns.is_empty() { last } else { POWERS - TURN * LANES };
+    let mut hash = Hash { powers, sum: Sum::zero(), carry: _mm_setzero_si128() };
+    if let Some(front) = frame.front {
+        hash.add(one(front), first - 1);
     }
-    hash.add(one(frame.lengths), 1);
+    for turn in turns {
+        let at = POWERS - TURN * LANES;
+        vectors::<TURN, true, SEALS>(keys, &mut counters, &mut hash, at, turn);
+        hash.reduce();
+    }
+    match rest.len().div_ceil(VECTOR) {
+        0 => {}
+        1 => vectors::<1, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        2 => vectors::<2, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        3 => vectors::<3, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        4 => vectors::<4, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        5 => vectors::<5, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        6 => vectors::<6, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        7 => vectors::<7, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+        _ => vectors::<TURN, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
+    }
+    match rest.is_empty() {
+        true => hash.add_first(one(frame.lengths), POWERS - 1),
+        false => hash.add(one(frame.lengths), POWERS - 1),
+    }
     let tag = _mm_xor_si128(_mm_shuffle_epi8(hash.sum.reduced(), reverse), mask);
     let mut out = [0; BLOCK];
     // SAFETY: `out` is 16 bytes of our own; the store needs no alignment.
@@ -115,28 +128,50 @@ fn pass<const SEALS: bool>(
     out
 }
 
-/// `N` vectors of text, the last of which may be a part.
+/// `N` vectors of text, the last of which may be a part unless it `IS_WHOLE`. The first block goes by the power at place `from`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vaes,vpclmulqdq,pclmulqdq,ssse3")]
-fn vectors<const N: usize, const SEALS: bool>(
+fn vectors<const N: usize, const IS_WHOLE: bool, const SEALS: bool>(
     keys: &RoundKeys,
     counters: &mut Counters,
     hash: &mut Hash<'_>,
+    from: usize,
     text: &mut [u8],
 ) {
     let reverse = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let reverse = _mm512_broadcast_i32x4(reverse);
     let stream = counters.stream::<N>(keys);
-    for (part, stream) in text.chunks_mut(VECTOR).zip(stream) {
-        let mask = u64::MAX >> (VECTOR - part.len()); // a part has a byte at least
-        // SAFETY: the mask has a bit for each byte of `part`; no other bytes are read or written.
-        let (before, after) = unsafe {
-            let before = _mm512_maskz_loadu_epi8(mask, part.as_ptr().cast::<i8>());
-            let after = _mm512_xor_si512(before, stream);
-            _mm512_mask_storeu_epi8(part.as_mut_ptr().cast::<i8>(), mask, after);
-            (before, after)
+    let (parts, end) = text.split_at_mut((N - 1) * VECTOR);
+    let parts = parts.as_chunks_mut::<VECTOR>().0;
+    // A byte at least, a vector at most.
+    let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
+    // A loop of constant length, so that the key stream stays in registers.
+    for at in 0..N {
+        let sealed = if at + 1 < N {
+            let part = &mut parts[at];
+            // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.
+            let (before, after) = unsafe {
+                let before = _mm512_loadu_si512(part.as_ptr().cast::<__m512i>());
+                let after = _mm512_xor_si512(before, stream[at]);
+                _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), after);
+                (before, after)
+            };
+            if SEALS { after } else { before }
+        } else {
+            assert!(end.len() <= VECTOR && (!IS_WHOLE || end.len() == VECTOR));
+            // SAFETY: the mask has a bit for each byte of `end`, as just seen; no other bytes are read or written.
+            let (before, after) = unsafe {
+                let before = _mm512_maskz_loadu_epi8(mask, end.as_ptr().cast::<i8>());
+                let after = _mm512_xor_si512(before, stream[at]);
+                _mm512_mask_storeu_epi8(end.as_mut_ptr().cast::<i8>(), mask, after);
+                (before, after)
+            };
+            if SEALS { _mm512_maskz_mov_epi8(mask, after) } else { before }
         };
-        let sealed = if SEALS { _mm512_maskz_mov_epi8(mask, after) } else { before };
-        hash.add(_mm512_shuffle_epi8(sealed, reverse), part.len().div_ceil(BLOCK));
+        let blocks = _mm512_shuffle_epi8(sealed, reverse);
+        match at {
+            0 => hash.add_first(blocks, from),
+            _ => hash.add(blocks, from + at * LANES),
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! The hash of Galois/counter mode, thirty-two blocks at a time, by the carry-less products of AVX-512.
+//! The hash of Galois/counter mode, thirty-six blocks at a time, by the carry-less products of AVX-512.
 //!
 //! The hash of blocks x1 … xn is x1·Hⁿ + x2·Hⁿ⁻¹ + … + xn·H: with powers of H at hand no product waits for another one, and
-//! their sum is reduced once. A vector has four blocks, so thirty-two of them are eight vectors by four products each.
+//! their sum is reduced once. A vector has four blocks, so thirty-six of them are nine vectors by four products each.
 //!
 //! ```text
-//!  powers   │ H³² H³¹ H³⁰ H²⁹ │ … │ H⁴ H³ H² H¹ │      n blocks go by the last n
+//!  powers   │ H³⁶ H³⁵ H³⁴ H³³ │ … │ H⁴ H³ H² H¹ │      n blocks go by the last n
 //!  blocks         │ x1 x2 x3 x4 │ … │ xn │              the hash so far is added to x1
 //! ```
 //!
@@ -17,17 +17,17 @@ use std::arch::x86_64::{
     __m128i, __m512i, _mm_clmulepi64_si128, _mm_loadu_si128, _mm_set_epi8, _mm_set_epi64x,
     _mm_setzero_si128, _mm_shuffle_epi8, _mm_shuffle_epi32, _mm_slli_si128, _mm_srli_si128,
     _mm_storeu_si128, _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_clmulepi64_epi128,
-    _mm512_extracti32x4_epi32, _mm512_loadu_si512, _mm512_maskz_loadu_epi8,
-    _mm512_maskz_loadu_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_ternarylogic_epi32,
-    _mm512_xor_si512, _mm512_zextsi128_si512,
+    _mm512_extracti32x4_epi32, _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_ternarylogic_epi32, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
 use zeroize::Zeroize;
 
 use crate::aes::BLOCK;
 
-/// Powers of the key, and blocks whose products are summed before they are reduced.
-pub(super) const POWERS: usize = 32;
+/// Powers of the key, and blocks whose products are summed before they are reduced: eight vectors, and one on either side. Eight
+/// vectors are whole lines.
+pub(super) const POWERS: usize = 36;
 /// Blocks of a vector.
 pub(super) const LANES: usize = 4;
 pub(super) const VECTOR: usize = LANES * BLOCK;
@@ -42,8 +42,12 @@ pub(super) fn is_available() -> bool {
         && is_x86_feature_detected!("ssse3")
 }
 
-/// Powers of a hash key, the highest first. It exists only where [`is_available`].
-pub(super) struct Powers(pub(super) [[u64; 2]; POWERS]);
+/// Powers, the highest first, and zeros, so that four may be read from each.
+pub(super) type Table = [[u64; 2]; POWERS + LANES];
+
+/// Powers of a hash key. It exists only where [`is_available`].
+#[repr(align(64))]
+pub(super) struct Powers(pub(super) Table);
 
 impl Drop for Powers {
     fn drop(&mut self) {
@@ -69,16 +73,16 @@ impl Powers {
 pub(super) type Front = Option<[u8; BLOCK]>;
 
 #[target_feature(enable = "pclmulqdq,ssse3")]
-fn powers(key: &[u8; BLOCK]) -> [[u64; 2]; POWERS] {
+fn powers(key: &[u8; BLOCK]) -> Table {
     let mut value = u128::from_be_bytes(*key);
     // Times x: what leaves at the top comes back as the polynomial.
     let mask = 0u128.wrapping_sub(value >> 127);
     value = value << 1 ^ mask & 0xc200_0000_0000_0000_0000_0000_0000_0001;
     let first = _mm_set_epi64x((value >> 64) as i64, value as i64);
     value.zeroize();
-    let mut out = [[0; 2]; POWERS];
+    let mut out = [[0; 2]; POWERS + LANES];
     let mut power = first;
-    for (at, place) in out.iter_mut().rev().enumerate() {
+    for (at, place) in out[..POWERS].iter_mut().rev().enumerate() {
         if at > 0 {
             let low = _mm_clmulepi64_si128::<0x00>(power, first);
             let high = _mm_clmulepi64_si128::<0x11>(power, first);
@@ -153,27 +157,20 @@ fn across(all: __m512i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(a, b), _mm_xor_si128(c, d))
 }
 
-/// Four powers from place `at` on; zeros behind the last.
+/// Four powers from place `at` on.
+///
+/// # Panics
+/// There is no power at that place.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn powers_at(powers: &[[u64; 2]; POWERS], at: usize) -> __m512i {
-    let own = &powers[at..];
-    if own.len() >= LANES {
-        // SAFETY: `own` has four elements of 16 bytes at least; the load needs no alignment.
-        return unsafe { _mm512_loadu_si512(own.as_ptr().cast::<__m512i>()) };
-    }
-    let mask = (1u32 << (2 * own.len())) - 1;
-    // SAFETY: the mask has two bits for each element of `own`, and no other bytes are read.
-    unsafe { _mm512_maskz_loadu_epi64(mask as u8, own.as_ptr().cast::<i64>()) }
+pub(super) fn powers_at(powers: &Table, at: usize) -> __m512i {
+    assert!(at < POWERS);
+    // SAFETY: from each power on the table has four elements of 16 bytes; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(powers.as_ptr().add(at).cast::<__m512i>()) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
-fn hash(
-    powers: &[[u64; 2]; POWERS],
-    front: &Front,
-    text: &[u8],
-    lengths: &[u8; BLOCK],
-) -> [u8; BLOCK] {
+fn hash(powers: &Table, front: &Front, text: &[u8], lengths: &[u8; BLOCK]) -> [u8; BLOCK] {
     let reverse = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let reverse_all = _mm512_broadcast_i32x4(reverse);
     let one = |block: &[u8; BLOCK]| {

@@ -1,8 +1,10 @@
 //! Texts of any keys in one call.
 //!
 //! A mode whose blocks wait for each other (CBC and CFB encryption, OFB) leaves the AES unit waiting if it has one text.
-//! [`LANES`] texts of any keys go together here, block by block. Counter blocks of all texts of a key fill one run of
-//! blocks, so that short texts use the wide instructions as well as long ones.
+//! [`LANES`] texts of any keys go together here, block by block. Where the CPU has AVX-512, counter modes go text by text with the
+//! key stream in registers, GCM in one pass ([`CtrKey::add`](crate::stream::CtrKey::add),
+//! [`GcmKey::pass`]). Otherwise counter blocks of all texts of a key fill one run of blocks, so that short texts use the wide
+//! instructions as well as long ones.
 
 use subtle::ConstantTimeEq;
 
@@ -42,7 +44,7 @@ impl<'a> Text<'a> {
     fn aes(&self) -> Option<&'a Aes> {
         match &self.key.cipher {
             Cipher::Aes(aes) => Some(aes),
-            Cipher::Gcm(_) => None,
+            Cipher::Ctr(_) | Cipher::Gcm(_) => None,
         }
     }
 
@@ -51,7 +53,7 @@ impl<'a> Text<'a> {
         match (&self.key.cipher, self.result) {
             (_, Err(_)) => 0,
             (Cipher::Gcm(_), Ok(len)) => len - BLOCK,
-            (Cipher::Aes(_), Ok(len)) => len,
+            (Cipher::Aes(_) | Cipher::Ctr(_), Ok(len)) => len,
         }
     }
 
@@ -59,12 +61,41 @@ impl<'a> Text<'a> {
     fn counter(&self) -> u128 {
         match &self.key.cipher {
             Cipher::Gcm(_) => u128::from_be_bytes(self.iv) & !0xffff_ffff | 1,
-            Cipher::Aes(_) => u128::from_be_bytes(self.iv),
+            Cipher::Aes(_) | Cipher::Ctr(_) => u128::from_be_bytes(self.iv),
         }
     }
 
     fn iv(&self) -> &[u8] {
         &self.iv[..self.key.mode.iv_len()]
+    }
+
+    /// Counter modes by vectors, a text for itself. False, and nothing is done, where there are none for it. Texts that are not
+    /// genuine stay as they were.
+    fn by_vectors(&mut self, is_encrypting: bool) -> bool {
+        let len = self.text_len();
+        match &self.key.cipher {
+            Cipher::Aes(_) => false,
+            Cipher::Ctr(key) => key.add(&self.iv, &mut self.buffer[..len]),
+            Cipher::Gcm(key) => {
+                let (text, tag) = self.buffer.split_at_mut(len);
+                let tag = &mut tag[..BLOCK];
+                let Some(nonce) = self.iv.first_chunk::<12>() else { return false };
+                let aad = [self.aad];
+                if is_encrypting {
+                    let made = key.pass::<true>(nonce, &aad, text);
+                    return made.inspect(|made| tag.copy_from_slice(made)).is_some();
+                }
+                let Some(made) = key.pass::<false>(nonce, &aad, text) else { return false };
+                self.result = match bool::from(made.ct_eq(tag)) {
+                    true => Ok(len),
+                    false => {
+                        let _ = key.pass::<true>(nonce, &aad, text); // nobody has seen it
+                        Err(ModeError::NotGenuine)
+                    }
+                };
+                true
+            }
+        }
     }
 }
 
@@ -73,18 +104,26 @@ impl<'a> Text<'a> {
 /// The caller answers for initialisation vectors that no other text of the key has.
 pub fn encrypt_batch(texts: &mut [Text<'_>]) {
     for group in texts.chunks_mut(GROUP) {
-        for text in group.iter_mut().filter(|text| text.result.is_ok()) {
+        let mut left = 0;
+        for (at, text) in group.iter_mut().enumerate().filter(|(_, text)| text.result.is_ok()) {
             text.result = prepare(text);
+            if text.result.is_ok() && !text.by_vectors(true) {
+                left |= 1 << at;
+            }
         }
-        let is =
-            |text: &Text<'_>, test: fn(Mode) -> bool| text.result.is_ok() && test(text.key.mode);
-        let masks = streams(
-            group,
-            |text| is(text, |mode| matches!(mode, Mode::Ctr | Mode::Gcm)),
-            Part::All,
-        );
-        chains(group, |text| is(text, |mode| matches!(mode, Mode::Cbc(_) | Mode::Cfb | Mode::Ofb)));
-        for (text, mask) in group.iter_mut().zip(&masks).filter(|(text, _)| text.result.is_ok()) {
+        if left == 0 {
+            continue;
+        }
+        let of = |group: &[Text<'_>], test: fn(Mode) -> bool| {
+            left & set_of(group, |text| test(text.key.mode))
+        };
+        let counting = of(group, |mode| matches!(mode, Mode::Ctr | Mode::Gcm));
+        let masks = streams(group, counting, Part::All);
+        let chained = of(group, |mode| matches!(mode, Mode::Cbc(_) | Mode::Cfb | Mode::Ofb));
+        chains(group, chained);
+        while let Some(at) = next(left) {
+            left &= left - 1;
+            let (text, mask) = (&mut group[at], &masks[at]);
             let len = text.text_len();
             match &text.key.cipher {
                 Cipher::Gcm(key) => {
@@ -94,7 +133,7 @@ pub fn encrypt_batch(texts: &mut [Text<'_>]) {
                 Cipher::Aes(aes) if matches!(text.key.mode, Mode::Ecb(_)) => {
                     run(text.key.mode, aes, &text.iv, &mut text.buffer[..len], true);
                 }
-                Cipher::Aes(_) => {}
+                Cipher::Aes(_) | Cipher::Ctr(_) => {}
             }
         }
     }
@@ -103,24 +142,40 @@ pub fn encrypt_batch(texts: &mut [Text<'_>]) {
 /// Decrypts texts in place, each by its own key: what [`RawKey::decrypt`] does to each.
 pub fn decrypt_batch(texts: &mut [Text<'_>]) {
     for group in texts.chunks_mut(GROUP) {
-        for text in group.iter_mut().filter(|text| text.result.is_ok()) {
+        let mut left = 0;
+        for (at, text) in group.iter_mut().enumerate().filter(|(_, text)| text.result.is_ok()) {
             text.result = prepare_encrypted(text);
+            if text.result.is_ok() && !text.by_vectors(false) {
+                left |= 1 << at;
+            }
         }
-        let masks =
-            streams(group, |text| text.result.is_ok() && text.key.mode == Mode::Gcm, Part::Mask);
-        for (text, mask) in group.iter_mut().zip(&masks).filter(|(text, _)| text.result.is_ok()) {
+        if left == 0 {
+            continue;
+        }
+        let tagged = left & set_of(group, |text| text.key.mode == Mode::Gcm);
+        let masks = streams(group, tagged, Part::Mask);
+        let mut rest = tagged;
+        while let Some(at) = next(rest) {
+            rest &= rest - 1;
+            let text = &mut group[at];
             if let Cipher::Gcm(key) = &text.key.cipher {
                 let (bytes, tag) = text.buffer[..text.len].split_at(text.text_len());
-                if !bool::from(key.tag(&[text.aad], bytes, mask).ct_eq(tag)) {
+                if !bool::from(key.tag(&[text.aad], bytes, &masks[at]).ct_eq(tag)) {
                     text.result = Err(ModeError::NotGenuine);
+                    left &= !(1 << at);
                 }
             }
         }
-        let is =
-            |text: &Text<'_>, test: fn(Mode) -> bool| text.result.is_ok() && test(text.key.mode);
-        streams(group, |text| is(text, |mode| matches!(mode, Mode::Ctr | Mode::Gcm)), Part::Text);
-        chains(group, |text| is(text, |mode| mode == Mode::Ofb));
-        for text in group.iter_mut().filter(|text| text.result.is_ok()) {
+        let of = |group: &[Text<'_>], test: fn(Mode) -> bool| {
+            left & set_of(group, |text| test(text.key.mode))
+        };
+        let counting = of(group, |mode| matches!(mode, Mode::Ctr | Mode::Gcm));
+        streams(group, counting, Part::Text);
+        let chained = of(group, |mode| mode == Mode::Ofb);
+        chains(group, chained);
+        while let Some(at) = next(left) {
+            left &= left - 1;
+            let text = &mut group[at];
             let (mode, len) = (text.key.mode, text.text_len());
             let Some(aes) = text.aes() else {
                 text.result = Ok(len);
@@ -179,14 +234,9 @@ struct Span {
     blocks: usize,
 }
 
-/// Adds key streams to texts that a test wants; returns the encrypted counter blocks of tags, by text.
-fn streams<'a>(
-    group: &mut [Text<'a>],
-    wanted: impl Fn(&Text<'a>) -> bool,
-    part: Part,
-) -> [Block; GROUP] {
+/// Adds key streams to texts, a bit each; returns the encrypted counter blocks of tags, by text.
+fn streams(group: &mut [Text<'_>], mut left: u32, part: Part) -> [Block; GROUP] {
     let mut masks = [Block::default(); GROUP];
-    let mut left = set_of(group, wanted);
     while let Some(first) = next(left) {
         let key = group[first].key;
         let same = left & set_of(group, |text| std::ptr::eq(text.key, key));
@@ -259,9 +309,8 @@ struct Lane<'a> {
     aes: &'a Aes,
 }
 
-/// Encrypts texts that a test wants in a mode that chains its blocks, or applies the key stream of OFB.
-fn chains<'a>(group: &mut [Text<'a>], wanted: impl Fn(&Text<'a>) -> bool) {
-    let mut left = set_of(group, |text| wanted(text) && text.text_len() > 0);
+/// Encrypts texts, a bit each, in a mode that chains its blocks, or applies the key stream of OFB.
+fn chains<'a>(group: &mut [Text<'a>], mut left: u32) {
     let mut chain = [Block::default(); LANES];
     let mut lanes: [Option<Lane<'a>>; LANES] = [None; LANES];
     let mut active = 0;
@@ -270,7 +319,9 @@ fn chains<'a>(group: &mut [Text<'a>], wanted: impl Fn(&Text<'a>) -> bool) {
             && let Some(at) = next(left)
         {
             left &= left - 1;
-            if let Some(aes) = group[at].aes() {
+            if let Some(aes) = group[at].aes()
+                && group[at].text_len() > 0
+            {
                 chain[active] = group[at].iv.into();
                 lanes[active] = Some(Lane { at, offset: 0, aes });
                 active += 1;
@@ -330,7 +381,7 @@ impl RawKey {
     fn encrypt_blocks(&self, blocks: &mut [Block]) {
         match &self.cipher {
             Cipher::Aes(aes) => aes.encrypt_blocks(blocks),
-            Cipher::Gcm(GcmKey { aes, .. }) => aes.encrypt_blocks(blocks),
+            Cipher::Ctr(aes) | Cipher::Gcm(GcmKey { aes, .. }) => aes.encrypt_blocks(blocks),
         }
     }
 }

@@ -11,13 +11,15 @@
 //!  all      │ outer block: the inner digest is five of its words, without a way through memory │
 //! ```
 //!
-//! The unsafe code is a call of a function that needs CPU features, and loads and stores of 64 bytes.
+//! The unsafe code is a call of a function that needs CPU features, and loads and stores of up to 64 bytes.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_add_epi32, _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_rol_epi32,
-    _mm512_set_epi64, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_shuffle_epi8,
-    _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_ternarylogic_epi32, _mm512_unpackhi_epi32,
-    _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64, _mm512_xor_si512,
+    __m512i, _mm512_add_epi32, _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_mask_blend_epi8,
+    _mm512_maskz_loadu_epi8, _mm512_maskz_set1_epi64, _mm512_or_si512, _mm512_rol_epi32,
+    _mm512_set_epi64, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setzero_si512,
+    _mm512_shuffle_epi8, _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_ternarylogic_epi32,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_xor_si512,
 };
 
 use super::{BLOCK, Blocks, Job, State, last_blocks};
@@ -79,10 +81,18 @@ type Vectors = [__m512i; 5];
 fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
     let any = &jobs[usize::from(places[0])];
     let of = |lane: usize| places.get(lane).map_or(any, |at| &jobs[usize::from(*at)]);
-    let mut last = [[[0; BLOCK]; 2]; LANES];
+    let mut last = [[_mm512_setzero_si512(); 2]; LANES];
     let mut lanes = [Lane { body: &[], total: 0 }; LANES];
     for ((lane, last), at) in lanes.iter_mut().zip(&mut last).zip(places) {
-        let (body, behind) = last_blocks(&jobs[usize::from(*at)], last);
+        let job = &jobs[usize::from(*at)];
+        let (body, behind) = if job.tail.is_empty() {
+            last_vectors(job.message, last)
+        } else {
+            let mut bytes = [[0; BLOCK]; 2];
+            let found = last_blocks(job, &mut bytes);
+            *last = bytes.each_ref().map(|block| load(block));
+            found
+        };
         *lane = Lane { body, total: body.len() + behind };
     }
     let is_one_key = places.iter().all(|at| std::ptr::eq(jobs[usize::from(*at)].key, any.key));
@@ -102,11 +112,7 @@ fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
     };
     let (high, low) = (0x0c0d_0e0f_0809_0a0b, 0x0405_0607_0001_0203); // the bytes of each word reversed
     let reverse = _mm512_set_epi64(high, low, high, low, high, low, high, low);
-    let row = |block: &[u8; BLOCK]| {
-        // SAFETY: `block` is a reference to 64 initialised bytes, which are read and not kept; the load needs no alignment.
-        let loaded = unsafe { _mm512_loadu_si512(block.as_ptr().cast::<__m512i>()) };
-        _mm512_shuffle_epi8(loaded, reverse)
-    };
+    let row = |block: __m512i| _mm512_shuffle_epi8(block, reverse);
     let mut s = states(|job| job.key.inner);
     let used = &lanes[..places.len()];
     let common = used.iter().map(|lane| lane.body.len()).min().unwrap_or(0);
@@ -116,14 +122,14 @@ fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
         let mut mask = 0u16;
         if at < common {
             for (own, lane) in rows.iter_mut().zip(used) {
-                *own = row(&lane.body[at]);
+                *own = row(load(&lane.body[at]));
             }
             mask = u16::MAX;
         } else {
             for (number, (own, lane)) in rows.iter_mut().zip(used).enumerate() {
                 let block = match at.checked_sub(lane.body.len()) {
-                    None => &lane.body[at],
-                    Some(behind) => &last[number][behind & 1],
+                    None => load(&lane.body[at]),
+                    Some(behind) => last[number][behind & 1],
                 };
                 *own = row(block);
                 mask |= u16::from(at < lane.total) << number;
@@ -147,6 +153,32 @@ fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
         let state = columns.each_ref().map(|column| column[lane]);
         out[usize::from(*at)] = super::bytes_of(&state);
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(block: &[u8; BLOCK]) -> __m512i {
+    // SAFETY: `block` is a reference to 64 initialised bytes, which are read and not kept; the load needs no alignment.
+    unsafe { _mm512_loadu_si512(block.as_ptr().cast::<__m512i>()) }
+}
+
+/// What [`last_blocks`] does of a message without a tail: no byte of a block goes through memory.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn last_vectors<'m>(message: &'m [u8], last: &mut [__m512i; 2]) -> (&'m Blocks, usize) {
+    let (body, rest) = message.as_chunks::<BLOCK>();
+    let end = 1u64 << rest.len(); // less than a block
+    // SAFETY: the mask has a bit for each byte of `rest`, and no other bytes are read.
+    let loaded = unsafe { _mm512_maskz_loadu_epi8(end - 1, rest.as_ptr().cast::<i8>()) };
+    let padded = _mm512_mask_blend_epi8(end, loaded, _mm512_set1_epi8(i8::MIN));
+    let bits = 8 * (BLOCK + message.len()) as u64; // the inner pad is a block
+    let length = _mm512_maskz_set1_epi64(0x80, bits.swap_bytes().cast_signed());
+    if rest.len() + 1 + 8 <= BLOCK {
+        last[0] = _mm512_or_si512(padded, length);
+        return (body, 1);
+    }
+    *last = [padded, length];
+    (body, 2)
 }
 
 /// Brings the states of the lanes in `mask` over a block of each.

@@ -9,15 +9,19 @@
 
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_cvtsi128_si32, _mm_loadu_si128,
-    _mm_set1_epi32, _mm_setzero_si128, _mm_xor_si128, _mm512_add_epi32, _mm512_aesenc_epi128,
-    _mm512_aesenclast_epi128, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
-    _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set_epi32, _mm512_set_epi64,
-    _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_xor_si512,
+    _mm_set_epi64x, _mm_set1_epi32, _mm_setzero_si128, _mm_xor_si128, _mm512_add_epi32,
+    _mm512_aesenc_epi128, _mm512_aesenclast_epi128, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set_epi32,
+    _mm512_set_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_storeu_si512,
+    _mm512_xor_si512,
 };
+
+use std::ops::Range;
 
 use zeroize::Zeroize;
 
 use crate::aes::BLOCK;
+use crate::suite::place_of;
 
 /// Keys of the rounds of AES-256, the most.
 const KEYS_MAX: usize = 15;
@@ -48,11 +52,10 @@ impl Drop for RoundKeys {
 }
 
 impl RoundKeys {
-    /// Starts to load them.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        interleave::prefetch(&self.last);
-        interleave::prefetch(&self.words);
+    /// Where those that are read are.
+    pub(crate) fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
+        see(place_of(&self.last));
+        see(place_of(&self.words[..=self.last]));
     }
 
     /// Of a key of 16, 24 or 32 bytes; `None` of another one, and where the CPU lacks the instructions.
@@ -113,17 +116,25 @@ fn broadcast(key: &[u32; 4]) -> __m512i {
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(key.as_ptr().cast::<__m128i>()) })
 }
 
+/// A nonce, and a number behind it. The nonce was written as salt and initialisation vector a moment ago, and a processor passes
+/// on what was stored only to loads of those very bytes.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn nonce_block(nonce: &[u8; 12], number: u32) -> __m128i {
+    let [a, b, c, d, rest @ ..] = *nonce;
+    let (salt, iv) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(rest));
+    let low = u64::from(salt) | iv << 32;
+    let high = iv >> 32 | u64::from(number.swap_bytes()) << 32;
+    _mm_set_epi64x(high.cast_signed(), low.cast_signed())
+}
+
 /// Encrypts a block that counts: a nonce and a number.
 #[inline]
 #[target_feature(enable = "avx512f,vaes,aes")]
 pub(crate) fn encrypt_counter(own: &RoundKeys, nonce: &[u8; 12], number: u32) -> __m128i {
-    let mut block = [0; BLOCK];
-    block[..12].copy_from_slice(nonce);
-    block[12..].copy_from_slice(&number.to_be_bytes());
-    // SAFETY: `block` and the keys are 16 initialised bytes each; the loads need no alignment.
-    let load = |bytes: *const __m128i| unsafe { _mm_loadu_si128(bytes) };
-    let key = |at: usize| load(own.words[at].as_ptr().cast());
-    let mut block = _mm_xor_si128(load(block.as_ptr().cast()), key(0));
+    // SAFETY: a key is 16 initialised bytes; the load needs no alignment.
+    let key = |at: usize| unsafe { _mm_loadu_si128(own.words[at].as_ptr().cast::<__m128i>()) };
+    let mut block = _mm_xor_si128(nonce_block(nonce, number), key(0));
     for at in 1..own.last {
         block = _mm_aesenc_si128(block, key(at));
     }
@@ -157,10 +168,7 @@ impl Counters {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,vaes")]
     pub(crate) fn new(nonce: &[u8; 12], number: u32) -> Self {
-        let mut block = [0; BLOCK];
-        block[..12].copy_from_slice(nonce);
-        // SAFETY: `block` is 16 initialised bytes; the load needs no alignment.
-        let block = unsafe { _mm_loadu_si128(block.as_ptr().cast::<__m128i>()) };
+        let block = nonce_block(nonce, 0);
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| number.wrapping_add(at).cast_signed());
         Self {
             nonces: _mm512_broadcast_i32x4(block),
@@ -184,19 +192,31 @@ impl Counters {
         vectors
     }
 
-    /// Adds the key stream to `N` vectors, the last of which may be a part.
+    /// Adds the key stream to `N` vectors, the last of which may be a part unless it `IS_WHOLE`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,vaes")]
-    fn add<const N: usize>(&mut self, own: &RoundKeys, text: &mut [u8]) {
+    fn add<const N: usize, const IS_WHOLE: bool>(&mut self, own: &RoundKeys, text: &mut [u8]) {
         let stream = self.stream::<N>(own);
-        for (part, stream) in text.chunks_mut(VECTOR).zip(stream) {
-            let mask = u64::MAX >> (VECTOR - part.len()); // a part has a byte at least
-            // SAFETY: the mask has a bit for each byte of `part`; no other bytes are read or written.
+        let (parts, end) = text.split_at_mut((N - 1) * VECTOR);
+        let parts = parts.as_chunks_mut::<VECTOR>().0;
+        // Loops of constant length, so that the key stream stays in registers.
+        for at in 0..N - 1 {
+            let part = &mut parts[at];
+            // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.
             unsafe {
-                let loaded = _mm512_maskz_loadu_epi8(mask, part.as_ptr().cast::<i8>());
-                let sum = _mm512_xor_si512(loaded, stream);
-                _mm512_mask_storeu_epi8(part.as_mut_ptr().cast::<i8>(), mask, sum);
+                let loaded = _mm512_loadu_si512(part.as_ptr().cast::<__m512i>());
+                let sum = _mm512_xor_si512(loaded, stream[at]);
+                _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), sum);
             }
+        }
+        assert!(end.len() <= VECTOR && (!IS_WHOLE || end.len() == VECTOR));
+        // A byte at least, a vector at most.
+        let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
+        // SAFETY: the mask has a bit for each byte of `end`, as just seen; no other bytes are read or written.
+        unsafe {
+            let loaded = _mm512_maskz_loadu_epi8(mask, end.as_ptr().cast::<i8>());
+            let sum = _mm512_xor_si512(loaded, stream[N - 1]);
+            _mm512_mask_storeu_epi8(end.as_mut_ptr().cast::<i8>(), mask, sum);
         }
     }
 }
@@ -206,26 +226,18 @@ fn add(own: &RoundKeys, nonce: &[u8; 12], number: u32, text: &mut [u8]) {
     let mut counters = Counters::new(nonce, number);
     let (turns, rest) = text.as_chunks_mut::<{ TURN * VECTOR }>();
     for turn in turns {
-        let stream = counters.stream::<TURN>(own);
-        for (part, stream) in turn.as_chunks_mut::<VECTOR>().0.iter_mut().zip(stream) {
-            // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.
-            unsafe {
-                let loaded = _mm512_loadu_si512(part.as_ptr().cast::<__m512i>());
-                let sum = _mm512_xor_si512(loaded, stream);
-                _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), sum);
-            }
-        }
+        counters.add::<TURN, true>(own, turn);
     }
     match rest.len().div_ceil(VECTOR) {
         0 => {}
-        1 => counters.add::<1>(own, rest),
-        2 => counters.add::<2>(own, rest),
-        3 => counters.add::<3>(own, rest),
-        4 => counters.add::<4>(own, rest),
-        5 => counters.add::<5>(own, rest),
-        6 => counters.add::<6>(own, rest),
-        7 => counters.add::<7>(own, rest),
-        _ => counters.add::<8>(own, rest),
+        1 => counters.add::<1, false>(own, rest),
+        2 => counters.add::<2, false>(own, rest),
+        3 => counters.add::<3, false>(own, rest),
+        4 => counters.add::<4, false>(own, rest),
+        5 => counters.add::<5, false>(own, rest),
+        6 => counters.add::<6, false>(own, rest),
+        7 => counters.add::<7, false>(own, rest),
+        _ => counters.add::<8, false>(own, rest),
     }
 }
 
