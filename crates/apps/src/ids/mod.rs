@@ -11,7 +11,7 @@
 //!
 //! # Deliberately absent
 //! - Drops by rules that match packets of no flow (ARP, broken IP): such packets are alerted.
-//! - Answers to the destination: `rejectdst` drops, `rejectboth` answers the sender only.
+//! - Answers to the receiver of other packets than TCP segments: it hears nothing of them.
 //! - Fragments put together where a firewall or a wire forwards them one by one: what they carry is not inspected there.
 //!
 //! Threads: one inspector per worker. Control replaces the rules; a worker takes them over at its next chunk.
