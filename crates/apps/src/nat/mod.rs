@@ -7,7 +7,9 @@
 //! ```
 //!
 //! As in Linux, destinations are translated before the route is looked up, and sources when the way out is known: rules of
-//! a firewall see inside addresses in both directions.
+//! a firewall see inside addresses in both directions. Packets of NAT64 have one family there: answers become IPv6 in `nat`, and
+//! packets of IPv6 hosts IPv4 in `nat_source`, by a route that `nat` has given the IPv4 destination. Where no stage between reads
+//! packets, or one encrypts them, that is done in `nat`, too.
 //!
 //! - [`destination`] finds the session of each packet, writes its destination, and puts fragments together.
 //!   `known` is the short way of most of them.
