@@ -98,24 +98,24 @@ pub enum NotCarried {
 
 /// An association that was found and not looked at, to be loaded ahead: what finds it says which lines.
 #[derive(Debug, Clone)]
-pub struct Found<A> {
+pub struct Ahead<A> {
     association: A,
     lines: u64,
 }
 
-impl Found<Arc<Association>> {
+impl Ahead<Arc<Association>> {
     fn new(association: Arc<Association>) -> Self {
         let lines = association.lines();
         Self { association, lines }
     }
 
     #[inline]
-    fn as_ref(&self) -> Found<&Association> {
-        Found { association: &self.association, lines: self.lines }
+    fn as_ref(&self) -> Ahead<&Association> {
+        Ahead { association: &self.association, lines: self.lines }
     }
 }
 
-impl<'v> Found<&'v Association> {
+impl<'v> Ahead<&'v Association> {
     /// Starts to load the lines of it that a packet reads and writes, and reads nothing. [`Association::prefetch_numbers`] goes on
     /// when they are there, then [`Association::prefetch_window`].
     #[inline]
@@ -133,7 +133,7 @@ impl<'v> Found<&'v Association> {
 /// Associations of one number, the newest first.
 #[derive(Debug)]
 struct Carriers {
-    first: Found<Arc<Association>>,
+    first: Ahead<Arc<Association>>,
     others: Vec<Arc<Association>>,
 }
 
@@ -146,7 +146,7 @@ impl Carriers {
 /// What the data path reads.
 #[derive(Debug)]
 pub struct View {
-    inbound: HashMap<Place, Found<Arc<Association>>, Keyed>,
+    inbound: HashMap<Place, Ahead<Arc<Association>>, Keyed>,
     /// Senders and receivers with UDP around ESP.
     peers: HashSet<(u8, Words, Words)>,
     /// By the number that policies have, the newest first; without those of tunnel interfaces.
@@ -162,7 +162,7 @@ pub struct View {
 }
 
 impl View {
-    /// Whether there are so many associations that packets wait for them: then [`Found::prefetch`] is worth its time.
+    /// Whether there are so many associations that packets wait for them: then [`Ahead::prefetch`] is worth its time.
     #[inline]
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 64;
@@ -171,7 +171,7 @@ impl View {
 
     /// The first of the associations that may protect the packets of a template, not looked at: to be loaded ahead.
     #[inline]
-    pub fn first_outbound(&self, template: &Template) -> Option<Found<&Association>> {
+    pub fn first_outbound(&self, template: &Template) -> Option<Ahead<&Association>> {
         self.outbound.get(&template.reqid).map(|own| own.first.as_ref())
     }
 
@@ -182,8 +182,8 @@ impl View {
         family: u8,
         destination: Words,
         spi: u32,
-    ) -> Option<Found<&Association>> {
-        self.inbound.get(&(family, destination, spi)).map(Found::as_ref)
+    ) -> Option<Ahead<&Association>> {
+        self.inbound.get(&(family, destination, spi)).map(Ahead::as_ref)
     }
 
     /// The association of a received packet.
@@ -622,7 +622,7 @@ impl Database {
             match known.association.parameters().direction {
                 Direction::In => {
                     let own = &known.association;
-                    inbound.insert(*place, Found::new(own.clone()));
+                    inbound.insert(*place, Ahead::new(own.clone()));
                     if own.parameters().udp.is_some() {
                         let (source, destination) = own.ends();
                         peers.insert((own.family(), source, destination));
@@ -650,7 +650,7 @@ impl Database {
             match (if_id, outbound.entry(reqid)) {
                 (0, Entry::Occupied(mut all)) => all.get_mut().others.push(association),
                 (0, Entry::Vacant(place)) => {
-                    let first = Found::new(association);
+                    let first = Ahead::new(association);
                     place.insert(Carriers { first, others: Vec::new() });
                 }
                 _ => {

@@ -53,7 +53,7 @@ pub use association::{
     Association, Direction, Dont, Dscp, Exhausted, Expiry, Limit, Limits, Mode, Parameters, Tally,
     Udp,
 };
-pub use database::{Database, DatabaseError, NotCarried, View};
+pub use database::{Ahead, Database, DatabaseError, NotCarried, View};
 pub use policy::{Action, Policies, Policy, Room, Selector, Template, Tuple};
 
 /// An address as packets are looked up by: IPv6 as `[high, low]`, IPv4 as `[0, address]`.
