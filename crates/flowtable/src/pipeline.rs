@@ -10,6 +10,9 @@
 //! together. An output waits until the next action: if that is the last one, the frame itself goes, without a copy. Groups run their
 //! buckets on copies, but for the last one if nothing follows.
 //!
+//! Most packets leave by a port that the first table names, and nothing else becomes of them. So packets may be read and looked up before
+//! they are rows ([`Pipeline::read`]), where they are: only those that need more are moved and become rows, with what has been found.
+//!
 //! A packet that makes too many copies ([`COPIES_MAX`]) makes no more: groups that lead to groups multiply.
 //!
 //! Threads: a [`Pipeline`] belongs to a worker.

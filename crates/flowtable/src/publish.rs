@@ -3,9 +3,11 @@
 //! Changes are gathered by the number of the flow, so that a flow that comes and goes between two versions leaves no trace, and
 //! twenty thousand flows of one file are one build. A classifier takes changes one by one while they are few beside what it
 //! holds; otherwise, and when a flow looks at a word of the key that no flow of the table has looked at, it is built anew over
-//! the words that the flows look at then. By default a small table is searched one by one, and a larger one
-//! by what `classify`'s `auto` measures to be the quickest of what changes easily; it measures again each time a table has grown
-//! sixteen times, and not for each build between.
+//! the words that the flows look at then. Words that all of them ask for alike, such as an EtherType, are not among these: packets
+//! are compared with them first ([`Wildcards`]), and a flow that asks for something else there has the classifier built anew.
+//!
+//! By default a small table is searched one by one, and a larger one by what `classify`'s `auto` measures to be the quickest of what
+//! changes easily; it measures again each time a table has grown sixteen times, and not for each build between.
 
 use std::collections::HashMap;
 use std::sync::Arc;

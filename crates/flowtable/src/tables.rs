@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! table ─┬─ exact flows: a hash table over the whole key          ─┐
-//!        └─ others: a classifier over the words that they look at ─┴▶ number of the flow ─▶ Flow
+//!        └─ others: what all ask for alike ─▶ a classifier over   ─┴▶ number of the flow ─▶ Flow
+//!                   the other words that they look at
 //! ```
 //!
 //! Control makes patches ([`crate::control`]); [`lookup::versions`] applies them to two copies in turn. Flows, groups and meters are
