@@ -124,8 +124,11 @@ impl<const N: usize> MultiplyShift<N> {
     #[inline(always)]
     pub fn hash(&self, key: &[u32; N]) -> u32 {
         let mut sum = self.b;
-        for (a, x) in self.a.iter().zip(key) {
-            sum = sum.wrapping_add(a.wrapping_mul(u64::from(*x)));
+        // Not iterators: what is generic is not inlined without optimisation across units of a crate.
+        let mut at = 0;
+        while at < N {
+            sum = sum.wrapping_add(self.a[at].wrapping_mul(u64::from(key[at])));
+            at += 1;
         }
         (sum >> 32) as u32
     }

@@ -19,7 +19,7 @@ use packet::mpls::LabelStackEntry;
 use packet::nd::option;
 use packet::{EtherType, IpProtocol, arp, pbb};
 
-use crate::key::{Key, place};
+use crate::key::{Key, WORDS, place};
 
 /// What follows the link header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -136,7 +136,9 @@ pub(crate) fn read_into(
     covered: u8,
     headers: &mut Headers,
 ) {
-    key.0[4..].fill(0);
+    let [a, b, c, d, ..] = key.0;
+    key.0 = [0; WORDS];
+    (key.0[0], key.0[1], key.0[2], key.0[3]) = (a, b, c, d);
     // Words as the picture of `key` has them: a field at a time would cost more than all else here.
     (key.0[4], key.0[29]) = (in_port, in_port);
     *headers = Headers::default();

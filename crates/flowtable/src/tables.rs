@@ -364,8 +364,8 @@ impl FlowTables {
         headers.resize(len * width, 0);
         for (header, row) in headers.chunks_exact_mut(width).zip(rows) {
             let (key, (header, rest)) = (key((*row).into()), header.split_at_mut(words.len()));
-            for (own, word) in header.iter_mut().zip(words) {
-                *own = key.0[usize::from(*word) % WORDS];
+            for (at, word) in words.iter().enumerate() {
+                header[at] = key.0[usize::from(*word) % WORDS];
             }
             rest.fill(0);
         }
@@ -388,9 +388,10 @@ impl FlowTables {
         out: &mut [Option<u32>],
     ) {
         let (mut keys, mut hashes) = ([ExactKey::default(); GROUP], [0; GROUP]);
-        for (at, (own, hash)) in keys.iter_mut().zip(&mut hashes).take(out.len()).enumerate() {
+        let len = out.len().min(GROUP);
+        for (at, own) in keys[..len].iter_mut().enumerate() {
             *own = exact_key(key(at));
-            *hash = table.exact.hash(own);
+            hashes[at] = table.exact.hash(own);
         }
         for (out, hash) in out.iter_mut().zip(&hashes) {
             *out = table.exact.candidate(*hash);

@@ -153,8 +153,8 @@ impl<'a> Linear<'a> {
     unsafe fn each_header<L: Lanes>(&self, headers: &[u32], out: &mut [Match]) {
         let mut operands = [0; TESTS_MAX];
         for (header, out) in headers.chunks_exact(self.words).zip(out) {
-            for (operand, test) in operands.iter_mut().zip(&self.tests) {
-                *operand = test.operand(header);
+            for (at, test) in self.tests.iter().enumerate() {
+                operands[at] = test.operand(header);
             }
             // SAFETY: the caller's promise.
             *out = unsafe { self.find::<L>(&operands) };
@@ -190,7 +190,8 @@ impl<'a> Linear<'a> {
         let (columns, _) = block.as_chunks::<LANES>();
         let (pairs, _) = columns.as_chunks::<2>();
         let mut hits = u32::MAX;
-        for ((test, x), [a, b]) in self.tests.iter().zip(operands).zip(pairs) {
+        for (at, test) in self.tests.iter().enumerate() {
+            let (x, [a, b]) = (&operands[at], &pairs[at]);
             // SAFETY: the caller's promise.
             hits &= unsafe {
                 match test.kind {
