@@ -19,9 +19,6 @@ use crate::ruleset::Search;
 const GROUPS_MAX: usize = 40;
 /// Ranges of ports times parts at most, for parts to be told apart by port.
 const WORK_MAX: usize = 1 << 24;
-/// Bytes of a literal that are looked for, its last ones: what spans two segments is looked for in the bytes before, as far back
-/// as the longest reaches.
-const LITERAL_MAX: usize = 32;
 /// Lists of parts without a literal at most.
 const LISTS_MAX: usize = 256;
 
@@ -217,17 +214,8 @@ impl SetBuilder {
     }
 
     pub(crate) fn build(self, search: Search) -> Set {
-        let Self { mut patterns, mut entries } = self;
+        let Self { patterns, mut entries } = self;
         let with_literals = entries.iter().any(|entry| !entry.literals.is_empty());
-        if search == Search::Shared {
-            // A part is evaluated where its literal may be: that the end of it is there says nearly as much.
-            patterns = Patterns::with_limits(*patterns.limits());
-            for (bytes, nocase) in entries.iter_mut().flat_map(|entry| &mut entry.literals) {
-                bytes.drain(..bytes.len().saturating_sub(LITERAL_MAX));
-                // They fitted when they were longer.
-                let _ = patterns.insert(pattern(bytes, *nocase));
-            }
-        }
         let finder = match search {
             Search::Shared if with_literals => Finder::new(&patterns).ok(),
             _ => None,
