@@ -174,8 +174,23 @@ impl Finder {
     /// `found` gets the matches in the bytes after what it holds, by end and pattern, as those of segment 0: what
     /// [`Automaton::scan`] gives from [`Automaton::start`] on.
     pub fn find(&self, bytes: &[u8], found: &mut Vec<Found>, scratch: &mut Scratch) {
+        let begin = found.len();
         let segment = Segment { state: State::from_bits(0), offset: 0, bytes };
-        self.find_many(&[segment], found, scratch);
+        scratch.masks.clear();
+        vectors::find(self.level, &self.filter, &[segment], &mut scratch.masks);
+        self.filter.end(bytes, &mut scratch.masks);
+        for (word, mask) in scratch.masks.iter().enumerate() {
+            let mut left = *mask;
+            while left != 0 {
+                let at = word * PLACES + left.trailing_zeros() as usize;
+                self.confirm(0, bytes, at, found);
+                left &= left - 1;
+            }
+        }
+        self.find_rest(&[segment], found, scratch);
+        if found.len() > begin + 1 {
+            found[begin..].sort_unstable();
+        }
     }
 
     /// [`Finder::find`] in the bytes of each segment, for itself: the filter goes over all of them before anything is compared,
@@ -227,6 +242,14 @@ impl Finder {
                 found[before..].sort_unstable();
             }
         }
+        if self.rest.is_some() {
+            self.find_rest(segments, found, scratch);
+            found[begin..].sort_unstable();
+        }
+    }
+
+    /// The matches of patterns without a window of their own.
+    fn find_rest(&self, segments: &[Segment<'_>], found: &mut Vec<Found>, scratch: &mut Scratch) {
         let Some(Rest { automaton, numbers }) = &self.rest else { return };
         for (number, segment) in (0..).zip(segments) {
             let before = found.len();
@@ -235,7 +258,6 @@ impl Finder {
                 (own.segment, own.pattern) = (number, numbers[own.pattern as usize]);
             }
         }
-        found[begin..].sort_unstable();
     }
 
     /// The patterns whose window is at a place.
