@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | `input` | packets: to which flow they belong |
 //! | `flows` | what is kept of flows beside the table |
+//! | `gather` | the rows that are looked up together, and their keys |
 //! | `module` | who is given streams and records |
 //! | `passing` | flows that the module passes over |
 //! | `pieces` | fragments, where flows are tracked for a firewall |
@@ -27,6 +28,7 @@
 //! Threads: a tracker belongs to one worker.
 
 mod flows;
+mod gather;
 mod input;
 mod module;
 mod passing;
@@ -36,8 +38,6 @@ mod tests;
 mod timeouts;
 mod tracked;
 mod whole;
-
-use std::ops::Range;
 
 use packet::checksum::Checksums;
 use packet::{Decoded, IpProtocol, tunnel};
@@ -50,7 +50,8 @@ use crate::table::{Class, FlowTable, Found, Handle, Limits, Outcome, Slot, Table
 use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
-use input::{cause_of, check_segment, key_of, opens, segment_of};
+use gather::{Gathered, is_piece};
+use input::{check_segment, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
 use timeouts::{Phase, ms_of};
@@ -195,22 +196,6 @@ struct Row {
     is_unchecked: bool,
 }
 
-/// Rows that are looked up together; [`Tracker`] has their keys.
-#[derive(Clone, Debug)]
-struct Gathered {
-    rows: Range<usize>,
-    /// Whether checksums of segments are verified once their flows are known.
-    defers: bool,
-    latest_ns: u64,
-    earliest_ns: u64,
-}
-
-/// Whether a packet is a fragment.
-#[inline(always)]
-fn is_piece(input: &Input<'_>) -> bool {
-    input.decoded.has(Decoded::FRAGMENT) && input.decoded.is_ip()
-}
-
 /// Why a packet has no flow that could be looked up.
 #[derive(Clone, Copy)]
 enum Unkeyed {
@@ -349,34 +334,6 @@ impl<M: Module> Tracker<M> {
         count
     }
 
-    /// Keys of the first rows that are looked up together: there is one at least.
-    #[inline(always)]
-    fn gather<'a>(&mut self, rows: Range<usize>, input: &impl Fn(usize) -> Input<'a>) -> Gathered {
-        // All of a row is written below, but for the key of one that has none.
-        self.rows.resize(rows.len(), Row::default());
-        self.keys.resize(rows.len(), FlowKey::default());
-        self.found.resize(rows.len(), Found::NONE);
-        let defers = self.begin_passing();
-        let (mut latest_ns, mut earliest_ns, mut begin_ns) = (0, u64::MAX, None);
-        let mut count = 0;
-        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
-            let packet = input(row);
-            let begin_ns = *begin_ns.get_or_insert(packet.time_ns);
-            if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
-                break;
-            }
-            *own = Self::of_row(&self.options, &packet, defers, key);
-            latest_ns = latest_ns.max(packet.time_ns);
-            earliest_ns = earliest_ns.min(packet.time_ns);
-            count += 1;
-        }
-        self.rows.truncate(count);
-        self.keys.truncate(count);
-        self.found.truncate(count);
-        let rows = rows.start..rows.start + count;
-        Gathered { rows, defers, latest_ns, earliest_ns }
-    }
-
     /// What became of the packet that opened a flow: it `got_through`, and the flow counts, or it was dropped, and the flow
     /// never was. The same of a packet that announced flows.
     pub fn decide(&mut self, flow: Handle, got_through: bool) {
@@ -419,38 +376,6 @@ impl<M: Module> Tracker<M> {
             self.counts.tunnelled += frames;
             self.counts.tunnels_too_deep += u64::from(path.is_too_deep());
         }
-    }
-
-    /// What is known of a packet before its flow is looked up; an ICMP error belongs to the flow of what it quotes, where flows
-    /// are tracked for a firewall.
-    #[inline(always)]
-    fn of_row(options: &Options, input: &Input<'_>, defers: bool, key: &mut FlowKey) -> Row {
-        let none = |why| Row { none: Some(why), ..Row::default() };
-        let side = match key_of(input, options, defers, key) {
-            Ok(side) => side,
-            Err(why) => {
-                *key = FlowKey::default();
-                return none(Unkeyed::Rejected(why));
-            }
-        };
-        if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
-            let is_segment = input.decoded.protocol == IpProtocol::TCP;
-            let is_unchecked = defers && is_segment && input.segment.is_none();
-            return Row { side, is_unchecked, ..Row::default() };
-        }
-        let Some(((cause, side), sequence)) = cause_of(input, options) else {
-            *key = FlowKey::default();
-            return none(Unkeyed::AboutNothing);
-        };
-        *key = cause;
-        Row { side, about: Some(sequence), ..Row::default() }
-    }
-
-    /// The same of a single packet.
-    fn of_one(&self, input: &Input<'_>) -> Result<(FlowKey, Row), Unkeyed> {
-        let mut key = FlowKey::default();
-        let row = Self::of_row(&self.options, input, false, &mut key);
-        row.none.map_or(Ok((key, row)), Err)
     }
 
     /// An ICMP error about a packet that `side` of a flow sent.

@@ -10,6 +10,7 @@ use super::steps::{Step, steps};
 use super::twin::timeout_of;
 use super::*;
 use crate::tcp::{Connection, Segment, Sink};
+use crate::tracker::input::key_of;
 
 /// What the tracker says of a packet.
 type Said = (PacketState, bool);

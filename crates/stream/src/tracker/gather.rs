@@ -1,0 +1,98 @@
+//! Packets that are looked up together: those of a batch that are no fragments, and not far apart in time.
+
+use std::ops::Range;
+
+use packet::{Decoded, IpProtocol};
+
+use super::input::{Input, cause_of, key_of};
+use super::module::Module;
+use super::{Options, Row, SPAN_NS, Tracker, Unkeyed};
+use crate::key::FlowKey;
+use crate::table::Found;
+
+/// Rows that are looked up together; [`Tracker`] has their keys.
+#[derive(Clone, Debug)]
+pub(super) struct Gathered {
+    pub(super) rows: Range<usize>,
+    /// Whether checksums of segments are verified once their flows are known.
+    pub(super) defers: bool,
+    pub(super) latest_ns: u64,
+    pub(super) earliest_ns: u64,
+}
+
+/// Whether a packet is a fragment.
+#[inline(always)]
+pub(super) fn is_piece(input: &Input<'_>) -> bool {
+    input.decoded.has(Decoded::FRAGMENT) && input.decoded.is_ip()
+}
+
+impl<M: Module> Tracker<M> {
+    /// Keys of the first rows that are looked up together: there is one at least.
+    #[inline(always)]
+    pub(super) fn gather<'a>(
+        &mut self,
+        rows: Range<usize>,
+        input: &impl Fn(usize) -> Input<'a>,
+    ) -> Gathered {
+        // All of a row is written below, but for the key of one that has none.
+        self.rows.resize(rows.len(), Row::default());
+        self.keys.resize(rows.len(), FlowKey::default());
+        self.found.resize(rows.len(), Found::NONE);
+        let defers = self.begin_passing();
+        let (mut latest_ns, mut earliest_ns, mut begin_ns) = (0, u64::MAX, None);
+        let mut count = 0;
+        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
+            let packet = input(row);
+            let begin_ns = *begin_ns.get_or_insert(packet.time_ns);
+            if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
+                break;
+            }
+            *own = Self::of_row(&self.options, &packet, defers, key);
+            latest_ns = latest_ns.max(packet.time_ns);
+            earliest_ns = earliest_ns.min(packet.time_ns);
+            count += 1;
+        }
+        self.rows.truncate(count);
+        self.keys.truncate(count);
+        self.found.truncate(count);
+        let rows = rows.start..rows.start + count;
+        Gathered { rows, defers, latest_ns, earliest_ns }
+    }
+
+    /// What is known of a packet before its flow is looked up; an ICMP error belongs to the flow of what it quotes, where flows
+    /// are tracked for a firewall.
+    #[inline(always)]
+    pub(super) fn of_row(
+        options: &Options,
+        input: &Input<'_>,
+        defers: bool,
+        key: &mut FlowKey,
+    ) -> Row {
+        let none = |why| Row { none: Some(why), ..Row::default() };
+        let side = match key_of(input, options, defers, key) {
+            Ok(side) => side,
+            Err(why) => {
+                *key = FlowKey::default();
+                return none(Unkeyed::Rejected(why));
+            }
+        };
+        if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
+            let is_segment = input.decoded.protocol == IpProtocol::TCP;
+            let is_unchecked = defers && is_segment && input.segment.is_none();
+            return Row { side, is_unchecked, ..Row::default() };
+        }
+        let Some(((cause, side), sequence)) = cause_of(input, options) else {
+            *key = FlowKey::default();
+            return none(Unkeyed::AboutNothing);
+        };
+        *key = cause;
+        Row { side, about: Some(sequence), ..Row::default() }
+    }
+
+    /// The same of a single packet.
+    pub(super) fn of_one(&self, input: &Input<'_>) -> Result<(FlowKey, Row), Unkeyed> {
+        let mut key = FlowKey::default();
+        let row = Self::of_row(&self.options, input, false, &mut key);
+        row.none.map_or(Ok((key, row)), Err)
+    }
+}
