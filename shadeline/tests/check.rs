@@ -313,7 +313,7 @@ fn states_do_not_know_answers_through_nat64() {
     assert!(good && !said.contains("nat64"), "{said}");
     let gateway = "[ipsec]\n";
     let (good, said) = guarded(gateway);
-    let warning = "rules on `state` do not know the answers to hosts of a `nat64` rule";
+    let warning = "a firewall sees the answers to hosts of a `nat64` rule as `new` connections";
     assert!(good && said.contains(warning) && said.contains("src = \"64:ff9b::/96\""), "{said}");
     let (good, said) =
         guarded(&format!("[[rule]]\nsrc = \"64:ff9b::/96\"\naction = \"accept\"\n{gateway}"));

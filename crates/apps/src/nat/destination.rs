@@ -767,7 +767,7 @@ impl Stage<Tables> for Destination {
             }
             Wanted::Control(_) => format!("to {to}, a control connection of FTP"),
             Wanted::Turn(_) | Wanted::TurnNew(_) | Wanted::TurnError => {
-                format!("to {to}, becomes IPv4 behind the route")
+                format!("to {to}, becomes IPv4 after the route lookup")
             }
         }
     }

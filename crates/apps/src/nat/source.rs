@@ -199,8 +199,13 @@ impl SourceStage {
             view.flags[row] = columns::of_v6(view.flags[row]);
             return;
         }
-        let turning = &mut self.turning;
         let (wanted, dst, l3) = (Wanted::decode(view.nat[row]), view.dst4[row], view.l3[row]);
+        if matches!(wanted, Wanted::TurnNew(_)) && !goes_on(packet, view.decision[row], fib) {
+            // `rewrite` answers it as it is.
+            view.flags[row] = columns::of_v6(view.flags[row]);
+            return;
+        }
+        let turning = &mut self.turning;
         turning.identification = turning.identification.wrapping_add(1);
         if let Wanted::Turn(source) = wanted
             && let ip = packet.data().get(usize::from(l3)..).unwrap_or_default()
@@ -251,6 +256,12 @@ impl SourceStage {
             view.verdict[row] = Verdict::drop(reason).0;
         }
     }
+}
+
+/// Whether a packet has a way, and its hop limit does not run out there.
+fn goes_on(packet: &Packet, decision: u32, fib: &Fib) -> bool {
+    let runs_out = || egress(decision, fib).is_some() && received::decode(packet).ttl <= 1;
+    !columns::leads_nowhere(decision) && !runs_out()
 }
 
 /// The ends of the IPv4 packet that an IPv6 packet with the ends `from` becomes.

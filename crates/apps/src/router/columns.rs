@@ -205,6 +205,11 @@ pub(crate) fn egress(decision: u32, fib: &lookup::fib::Fib) -> Option<u16> {
     }
 }
 
+/// Whether the route of a packet says that it goes no further.
+pub(crate) const fn leads_nowhere(decision: u32) -> bool {
+    matches!(Decision::decode(decision), Decision::NoRoute | Decision::Unreachable)
+}
+
 /// Whether a row is still on its way.
 #[inline(always)]
 pub(super) const fn is_live(verdict: u32) -> bool {

@@ -102,7 +102,7 @@ fn answers(config: &Config, rule: &NatRule, place: &Place, walk: &mut Walk<'_>) 
         config.in_use().any(|own| ["flow", "firewall", "esp_out"].iter().all(|kind| own.has(kind)))
     };
     if rule.kind == NatKind::Nat64 && asks && !accepts && is_followed {
-        let message = "rules on `state` do not know the answers to hosts of a `nat64` rule before `esp_out`: they are `new`";
+        let message = "with IPsec, a firewall sees the answers to hosts of a `nat64` rule as `new` connections";
         walk.warning(place.header(), message)
             .help(format!("a [[rule]] with src = \"{}\" accepts them", rule.prefix));
     }
