@@ -38,6 +38,15 @@ impl Transaction {
             Data::Ftp(_) => Protocol::Ftp,
         }
     }
+
+    /// What it costs to keep a request of HTTP or a mail, in bytes; `None` for other protocols.
+    pub fn cost(&self) -> Option<usize> {
+        match &self.data {
+            Data::Http(own) => Some(own.cost()),
+            Data::Smtp(own) => Some(own.cost()),
+            _ => None,
+        }
+    }
 }
 
 /// What it costs to keep a text, beside its bytes: a vector in another one, and the allocator's share.
@@ -342,6 +351,16 @@ pub struct Smtp {
     pub email: Email,
     /// Codes of the replies: to `MAIL`, each `RCPT`, `DATA`, the end.
     pub replies: Vec<u16>,
+}
+
+impl Smtp {
+    fn cost(&self) -> usize {
+        let Self { helo, mail_from, rcpt_to, email, replies } = self;
+        let fields = email.fields.iter().map(|(name, value)| cost_of(name) + cost_of(value));
+        let texts = helo.iter().chain(mail_from).chain(rcpt_to);
+        let texts = texts.chain(&email.attachments).chain(&email.urls).map(|text| cost_of(text));
+        size_of::<Self>() + 2 * replies.len() + fields.sum::<usize>() + texts.sum::<usize>()
+    }
 }
 
 /// The header of a mail (RFC 5322).

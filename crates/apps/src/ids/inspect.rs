@@ -42,6 +42,15 @@ use crate::flow::search::LiteralPart;
 /// by their number only.
 const RECENT_MAX: usize = 64;
 
+/// What a transaction costs at most, in bytes, that is kept for alerts and files of later steps: a flow that goes on may have one for
+/// long.
+const LATEST_MAX: usize = 4096;
+
+/// Whether a transaction is kept for later steps: one that goes on, of a protocol whose alerts and files show it.
+fn is_kept(own: &Transaction) -> bool {
+    own.done != [true; 2] && own.cost().is_some_and(|bytes| bytes <= LATEST_MAX)
+}
+
 /// Rules in use: workers look when a chunk begins.
 pub type Current = Arc<RwLock<Arc<Ruleset>>>;
 
@@ -359,7 +368,8 @@ impl Inspector {
                 self.lines.put(To::Eve, key);
             }
         }
-        flow.latest = self.recent.pop().map(Box::new).or(before);
+        let latest = self.recent.pop().map(Box::new).or(before);
+        flow.latest = latest.filter(|own| is_kept(own));
         self.recent.clear();
     }
 

@@ -43,10 +43,16 @@ impl Tee<'_> {
     }
 
     fn remember(&mut self, transaction: &Transaction) {
-        if let Some(own) = self.recent.iter_mut().find(|own| own.id == transaction.id) {
-            own.clone_from(transaction);
+        let known = self.recent.iter().position(|own| own.id == transaction.id);
+        if let Some(at) = known {
+            // The one that went on last is the last.
+            self.recent[at..].rotate_left(1);
         } else if self.recent.len() < RECENT_MAX {
             self.recent.push(transaction.clone());
+            return;
+        }
+        if let Some(last) = self.recent.last_mut() {
+            last.clone_from(transaction);
         }
     }
 }
