@@ -34,28 +34,25 @@ impl<M: Module> Tracker<M> {
         rows: Range<usize>,
         input: &impl Fn(usize) -> Input<'a>,
     ) -> Gathered {
-        // All of a row is written below, but for the key of one that has none.
-        self.rows.resize(rows.len(), Row::default());
-        self.keys.resize(rows.len(), FlowKey::default());
-        self.found.resize(rows.len(), Found::NONE);
+        self.rows.clear();
+        self.keys.clear();
         let defers = self.begin_passing();
         let (mut latest_ns, mut earliest_ns, mut begin_ns) = (0, u64::MAX, None);
-        let mut count = 0;
-        for (row, (key, own)) in rows.clone().zip(self.keys.iter_mut().zip(&mut self.rows)) {
+        for row in rows.clone() {
             let packet = input(row);
             let begin_ns = *begin_ns.get_or_insert(packet.time_ns);
             if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
                 break;
             }
-            *own = Self::of_row(&self.options, &packet, defers, key);
+            self.keys.push(FlowKey::default());
+            let Some(key) = self.keys.last_mut() else { break };
+            self.rows.push(Self::of_row(&self.options, &packet, defers, key));
             latest_ns = latest_ns.max(packet.time_ns);
             earliest_ns = earliest_ns.min(packet.time_ns);
-            count += 1;
         }
-        self.rows.truncate(count);
-        self.keys.truncate(count);
-        self.found.truncate(count);
-        let rows = rows.start..rows.start + count;
+        // All answers are written by the search.
+        self.found.resize(self.rows.len(), Found::NONE);
+        let rows = rows.start..rows.start + self.rows.len();
         Gathered { rows, defers, latest_ns, earliest_ns }
     }
 

@@ -39,7 +39,7 @@ impl<M: Module> Tracker<M> {
         side: Side,
         found: Found,
     ) -> Option<Tracked> {
-        let Self { table, rest, passing, counts, .. } = self;
+        let Self { table, rest, passing, .. } = self;
         let slot = found.slot()?;
         let (key, hot) = table.entry_mut(slot)?;
         if !hot.is_usual() || passing.passes(hot) || rest.helpers.reads(key) {
@@ -64,17 +64,18 @@ impl<M: Module> Tracker<M> {
             let state = &mut rest.states[slot.index()];
             want = rest.module.data(&flow.identity(), state, side, offset, segment.payload);
         }
+        if want != Want::More {
+            self.heed(slot, side, want, input.time_ns);
+        }
+        let Self { table, rest, counts, .. } = self;
         rest.count(slot, side, input, segment.flags, (1, input.frame_len.into()));
         let connection = &rest.records[slot.index()].connection;
         let phase = Phase::of_tcp(Conntrack::Established, connection.is_unacknowledged());
-        if phase != hot.phase {
+        if let Some(hot) = table.get_mut(slot).filter(|hot| hot.phase != phase) {
             (hot.phase, hot.timeout_ms) = (phase, rest.timeouts.ms_of(phase));
         }
         counts.packets += 1;
         self.count_tunnels(input, 1);
-        if want != Want::More {
-            self.heed(slot, side, want, input.time_ns);
-        }
         Some(self.rest.tracked(slot, side, true))
     }
 
