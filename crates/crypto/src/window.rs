@@ -124,7 +124,7 @@ impl ReplayWindow {
     /// Starts to load the word that the next number is looked for in.
     #[inline]
     pub fn prefetch(&self) {
-        interleave::prefetch(self.place(self.top() + 1).0);
+        interleave::prefetch(self.place(self.top().wrapping_add(1)).0);
     }
 
     /// The whole number of a packet that carries the lower half of it: the one nearest to the window (RFC 4303,

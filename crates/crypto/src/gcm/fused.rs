@@ -144,6 +144,7 @@ fn vectors<const N: usize, const IS_WHOLE: bool, const SEALS: bool>(
     let (parts, end) = text.split_at_mut((N - 1) * VECTOR);
     let parts = parts.as_chunks_mut::<VECTOR>().0;
     // A byte at least, a vector at most.
+    assert!((1..=VECTOR).contains(&end.len()) && (!IS_WHOLE || end.len() == VECTOR));
     let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
     // A loop of constant length, so that the key stream stays in registers.
     for at in 0..N {
@@ -158,8 +159,7 @@ fn vectors<const N: usize, const IS_WHOLE: bool, const SEALS: bool>(
             };
             if SEALS { after } else { before }
         } else {
-            assert!(end.len() <= VECTOR && (!IS_WHOLE || end.len() == VECTOR));
-            // SAFETY: the mask has a bit for each byte of `end`, as just seen; no other bytes are read or written.
+            // SAFETY: the mask has a bit for each byte of `end`, as seen above; no other bytes are read or written.
             let (before, after) = unsafe {
                 let before = _mm512_maskz_loadu_epi8(mask, end.as_ptr().cast::<i8>());
                 let after = _mm512_xor_si512(before, stream[at]);

@@ -209,7 +209,7 @@ impl Counters {
                 _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), sum);
             }
         }
-        assert!(end.len() <= VECTOR && (!IS_WHOLE || end.len() == VECTOR));
+        assert!((1..=VECTOR).contains(&end.len()) && (!IS_WHOLE || end.len() == VECTOR));
         // A byte at least, a vector at most.
         let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
         // SAFETY: the mask has a bit for each byte of `end`, as just seen; no other bytes are read or written.
