@@ -229,6 +229,12 @@ impl<F: Frame> Pipeline<F> {
         *len += 1;
     }
 
+    /// Forgets what was read and not looked up, as a stage that panicked leaves it.
+    #[inline]
+    pub fn begin_reading(&mut self) {
+        self.firsts.len = 0;
+    }
+
     /// Looks up what was read.
     pub fn look_up_read(&mut self, tables: &FlowTables) {
         let Firsts { keys, found, len, .. } = &mut self.firsts;

@@ -555,8 +555,8 @@ impl Agent {
         mut packet: PacketOut,
         switch: &mut dyn Switch,
     ) -> Result<(), ErrorCode> {
-        // Where a packet cannot have come from; as Open vSwitch.
-        let others = [PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY];
+        // Where a packet cannot have come from; as Open vSwitch, which takes 0.
+        let others = [PortNo(0), PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY];
         if !packet.in_port.is_ordinary() && !others.contains(&packet.in_port) {
             return Err(ErrorCode::BadRequestPort);
         }

@@ -44,9 +44,8 @@ impl FlowRow {
         let since = |ns: u64| now_ns.saturating_sub(ns) as f64 / 1e9;
         let packets = |side: &SideRecord| side.packets;
         let state = match record.tcp {
-            Some(TcpState::Established) if record.state == FlowState::Bypassed => "bypassed",
-            Some(state) => tcp_state(state),
-            None => flow_state(record.state),
+            Some(state) if record.state != FlowState::Bypassed => tcp_state(state),
+            _ => flow_state(record.state),
         };
         Self {
             id: record.id,

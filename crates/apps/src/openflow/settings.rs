@@ -64,8 +64,8 @@ control::section! {
         /// `ptcp:PORT:ADDRESS` and `pssl:PORT:ADDRESS`. Whoever reaches an address with `tcp` changes flows: there is neither a
         /// password nor encryption.
         restart listen: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:127.0.0.1:6653\"]");
-        /// Addresses at which `ovs-ofctl snoop` gets copies of what controllers send and get, likewise. Messages of tools are not
-        /// copied.
+        /// Addresses at which `ovs-ofctl snoop` gets copies of what controllers send and get, written as in `listen`. Messages of
+        /// tools are not copied.
         restart snoop: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:127.0.0.1:6655\"]");
         /// Controllers that the switch connects to, as `tcp:HOST:PORT` or `tls:HOST:PORT` (`ssl:HOST:PORT`). It tries again until
         /// they answer.

@@ -694,7 +694,7 @@ fn a_packet_comes_from_where_one_can() {
             };
             assert_eq!(bench.error(id, version, out(port)), expected, "{port:?}");
         }
-        for port in [PortNo(1), PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY] {
+        for port in [PortNo(0), PortNo(1), PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY] {
             assert!(bench.ask(id, version, out(port)).is_empty(), "{port:?}");
         }
     }

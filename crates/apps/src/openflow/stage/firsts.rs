@@ -29,6 +29,7 @@ impl OpenFlow {
         let mut begin = 0;
         while begin < packets.len() {
             let end = packets.len().min(begin + FIRSTS);
+            self.pipeline.begin_reading();
             for row in begin..end {
                 if let Some(ahead) = packets.get(row + AHEAD) {
                     ahead.prefetch();
