@@ -30,8 +30,8 @@ const OF: usize = 20;
 /// The captures.
 #[derive(Debug, Clone, clap::Args)]
 pub struct L7Args {
-    /// Connections in the generated capture
-    #[arg(long, default_value_t = 500_000, value_parser = crate::limits::up_to::<{ 4 << 20 }>)]
+    /// Connections in the generated capture; the table of flows of a worker holds no more at once
+    #[arg(long, default_value_t = 250_000, value_parser = crate::limits::up_to::<{ 1 << 18 }>)]
     pub connections: usize,
     /// Folder with real captures, for packets until known
     #[arg(long, value_name = "FOLDER", default_value = "../shared/data/pcap-l7/zeek")]
