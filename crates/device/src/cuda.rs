@@ -9,6 +9,7 @@
 //!
 //! Threads: as [`Driver`]'s.
 
+mod hosts;
 mod library;
 
 use std::ffi::{CString, c_void};
@@ -24,6 +25,7 @@ use crate::cache::{self, Cache};
 use crate::driver::{Arguments, DeviceInfo, Driver, Event, Kernel, Memory, Program, Queue, Shape};
 use crate::slots::Slots;
 use crate::{DeviceError, embedded, nvrtc, range};
+use hosts::HOSTS;
 use library::Ready;
 
 /// A stream that does not wait for the legacy default stream.
@@ -413,6 +415,10 @@ impl Driver for Cuda {
         let Some(&kernel) = self.kernels.get(kernel.0 as usize) else {
             return Err(DeviceError::Launch(format!("there is no {kernel:?}")));
         };
+        // An error for the library.
+        if shape.groups == 0 {
+            return Ok(());
+        }
         let Arguments { arena, payload, tables, state, job } = *arguments;
         let mut arena = self.buffer(arena)?.at;
         let mut payload = self.buffer(payload)?.at;
@@ -541,9 +547,11 @@ impl Driver for Cuda {
             return Err(DeviceError::Memory("too many pieces".into()));
         }
         let (start, bytes) = (memory.cast::<u8>(), memory.len());
-        // SAFETY: the caller keeps the memory mapped until it is unregistered, here or in `Drop`.
-        let code = unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, REGISTER) };
-        self.check(For::Memory, "cuMemHostRegister", code)?;
+        HOSTS.register(start, bytes, || {
+            // SAFETY: the caller keeps the memory mapped until it is unregistered, here or in `Drop`.
+            let code = unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, REGISTER) };
+            self.check(For::Memory, "cuMemHostRegister", code)
+        })?;
         let mut at = 0;
         // SAFETY: registered just now; room for the address; 0 is the only flag that there is.
         let code = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut at, start.cast(), 0) };
@@ -566,9 +574,12 @@ impl Driver for Cuda {
             self.buffers.remove(alias.0);
         }
         self.enter()?;
-        // SAFETY: registered by `register`, taken out of the list, hence unregistered once.
-        let code = unsafe { sys::cuMemHostUnregister(start.cast()) };
-        self.check(For::Memory, "cuMemHostUnregister", code)
+        let unlocked = HOSTS.unregister(start, || {
+            // SAFETY: registered by `register`, taken out of the list, and no driver has it any more: unregistered once.
+            let code = unsafe { sys::cuMemHostUnregister(start.cast()) };
+            self.check(For::Memory, "cuMemHostUnregister", code)
+        });
+        unlocked.unwrap_or(Ok(()))
     }
 
     fn abandon(&mut self) {
@@ -600,8 +611,8 @@ impl Drop for Cuda {
             for &stream in &self.streams {
                 let _ = sys::cuStreamDestroy_v2(stream);
             }
-            for registered in &self.registered {
-                let _ = sys::cuMemHostUnregister(registered.start.cast());
+            for Registered { start, .. } in &self.registered {
+                HOSTS.unregister(*start, || sys::cuMemHostUnregister(start.cast()));
             }
             for buffer in self.buffers.drain().filter(|b| !b.is_host) {
                 let _ = sys::cuMemFree_v2(buffer.at);

@@ -209,7 +209,7 @@ pub trait Driver: Send {
         bytes: usize,
     ) -> Result<(), DeviceError>;
 
-    /// Enqueues a kernel.
+    /// Enqueues a kernel; without groups it does nothing.
     ///
     /// # Errors
     /// [`DeviceError::Launch`].

@@ -487,6 +487,10 @@ impl Driver for OpenCl {
         let Some(&kernel) = self.kernels.get(kernel.0 as usize) else {
             return Err(DeviceError::Launch(format!("there is no {kernel:?}")));
         };
+        // Before OpenCL 2.1 an error for the library.
+        if shape.groups == 0 {
+            return Ok(());
+        }
         let Arguments { arena, payload, tables, state, job } = *arguments;
         for (index, memory) in (0..).zip([arena, payload, tables, state]) {
             let buffer = self.buffer(memory)?;
