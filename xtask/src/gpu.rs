@@ -20,6 +20,7 @@ const README: &str = include_str!("gpu/README.txt");
 /// What may be carried to such a machine.
 const KIT_BYTES_MAX: u64 = 62 << 20;
 const FULL_TABLE: &str = "../shared/data/bgp/bart-prefixes-v4v6.txt.gz";
+const RULES: &str = "../shared/data/ids/etopen-2017";
 const NAMES: &str = "tests/data/ndn";
 const RUN_LIMIT: Duration = Duration::from_secs(1800);
 /// Test programs that go along: package, target, name in the kit. Kernels of the library and of the applications
@@ -235,9 +236,10 @@ fn fill(root: &Path, kit: &Path) -> io::Result<()> {
     fs::write(kit.join("README.txt"), README)?;
     fs::write(kit.join("commit"), commit(root))?;
     // The captures alone: names come as plain text, and nothing there reads rule sets.
-    copy_folder(&root.join("tests/data"), &kit.join("data"), &|path| !path.is_dir())?;
+    copy_folder(&root.join("tests/data"), &kit.join("tests/data"), &|path| !path.is_dir())?;
     fill_cases(&root.join("tests/golden"), &kit.join("cases"))?;
-    fill_routes(root, &kit.join("routes"))?;
+    fill_routes(root, kit)?;
+    fill_rules(root, &kit.join("rules"))?;
     fill_names(&root.join(NAMES), &kit.join("names"))
 }
 
@@ -295,19 +297,30 @@ fn case(text: &str) -> Option<(i32, Vec<String>)> {
     words.iter().all(is_plain).then_some((status, words))
 }
 
-/// The whole table where it is at hand, and the share that the repository holds.
-fn fill_routes(root: &Path, routes: &Path) -> io::Result<()> {
-    fs::create_dir_all(routes)?;
-    let own = root.join("shadeline/data");
-    fs::copy(own.join("routes.txt.gz"), routes.join("share.txt.gz"))?;
-    fs::copy(own.join("LICENSE.bart"), routes.join("LICENSE.bart"))?;
+/// The share of the table that the repository holds, where tests look for it, and the whole one where it is at hand.
+fn fill_routes(root: &Path, kit: &Path) -> io::Result<()> {
+    let share = "shadeline/data";
+    fs::create_dir_all(kit.join(share))?;
+    for file in ["routes.txt.gz", "LICENSE.bart"] {
+        fs::copy(root.join(share).join(file), kit.join(share).join(file))?;
+    }
     let full = root.join(FULL_TABLE);
     if full.is_file() {
-        fs::copy(full, routes.join("full.txt.gz"))?;
+        fs::copy(full, kit.join("full.txt.gz"))?;
     } else {
         println!("gpu        without the full table: {FULL_TABLE} is not there");
     }
     Ok(())
+}
+
+/// Rules of an IDS where they are at hand, with their licence, for the search for their regular expressions.
+fn fill_rules(root: &Path, rules: &Path) -> io::Result<()> {
+    let from = root.join(RULES);
+    if !from.is_dir() {
+        println!("gpu        without rules: {RULES} is not there");
+        return Ok(());
+    }
+    copy_folder(&from, rules, &|path| !path.is_dir())
 }
 
 /// The lists of names where they are at hand, as plain text: the machine may have no `xz`.

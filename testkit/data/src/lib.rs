@@ -8,9 +8,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the checkout.
+/// The root of the checkout; where tests run without one, the folder that `SHADELINE_TEST_ROOT` names. `cargo xtask gpu` sets it.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    match std::env::var_os("SHADELINE_TEST_ROOT") {
+        Some(root) => root.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+    }
 }
 
 /// A file or folder by its name below `tests/data` or `../shared/data`. Where neither has it, prints the line that makes

@@ -7,6 +7,8 @@
 # SHORT=1            few and short measurements, to see that it works
 # OUT=FOLDER         where captures, caches, logs and result.json go
 # LIMIT=SECONDS      for each part; what takes longer is killed and recorded as failed (600)
+# BUDGET=SECONDS     for all: a part that would begin later is recorded as failed, so that there is a result in time
+# JOBS=N             cases, and then test programs, at a time (a quarter of the CPUs); benches run alone
 #
 # A part that fails is recorded and the rest goes on. The exit status is 0 if none failed.
 # Needs: a POSIX shell, cmp, and the tools of coreutils, sed and awk. No network, no Python, no compiler.
@@ -16,6 +18,9 @@ kit=$(cd "$(dirname "$0")" && pwd) || exit 1
 backend=${BACKEND:-cuda}
 out=${OUT:-$kit/out}
 limit=${LIMIT:-600}
+budget=${BUDGET:-86400}
+start=$(date +%s)
+jobs=${JOBS:-$((($(nproc) + 3) / 4))}
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 rm -rf "$out/parts" "$out/captures" "$out/result.json"
 mkdir -p "$out/parts" "$out/captures"
@@ -28,21 +33,26 @@ if [ -f "$program.gz" ]; then
 fi
 # Files of keys that others can read are refused, and copies of the kit do not keep modes.
 find "$kit/cases" -name '*.key' -exec chmod 600 {} + || exit 1
-full=$kit/routes/full.txt.gz
-[ -f "$full" ] || full=$kit/routes/share.txt.gz
+share=$kit/shadeline/data/routes.txt.gz
+full=$kit/full.txt.gz
+[ -f "$full" ] || full=$share
 loads=ipv4,ipv6,l2
 [ -d "$kit/names" ] && loads=$loads,names
 
 if [ -n "${SHORT:-}" ]; then
     short=true
     quick=--quick
-    device="--rounds 1 --seconds 0.05 --routes $kit/routes/share.txt.gz"
-    update="--rounds 1 --changes 20 --routes $kit/routes/share.txt.gz"
-    shade="--rounds 1 --seconds 0.01 --keys 70000 --stations 100000 --prefixes 60000 --routes $kit/routes/share.txt.gz"
+    device="--rounds 1 --seconds 0.05 --routes $share --rules none"
+    ipsec="--rounds 1 --packets 65536 --workers 1"
+    paper="--rounds 1 --seconds 0.01"
+    update="--rounds 1 --changes 20 --routes $share"
+    shade="--rounds 1 --seconds 0.01 --keys 70000 --stations 100000 --prefixes 60000 --routes $share"
 else
     short=false
     quick=
-    device="--routes $full"
+    device="--routes $full --rules $kit/rules"
+    ipsec="--packets 524288"
+    paper="--seconds 0.1"
     update="--routes $full"
     shade="--routes $full"
 fi
@@ -89,8 +99,14 @@ part() {
     name=$1
     shift
     begun=$(date +%s)
-    timeout -k 10 "$limit" "$program" "$@" >"$out/parts/$name.out" 2>"$out/parts/$name.err"
-    status=$?
+    if [ $((begun - start)) -ge "$budget" ]; then
+        : >"$out/parts/$name.out"
+        echo "not begun: the time was up" >"$out/parts/$name.err"
+        status=125
+    else
+        timeout -k 10 "$limit" "$program" "$@" >"$out/parts/$name.out" 2>"$out/parts/$name.err"
+        status=$?
+    fi
     note "$name" "$status" $(($(date +%s) - begun)) \
         "$out/parts/$name.out" "$out/parts/$name.err" "shadeline $*"
 }
@@ -102,6 +118,18 @@ behind_first() {
         inside && $0 == "" { exit }
         inside && seen++ { gsub(",", ""); sum += $NF }
         END { print sum + 0 }' "$1"
+}
+
+# ended LOG STATUS BEGUN COMMAND: keeps how something went that ran beside others, for `note_kept`.
+ended() {
+    echo "$2 $(($(date +%s) - $3))" >"$1.ended"
+    echo "$4" >"$1.command"
+}
+
+# note_kept NAME LOG: notes it.
+note_kept() {
+    read -r status seconds <"$2.ended" || status=99 seconds=0
+    note "$1" "$status" "$seconds" "$2.out" "$2.err" "$(cat "$2.command")"
 }
 
 # differ CASE STATUS ARGUMENTS…: the CPU and the device must write the same bytes.
@@ -117,7 +145,7 @@ differ() {
         folder=$out/captures/$case_name/$(printf '%s' "$side" | tr ':' '-')
         mkdir -p "$folder"
         # No argument of a case holds a blank.
-        filled=$(printf '%s\n' "$*" | sed -e "s|{data}|$kit/data|g" -e "s|{out}|$folder|g")
+        filled=$(printf '%s\n' "$*" | sed -e "s|{data}|$kit/tests/data|g" -e "s|{out}|$folder|g")
         # shellcheck disable=SC2086
         (cd "$kit/cases/$case_name" &&
             timeout -k 10 "$limit" "$program" $filled --backend "$side") >"$log.run" 2>>"$log.err"
@@ -153,13 +181,53 @@ differ() {
         echo "no capture was written" >>"$log.err"
         bad=1
     fi
-    note "case $case_name" "$bad" $(($(date +%s) - begun)) "$log.out" "$log.err" \
-        "shadeline $* --backend cpu, then $backend; cmp of $files captures"
+    ended "$log" "$bad" "$begun" "shadeline $* --backend cpu, then $backend; cmp of $files captures"
+}
+
+# prove NAME: one of the test programs, on this device.
+prove() {
+    name=$1
+    proof=$out/proof-$name
+    gzip -dc "$kit/proofs/$name.gz" >"$proof" && chmod +x "$proof"
+    # Of the jobs' program only what is not of OpenCL alone. A short run shows that the programs work here, no more.
+    case $name:$short in
+    jobs:*) only=accelerator:: ;;
+    stages:true) only='kernels_of_every_shape segments_follow' ;;
+    ciphers:true) only=keys_do_not_stay ;;
+    flows:*) only= ;; # a few seconds
+    *:true) only=known:: ;;
+    *) only= ;;
+    esac
+    log=$out/parts/proof-$name
+    begun=$(date +%s)
+    # shellcheck disable=SC2086
+    (cd "$out" && SHADELINE_TEST_BACKEND=$backend SHADELINE_TEST_ROOT="$kit" SHADELINE_CACHE="$out/proofs" timeout -k 10 "$limit" \
+        "$proof" $only --skip oclgrind --show-output) >"$log.out" 2>"$log.err"
+    status=$?
+    rm -f "$proof"
+    ended "$log" "$status" "$begun" "proofs/$name $only"
+}
+
+# beside COMMAND…: runs it in the background, `jobs` at a time.
+running=0
+beside() {
+    "$@" </dev/null &
+    running=$((running + 1))
+    if [ "$running" -ge "$jobs" ]; then
+        wait
+        running=0
+    fi
 }
 
 : >"$out/parts.json"
 date=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
+case $backend in
+cuda*)
+    # OpenCL's devices are not what is measured, and each would be tested.
+    export OCL_ICD_VENDORS=/nonexistent
+    ;;
+esac
 # shellcheck disable=SC2086
 part devices devices --json $quick
 case $backend in
@@ -173,36 +241,33 @@ cuda*)
 esac
 while read -r case_name wanted arguments; do
     # shellcheck disable=SC2086
-    [ -z "$case_name" ] || differ "$case_name" "$wanted" $arguments </dev/null
+    [ -z "$case_name" ] || beside differ "$case_name" "$wanted" $arguments
+done <"$kit/cases/list"
+wait
+running=0
+while read -r case_name wanted arguments; do
+    [ -z "$case_name" ] || note_kept "case $case_name" "$out/parts/case-$case_name"
 done <"$kit/cases/list"
 # The test programs of kernels, stages, ciphers and flows, on this device. They compile programs of their own, which the release
 # does not bring. What Oclgrind simulates is no matter of this device.
 for packed in "$kit"/proofs/*.gz; do
-    [ -f "$packed" ] || continue
     name=${packed##*/}
-    name=${name%.gz}
-    proof=$out/proof-$name
-    gzip -dc "$packed" >"$proof" && chmod +x "$proof"
-    # Of the jobs' program only what is not of OpenCL alone. A short run shows that the programs work here, no more.
-    case $name:$short in
-    jobs:*) only=accelerator:: ;;
-    stages:true) only='kernels_of_every_shape segments_follow' ;;
-    ciphers:true) only=keys_do_not_stay ;;
-    flows:*) only= ;; # a few seconds
-    *:true) only=known:: ;;
-    *) only= ;;
-    esac
-    log=$out/parts/proof-$name
-    begun=$(date +%s)
-    # shellcheck disable=SC2086
-    (cd "$out" && SHADELINE_TEST_BACKEND=$backend SHADELINE_CACHE="$out/proofs" timeout -k 10 "$limit" \
-        "$proof" $only --skip oclgrind --show-output) >"$log.out" 2>"$log.err"
-    status=$?
-    rm -f "$proof"
-    note "proof $name" "$status" $(($(date +%s) - begun)) "$log.out" "$log.err" "proofs/$name $only"
+    [ ! -f "$packed" ] || beside prove "${name%.gz}"
+done
+wait
+for packed in "$kit"/proofs/*.gz; do
+    name=${packed##*/}
+    [ ! -f "$packed" ] || note_kept "proof ${name%.gz}" "$out/parts/proof-${name%.gz}"
 done
 # shellcheck disable=SC2086
 part bench_device bench device --json --backend "$backend" $device
+# shellcheck disable=SC2086
+part bench_ipsec bench ipsec --json --backend "$backend" $ipsec
+# Figures and tables of GASPP that show a device.
+for figure in table-1 table-2 8 9a 10a 10b; do
+    # shellcheck disable=SC2086
+    part "paper_gaspp_$figure" bench paper "gaspp-$figure" --json --backend "$backend" $paper
+done
 # shellcheck disable=SC2086
 part bench_update bench update --json --backend "$backend" $update
 # shellcheck disable=SC2086
