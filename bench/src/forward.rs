@@ -9,8 +9,8 @@ use apps::router::PipelineOptions;
 use chunk::{CHUNK_PACKETS_MAX, Chunk, HugePages, Packet, Pool, Region, Verdict};
 use controlplane::Newest;
 use engine::{
-    Context, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage, TxSlot,
-    WorkerSpec,
+    Context, DeviceSpec, Engine, EngineSpec, EngineView, Phases, QueueCounters, RxSlot, Stage,
+    TxSlot, WorkerSpec,
 };
 use io::memory::Replay;
 use io::{QueueStats, RxQueue, TxQueue};
@@ -284,6 +284,17 @@ pub(crate) fn start_workers<T: Send + Sync + 'static>(
     depot: Arc<chunk::Depot>,
 ) -> Result<Engine<Newest<T>>, String> {
     let chunks = if workers.iter().all(|own| own.rx.len() == 1) { 2 } else { 8 };
+    start_workers_with(workers, reader, depot, chunks, Vec::new())
+}
+
+/// Workers between their queues, with so many chunks each and devices.
+pub(crate) fn start_workers_with<T: Send + Sync + 'static>(
+    workers: Vec<Ends<T>>,
+    reader: &Reader<T>,
+    depot: Arc<chunk::Depot>,
+    chunks: usize,
+    devices: Vec<DeviceSpec<T>>,
+) -> Result<Engine<Newest<T>>, String> {
     let slot = |queue: Box<dyn RxQueue>| RxSlot {
         entry: engine::Entry::default(),
         port: 0,
@@ -312,13 +323,13 @@ pub(crate) fn start_workers<T: Send + Sync + 'static>(
         depot,
         chunk_packets: 256,
         chunks,
-        devices: Vec::new(),
+        devices,
         max_delay: None,
         packet_time: false,
         until_finished: false,
         lossless: false,
         on_error: Arc::new(|_, _| {}),
-        on_device_error: Arc::new(|_, _| {}),
+        on_device_error: Arc::new(|_, event| files::output::note(format_args!("{event:?}"))),
         on_panic: Arc::new(|panic| files::output::note(format_args!("{panic}"))),
     };
     Engine::start(spec).map_err(|e| e.to_string())

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args, options: &IdsArgs) -> Result<Report, String> {
 }
 
 /// All rules of a folder; those that are switched off too, unless `active_only`.
-fn read_rules(folder: &Path, active_only: bool) -> Result<(RuleSet, Variables), String> {
+pub(crate) fn read_rules(folder: &Path, active_only: bool) -> Result<(RuleSet, Variables), String> {
     let any = [("HOME_NET", "any"), ("EXTERNAL_NET", "any")];
     let variables = Variables::with_defaults(any, []).map_err(|e| e.to_string())?;
     let mut loader = Loader::new(variables.clone());

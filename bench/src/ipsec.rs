@@ -14,6 +14,7 @@
 //! the packet and the check value; what the gateway opens has to be the packet that was sealed.
 
 mod gateway;
+mod on_device;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -56,6 +57,18 @@ pub struct IpsecArgs {
     /// Measure only cases whose name has this in it, such as "1420 bytes, sealing", and no others
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+    /// Measure the gateway with this device instead, from queue to queue: auto, opencl, opencl:N, cuda or cuda:N
+    #[arg(long, value_name = "BACKEND")]
+    pub backend: Option<device::Backend>,
+    /// Numbers of workers beside the device
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,12",
+        requires = "backend"
+    )]
+    pub workers: Vec<usize>,
 }
 
 /// The name of a case, without what is measured.
@@ -70,6 +83,14 @@ pub(crate) fn run(args: &Args, options: &IpsecArgs) -> Result<Report, String> {
     );
     let gateway = Gateway::new(packets)?;
     let mut report = Report::new("ipsec", data);
+    if let Some(backend) = options.backend {
+        let most = std::thread::available_parallelism().map_or(1, usize::from);
+        // One core is for the master of the device.
+        let fits = |count: &usize| (1..most.max(2)).contains(count);
+        let workers: Vec<usize> = options.workers.iter().copied().filter(fits).collect();
+        on_device::run(args, &gateway, backend, &workers, packets, &mut report)?;
+        return Ok(report);
+    }
     for (cipher, size, aim) in CASES {
         check(&gateway, cipher, size)?;
         for way in Way::ALL {

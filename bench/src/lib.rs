@@ -44,6 +44,7 @@ mod payload;
 #[allow(dead_code, unreachable_pub)] // shared with an example of `lookup`
 mod peer;
 mod plot;
+mod regex_kernels;
 mod report;
 mod shade;
 mod streams;
@@ -228,6 +229,9 @@ pub enum What {
         /// The routing table
         #[command(flatten)]
         routes: RoutesArg,
+        /// Folder with rules (`.rules`; gzip, xz and zstd are read), whose regular expressions are searched for
+        #[arg(long, value_name = "FOLDER", default_value = "../shared/data/ids/etopen-2017")]
+        rules: PathBuf,
     },
     /// Lookups on a device compared with the best form on one core, by batch size: IPv4, IPv6, layer 2, names
     Shade(ShadeArgs),
@@ -318,6 +322,7 @@ pub fn programs() -> Vec<device::driver::Program> {
     programs.push(paper::scheduling());
     programs.push(flow_kernels::program());
     programs.extend(app_kernels::programs());
+    programs.push(regex_kernels::program());
     programs.extend(shade::programs());
     programs
 }
@@ -360,8 +365,8 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Update { changes, backend, routes } => {
                 update::run(args, &routes.routes, *changes, *backend)?
             }
-            What::Device { backend, seconds, routes } => {
-                on_device::run(args, &routes.routes, *backend, *seconds)?
+            What::Device { backend, seconds, routes, rules } => {
+                on_device::run(args, (&routes.routes, rules), *backend, *seconds)?
             }
             What::Shade(options) => shade::run(args, options)?,
             What::Balance { packets } => balance::run(*packets)?,

@@ -24,8 +24,10 @@ use lookup::{Key6, Prefix};
 
 use crate::app_kernels;
 use crate::flow_kernels;
+use crate::ipsec::IpsecArgs;
 use crate::lookup_job::{self, Kind, LookupJob, LookupKernels};
 use crate::payload;
+use crate::regex_kernels;
 use crate::tables::{self, Spread, keys4, keys6};
 use crate::{Args, ClassifyArgs, PaperArgs, Report, Row, What};
 
@@ -52,6 +54,7 @@ pub fn check_backend(args: &Args) -> Result<(), String> {
         What::Delay { backend: Some(backend), .. } => ("delay", *backend),
         What::Classify(ClassifyArgs { backend: Some(backend), .. }) => ("classify", *backend),
         What::Paper(PaperArgs { backend: Some(backend), .. }) => ("paper", *backend),
+        What::Ipsec(IpsecArgs { backend: Some(backend), .. }) => ("ipsec", *backend),
         _ => return Ok(()),
     };
     if matches!(backend, Backend::Cpu | Backend::Sim) {
@@ -80,7 +83,7 @@ pub(crate) fn open(backend: Backend) -> Result<Box<dyn Driver>, String> {
 
 pub(crate) fn run(
     args: &Args,
-    routes: &Path,
+    (routes, rules): (&Path, &Path),
     backend: Backend,
     seconds: f64,
 ) -> Result<Report, String> {
@@ -162,6 +165,7 @@ pub(crate) fn run(
     let mut driver = open(backend)?;
     flow_kernels::run(&mut *driver, args.rounds, &mut report)?;
     app_kernels::run(&mut *driver, args.rounds, &mut report)?;
+    regex_kernels::run(&mut *driver, args.rounds, rules, &mut report)?;
     Ok(report)
 }
 

@@ -13,14 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use apps::ipsec::current::{Counters, Current, Reader as Views};
+use apps::ipsec::device::keys::{EspPart, Places};
 use apps::ipsec::incoming::EspIn;
 use apps::ipsec::outgoing::EspOut;
 use apps::router::{PipelineOptions, RouterPart, stage};
 use chunk::{Depot, HugePages, Packet, Pool, Region};
-use controlplane::{OverPart, PartId, Tables};
+use controlplane::{OverPart, PartId, Tables, TablesImages};
 use crypto::esp::{self, Outbound};
 use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
-use engine::Stage;
+use engine::{DeviceSpec, Stage};
 use io::memory::{Collect, Replay, Script};
 use io::{QueueStats, RxQueue, TxQueue};
 use ipsec::{Action, Database, Direction, Parameters, Policies, Policy, Selector, Template, View};
@@ -29,8 +30,9 @@ use lookup::versions::{Reader, Writer, versions};
 use packet::IpProtocol;
 use packet::ipv4::Ipv4Header;
 
+use super::on_device::{self, CHUNKS};
 use crate::forms::thread_seconds;
-use crate::forward::{Ends, start_workers};
+use crate::forward::{Ends, start_workers, start_workers_with};
 use crate::nat::{sent, wait_for};
 use crate::tables::{self, PORTS, Random};
 
@@ -299,7 +301,7 @@ impl Gateway {
     }
 
     /// Associations and policies of a load.
-    fn view(load: &Load<'_>) -> Result<Arc<View>, String> {
+    fn database(load: &Load<'_>) -> Result<(Database, Vec<Policy>), String> {
         let (direction, ends) = match load.way {
             Way::Seal => (Direction::Out, (OWN[1], PEER)),
             Way::Open => (Direction::In, (PEER, OWN[0])),
@@ -321,18 +323,19 @@ impl Gateway {
             let action = Action::Protect(Template { reqid, tunnel: None });
             all.push(Policy { direction, priority: reqid, if_id: 0, selector, action });
         }
-        let view = database.view().map_err(|error| error.to_string())?;
-        drop(database);
-        let mut view = Arc::into_inner(view).ok_or("the view is shared")?;
-        let policies = Arc::new(Policies::new(all.iter()).map_err(|error| error.to_string())?);
-        match direction {
-            Direction::Out => view.outgoing = policies,
-            Direction::In => view.incoming = policies,
-        }
-        Ok(Arc::new(view))
+        Ok((database, all))
     }
 
-    fn stages(&self, current: &Arc<Current>) -> Result<Vec<Box<dyn Stage<Tables>>>, String> {
+    fn view(load: &Load<'_>) -> Result<Arc<View>, String> {
+        let (database, policies) = Self::database(load)?;
+        with_policies(database, load.way, &policies)
+    }
+
+    fn stages(
+        &self,
+        current: &Arc<Current>,
+        part: Option<PartId<EspPart>>,
+    ) -> Result<Vec<Box<dyn Stage<Tables>>>, String> {
         const NAMES: [&str; 3] = ["decode", "route", "rewrite"];
         let names = ["decode", apps::ipsec::IN, "route", apps::ipsec::OUT, "rewrite"];
         let names = names.map(str::to_owned);
@@ -341,12 +344,20 @@ impl Gateway {
         let mut stages: Vec<Box<dyn Stage<Tables>>> = Vec::new();
         for name in NAMES {
             if name == "rewrite" {
-                stages.push(Box::new(EspOut::new(views(), &options, &names, counters.clone())));
+                let own = EspOut::new(views(), &options, &names, counters.clone());
+                stages.push(match part {
+                    Some(part) => Box::new(own.with_device(part)),
+                    None => Box::new(own),
+                });
             }
             let own = stage(name, &names, &options).map_err(|error| error.to_string())?;
             stages.push(OverPart::boxed(own, self.part));
             if name == "decode" {
-                stages.push(Box::new(EspIn::new(views(), &options, &names, counters.clone())));
+                let own = EspIn::new(views(), &options, &names, counters.clone());
+                stages.push(match part {
+                    Some(part) => Box::new(own.with_device(part)),
+                    None => Box::new(own),
+                });
             }
         }
         Ok(stages)
@@ -364,7 +375,7 @@ impl Gateway {
             times.push((frames.len(), took.clone()));
             let (left, step) = (frames.len(), step.clone());
             let rx = Once { replay, left, begin: None, took, step, worker, given: 0 };
-            let stages = self.stages(&current)?;
+            let stages = self.stages(&current, None)?;
             ends.push(Ends { stages, cpu: Some(worker), rx: vec![Box::new(rx)], tx });
         }
         let engine = start_workers(ends, &self.reader, self.depot.clone())?;
@@ -395,6 +406,53 @@ impl Gateway {
         Ok(rates.ok_or("a queue was not read to its end")?.iter().sum())
     }
 
+    /// Packets a second of so many workers and a device, by the clock.
+    pub(super) fn measure_on_device(
+        &self,
+        load: &Load<'_>,
+        workers: usize,
+        device: impl FnOnce(TablesImages) -> DeviceSpec<Tables>,
+    ) -> Result<f64, String> {
+        let (database, policies) = Self::database(load)?;
+        let mut tables = Tables::clone(&self.reader.clone().pin());
+        let part = Places::start(&database, &mut tables).part();
+        let (writer, reader) = versions(tables);
+        let view = with_policies(database, load.way, &policies)?;
+        let current = Arc::new(Current::new(view, None, None));
+        let mut ends = Vec::new();
+        for worker in 0..workers {
+            let frames = load.frames(worker, workers)?;
+            let (replay, tx) = queues(&frames, &self.depot)?;
+            let took = Arc::<OnceLock<f64>>::default();
+            let rx = Once {
+                replay,
+                left: frames.len(),
+                begin: None,
+                took,
+                step: None,
+                worker,
+                given: 0,
+            };
+            let stages = self.stages(&current, Some(part))?;
+            ends.push(Ends { stages, cpu: Some(worker), rx: vec![Box::new(rx)], tx });
+        }
+        let devices = vec![device(TablesImages(writer.changes()))];
+        let engine = start_workers_with(ends, &reader, self.depot.clone(), CHUNKS, devices)?;
+        let view = engine.view().clone();
+        let rate = on_device::rate(&view, load.packets);
+        wait_for(&view, load.packets);
+        let (sent, masters) = (sent(&view), view.masters());
+        engine.stop(Duration::from_secs(5))?;
+        let shaded: u64 = masters.iter().map(|master| master.packets).sum();
+        let failed: u64 = masters.iter().map(|master| master.failed).sum();
+        if sent != load.packets as u64 || shaded == 0 || failed > 0 {
+            return Err(format!(
+                "{load:?}: {sent} packets left, {shaded} of them were at the device, {failed} jobs failed"
+            ));
+        }
+        rate
+    }
+
     /// What leaves of a load, frame by frame, and what should have been inside.
     pub(super) fn frames(&self, load: &Load<'_>) -> Result<Checked, String> {
         let current = Arc::new(Current::new(Self::view(load)?, None, None));
@@ -405,7 +463,7 @@ impl Gateway {
             (0..PORTS).map(|_| Box::new(Collect::new()) as Box<dyn TxQueue>).collect();
         tx[1] = Box::new(collect);
         let rx: Vec<Box<dyn RxQueue>> = vec![Box::new(Script::untimed(given.iter().cloned()))];
-        let ends = Ends { stages: self.stages(&current)?, cpu: None, rx, tx };
+        let ends = Ends { stages: self.stages(&current, None)?, cpu: None, rx, tx };
         let engine = start_workers(vec![ends], &self.reader, self.depot.clone())?;
         wait_for(engine.view(), load.packets);
         engine.stop(Duration::from_secs(1))?;
@@ -428,6 +486,19 @@ impl Gateway {
             expected: expected.collect(),
         })
     }
+}
+
+/// The view of a database, with policies that are made at once.
+fn with_policies(mut database: Database, way: Way, all: &[Policy]) -> Result<Arc<View>, String> {
+    let view = database.view().map_err(|error| error.to_string())?;
+    drop(database);
+    let mut view = Arc::into_inner(view).ok_or("the view is shared")?;
+    let policies = Arc::new(Policies::new(all.iter()).map_err(|error| error.to_string())?);
+    match way {
+        Way::Seal => view.outgoing = policies,
+        Way::Open => view.incoming = policies,
+    }
+    Ok(Arc::new(view))
 }
 
 /// What a gateway made.
