@@ -320,7 +320,7 @@ pub struct Probes {
 pub fn programs() -> Vec<device::driver::Program> {
     let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
     programs.push(paper::scheduling());
-    programs.push(flow_kernels::program());
+    programs.extend(flow_kernels::programs());
     programs.extend(app_kernels::programs());
     programs.push(regex_kernels::program());
     programs.extend(shade::programs());

@@ -9,6 +9,7 @@
 //!
 //! - [`stage`] is the stage; [`decode`] is one before it that finds out headers and TCP segments, on a device if there is one,
 //!   where the configuration asks for it. [`monitor`] ends the packets of a monitor.
+//! - [`reassembly`] is the order of the segments of a job, as kernels and as their twin.
 //! - [`search`] lets that stage search packets for literals, of which followers say which.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
 //! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
@@ -28,9 +29,10 @@
 //! tunnels stay flows of their own: rules, translation and states are of the packets that are forwarded.
 //!
 //! # Deliberately absent
-//! - Flow table and reassembly on a device: [`decode`] says where the border is. What crosses it is the same for a packet in
+//! - A flow table and buffers of segments on a device: [`decode`] says where the border is. What crosses it is the same for a packet in
 //!   whatever job; a table there would need what the worker decides about the packets before (fragments, helpers, a firewall's
-//!   verdict, memory that is full), a job later than it has to know it.
+//!   verdict, memory that is full), a job later than it has to know it. The order of the segments of one job needs none of that:
+//!   [`reassembly`] has its kernels, which no stage launches.
 //! - What datagrams of tunnels carry that came in fragments: the flow inside may be another worker's. They are counted.
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
@@ -49,6 +51,7 @@ pub mod monitor;
 pub mod order;
 pub mod outputs;
 pub mod reasons;
+pub mod reassembly;
 pub mod rows;
 pub mod search;
 pub mod stage;

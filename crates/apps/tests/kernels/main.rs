@@ -21,6 +21,7 @@ mod name_tables;
 mod oclgrind;
 #[path = "../../../kernels/tests/pocl/random.rs"]
 mod random;
+mod reassembly;
 mod rewrite;
 mod route;
 mod search;

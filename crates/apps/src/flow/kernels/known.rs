@@ -74,6 +74,10 @@ fn flow() -> Known {
     Known { payload, ..known.job(&before, &after) }
 }
 
+pub(super) fn reassemblies(group_items: u32) -> Vec<Known> {
+    vec![super::known_order::reassembly(group_items)]
+}
+
 pub(super) fn searches(_: u32) -> Vec<Known> {
     vec![search()]
 }

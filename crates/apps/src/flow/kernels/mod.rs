@@ -1,7 +1,9 @@
-//! The kernels of flow tracking: `flow_headers` and `flow_segments`, whose CPU form is in [`decode`](super::decode), and
-//! `flow_search`, whose CPU form is in [`search`](super::search).
+//! The kernels of flow tracking: `flow_headers` and `flow_segments`, whose CPU form is in [`decode`](super::decode),
+//! `flow_search`, whose CPU form is in [`search`](super::search), and those of the order of segments, whose CPU form is in
+//! [`reassembly`](super::reassembly).
 
 mod known;
+mod known_order;
 
 use chunk::Columns;
 use kernels::files::headers;
@@ -10,11 +12,12 @@ use kernels::{KernelFile, KernelInfo};
 use packet::decode::Kind;
 
 use super::decode::{HeadColumns, head, segment};
+use super::reassembly::{BEGINS_RUN, ITEMS, NO_ROW, PROBES, ReassemblyColumns};
 use super::search::{HEAD_WORDS, SearchColumns};
 use crate::router::kernels::DECODE_HEADER;
 
 /// All of them.
-pub const FILES: &[&KernelFile] = &[&FLOW, &FLOW_SEARCH];
+pub const FILES: &[&KernelFile] = &[&FLOW, &FLOW_SEARCH, &REASSEMBLY];
 
 /// Headers and TCP segments, for the stage `flow`.
 pub const FLOW: KernelFile = KernelFile {
@@ -86,3 +89,41 @@ pub const FLOW_SEARCH: KernelFile = KernelFile {
     known: known::searches,
     ..KernelFile::NONE
 };
+
+/// The order of segments, behind [`FLOW`], with [`ORDER`](kernels::files::ORDER).
+pub const REASSEMBLY: KernelFile = KernelFile {
+    name: "reassembly",
+    columns: ReassemblyColumns::COLUMNS,
+    text: include_str!("reassembly.k"),
+    headers: &[headers::HASH, headers::SCAN, headers::SORT],
+    kernels: &[
+        KernelInfo::new("reassembly_begin", &["flow_src", "flow_dst", "flow_header0"], ITEMS),
+        KernelInfo::new("reassembly_flows", DIRECTIONS, ITEMS),
+        KernelInfo::new("reassembly_groups", GROUPS, ITEMS),
+        KernelInfo::new("reassembly_sequences", SEQUENCES, ITEMS),
+        KernelInfo::new("reassembly_follow", FOLLOW, ITEMS),
+        KernelInfo::new("reassembly_keys", &["flow_segment", "flow_group", "flow_next"], ITEMS),
+        KernelInfo::new("reassembly_firsts", &["flow_group"], ITEMS),
+        KernelInfo::new("reassembly_places", PLACES, ITEMS),
+    ],
+    constants: &[
+        ("SEGMENT_RIGHT", segment::RIGHT as u32),
+        ("NO_ROW", NO_ROW),
+        ("BEGINS_RUN", BEGINS_RUN),
+        ("PROBES", PROBES),
+    ],
+    known: known::reassemblies,
+    ..KernelFile::NONE
+};
+
+const DIRECTIONS: &[&str] = &["flow_src", "flow_dst", "flow_header0", "flow_segment"];
+
+const GROUPS: &[&str] = &["flow_src", "flow_dst", "flow_header0", "flow_segment", "flow_group"];
+
+const SEQUENCES: &[&str] = &["flow_header0", "flow_header1", "flow_segment", "flow_group"];
+
+const FOLLOW: &[&str] =
+    &["flow_header0", "flow_header1", "flow_segment", "flow_group", "flow_next"];
+
+const PLACES: &[&str] =
+    &["flow_header0", "flow_header1", "flow_segment", "flow_group", "flow_place"];
