@@ -21,6 +21,7 @@
 //! | `module` | who is given streams and records |
 //! | `passing` | flows that the module passes over |
 //! | `pieces` | fragments, where flows are tracked for a firewall |
+//! | `sharing` | packets that are known to be of one flow |
 //! | `timeouts` | how long flows are kept |
 //! | `tracked` | what becomes of a packet |
 //! | `whole` | a datagram out of fragments |
@@ -33,6 +34,7 @@ mod input;
 mod module;
 mod passing;
 mod pieces;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod timeouts;
@@ -54,11 +56,13 @@ use gather::{Gathered, is_piece};
 use input::{check_segment, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
+use sharing::Sharing;
 use timeouts::{Phase, ms_of};
 use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
 pub use module::{Fragments, Identity, Module, OfFlow, Passed};
+pub use sharing::NO_GROUP;
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked, TrackedFlow};
 
@@ -175,6 +179,7 @@ pub struct Tracker<M: Module> {
     voids: Vec<Slot>,
     options: Options,
     passing: Passing,
+    sharing: Sharing,
     counts: Counts,
     /// Packets by the number of their state.
     states: [u64; 8],
@@ -227,6 +232,7 @@ impl<M: Module> Tracker<M> {
             voids: Vec::new(),
             options,
             passing: Passing::default(),
+            sharing: Sharing::default(),
             counts: Counts::default(),
             states: [0; 8],
             walk: None,
@@ -305,6 +311,19 @@ impl<M: Module> Tracker<M> {
     /// with [`Options::confirms`] it stops before a packet of a flow that is not decided yet, and goes on there with the next
     /// batch.
     pub fn packets<'a>(
+        &mut self,
+        count: usize,
+        input: impl Fn(usize) -> Input<'a>,
+        output: impl FnMut(usize, Tracked),
+    ) -> usize {
+        let taken = self.take(count, input, output);
+        self.end_sharing();
+        taken
+    }
+
+    /// See [`Tracker::packets`].
+    #[inline(always)]
+    fn take<'a>(
         &mut self,
         count: usize,
         input: impl Fn(usize) -> Input<'a>,
@@ -411,7 +430,7 @@ impl<M: Module> Tracker<M> {
             self.count_late(rows.clone().map(|row| input(row).time_ns));
         }
         let seen_ms = self.seen_ms(latest);
-        self.table.search(&self.keys, &mut self.found);
+        self.search(rows.start);
         if defers {
             self.check_others(rows.start, &input);
         }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  without                        flow:   decode · verify · key · look up · reassemble
-//!  with      flow:   decode · verify  ─columns─▶  flow.2:   key · look up · reassemble
-//!                    └ on the device, a row each                └ on the worker, which reads no header
+//!  with      flow:   decode · verify · group  ─columns─▶  flow.2:   key · look up · reassemble
+//!                    └ on the device, a row each                        └ on the worker, which reads no header
 //! ```
 //!
 //! What is inside of tunnels the tracker's stage decodes.
@@ -13,10 +13,14 @@
 //! whoever does it, and in whatever jobs, the tracker is given the same. The bytes of a packet are read once, by the device; the
 //! worker reads them only if somebody follows streams.
 //!
+//! A device also finds out which segments of its job are of one direction of a connection ([`reassembly`](super::reassembly),
+//! of which the first kernels are launched), and the tracker looks up one of them in a chunk for all. That depends on the job, so
+//! it is only a hint: keys are compared, and what a hint says changes no event. A CPU that shades in its place gives none.
+//!
 //! | | |
 //! | --- | --- |
 //! | reads | frames, of rows that no stage before it has settled |
-//! | writes | the columns of [`HeadColumns`] |
+//! | writes | the columns of [`HeadColumns`], and `flow_group` |
 //! | next | all packets |
 //!
 //! Threads: one instance per worker, without state.
@@ -26,13 +30,14 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, Rows, Verdict};
 use device::accelerator::{PayloadUse, Step};
-use engine::{Context, KernelForm, Phases, Shade, Stage};
+use engine::{Context, KernelForm, KernelStep, Phases, Scratch, Shade, Stage};
 use packet::checksum::Checksums;
 use packet::{Anomaly, Decoded, IpProtocol};
 use stream::tcp::Segment;
-use stream::tracker::{Input, Reject, checked_segment};
+use stream::tracker::{Input, NO_GROUP, Reject, checked_segment};
 
-use super::kernels::FLOW;
+use super::kernels::{FLOW, REASSEMBLY};
+use super::reassembly::{self, NO_ROW, ReassemblyColumns, SCRATCH_BYTES};
 use crate::received;
 
 chunk::columns! {
@@ -56,6 +61,9 @@ chunk::columns! {
         pub flow_segment: [u64; 2],
     }
 }
+
+/// The seed of the hash of directions. Who knows it can have packets looked up one by one.
+const SEED: u32 = 0x6a5b_9e37;
 
 /// The column `flow_head`.
 pub mod head {
@@ -107,6 +115,13 @@ fn encode(found: Option<Result<Segment<'_>, Reject>>) -> [u64; 2] {
 #[inline(always)]
 pub(super) fn is_known(words: [u64; 2]) -> bool {
     words[1] >> 56 != 0
+}
+
+/// The number that segments of one direction have in a job, as the tracker is told it: that of rows that were not seen has no meaning.
+#[inline(always)]
+pub(super) fn group_of(words: [u64; 2], group: u32) -> u32 {
+    const { assert!(NO_ROW == NO_GROUP) };
+    if (words[1] >> 56) as u8 == segment::RIGHT { group } else { NO_GROUP }
 }
 
 /// The segment of a packet by its words; `None` where the tracker is to find it out.
@@ -183,7 +198,7 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[HeadColumns::COLUMNS]
+        &[HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS]
     }
 
     /// Nothing is known of a row that it has not seen.
@@ -202,6 +217,7 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
             HeadColumns::FLOW_HEADER0,
             HeadColumns::FLOW_HEADER1,
             HeadColumns::FLOW_SEGMENT,
+            ReassemblyColumns::FLOW_GROUP,
         ])
     }
 
@@ -240,6 +256,7 @@ impl<T: Send + Sync + 'static> Shade<T> for Heads {
     fn shade(&self, _: &mut Rows, _: &T) {}
 
     fn shade_packets(&self, rows: &mut Rows, packets: &mut [Packet], _: &T) {
+        ReassemblyColumns::view(rows).flow_group[..packets.len()].fill(NO_ROW);
         let view = HeadColumns::view(rows);
         LINEAR.with_borrow_mut(|linear| {
             let mut d = Decoded::default();
@@ -260,11 +277,15 @@ impl<T: Send + Sync + 'static> Shade<T> for Heads {
 
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&FLOW],
-            steps: vec![
-                Step::rows("flow_headers", 128).into(),
-                Step::rows("flow_segments", 128).into(),
-            ],
+            files: &[&FLOW, &REASSEMBLY],
+            steps: ["flow_headers", "flow_segments"]
+                .map(|kernel| Step::rows(kernel, 128))
+                .into_iter()
+                .chain(reassembly::groups(SEED))
+                .map(KernelStep::from)
+                .collect(),
+            // Area 0 of the job: what may stand before it in its segment has none.
+            scratch: Some(Scratch { bytes: 0, bytes_per_row: SCRATCH_BYTES, is_zeroed: false }),
             payload: Some(PayloadUse {
                 at: HeadColumns::FLOW_AT,
                 len: HeadColumns::FLOW_LEN,

@@ -32,7 +32,7 @@
 //! - A flow table and buffers of segments on a device: [`decode`] says where the border is. What crosses it is the same for a packet in
 //!   whatever job; a table there would need what the worker decides about the packets before (fragments, helpers, a firewall's
 //!   verdict, memory that is full), a job later than it has to know it. The order of the segments of one job needs none of that:
-//!   [`reassembly`] has its kernels, which no stage launches.
+//!   [`reassembly`] has its kernels, of which stages launch those that find directions.
 //! - What datagrams of tunnels carry that came in fragments: the flow inside may be another worker's. They are counted.
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.

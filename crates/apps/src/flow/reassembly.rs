@@ -19,9 +19,12 @@
 //! - A row whose direction finds no cell within [`PROBES`] of its own has no group: the CPU looks after it, as after everything
 //!   that is no segment. Tables are half empty at least, so that this does not happen unless somebody knows the seed.
 //!
+//! The stage [`FlowDecode`](super::FlowDecode) launches what finds groups, so that the tracker looks up one row of a direction.
+//!
 //! # Deliberately absent
+//! - A stage that asks for place and next row: see the header of [`flow`](super).
 //! - A connection table that outlasts the job, and buffers of segments out of order (GASPP §4.1, §4.3): the tracker has both on the
-//!   CPU. See the header of [`flow`](super).
+//!   CPU.
 //!
 //! Threads: pure functions.
 
@@ -80,15 +83,8 @@ pub fn areas() -> [Area; 2] {
 /// [`REASSEMBLY`](super::kernels::REASSEMBLY) and [`ORDER`](kernels::files::ORDER).
 pub fn steps(rows: usize, seed: u32) -> Vec<Step> {
     let rows_of = |kernel, job| Step::rows(kernel, ITEMS).with_job(job);
-    let mut steps: Vec<Step> = [
-        "reassembly_begin",
-        "reassembly_flows",
-        "reassembly_groups",
-        "reassembly_sequences",
-        "reassembly_follow",
-    ]
-    .map(|kernel| rows_of(kernel, seed))
-    .into();
+    let mut steps: Vec<Step> = groups(seed).into();
+    steps.extend(["reassembly_sequences", "reassembly_follow"].map(|kernel| rows_of(kernel, seed)));
     let plan = order(rows);
     steps.push(rows_of("reassembly_keys", plan.keys_job()));
     steps.extend(plan.launches().map(|(kernel, job)| {
@@ -101,6 +97,12 @@ pub fn steps(rows: usize, seed: u32) -> Vec<Step> {
     steps.push(rows_of("reassembly_firsts", SORT_AREA << 16));
     steps.push(rows_of("reassembly_places", SORT_AREA << 16));
     steps
+}
+
+/// The first of them, which find groups alone, and need the first area alone.
+pub fn groups(seed: u32) -> [Step; 3] {
+    ["reassembly_begin", "reassembly_flows", "reassembly_groups"]
+        .map(|kernel| Step::rows(kernel, ITEMS).with_job(seed))
 }
 
 /// The number of the area of the sort.

@@ -36,7 +36,6 @@ use packet::IpProtocol;
 use packet::decode::Kind;
 
 use super::decode::{FlowDecode, is_known, segment};
-use super::kernels::FLOW_SEARCH;
 
 chunk::columns! {
     /// What a search before the tracker reads and finds. The first five are those of [`HeadColumns`](super::decode::HeadColumns).
@@ -198,7 +197,11 @@ impl Stage<Tables> for FlowSearch {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[super::decode::HeadColumns::COLUMNS, SearchColumns::COLUMNS]
+        &[
+            super::decode::HeadColumns::COLUMNS,
+            super::reassembly::ReassemblyColumns::COLUMNS,
+            SearchColumns::COLUMNS,
+        ]
     }
 
     /// Nothing is known of a row that it has not seen.
@@ -296,7 +299,7 @@ impl Shade<Tables> for Search {
 
     fn kernels(&self) -> Option<KernelForm> {
         let mut form = self.heads.kernels()?;
-        form.files = &[&super::kernels::FLOW, &FLOW_SEARCH];
+        form.files = super::kernels::FILES;
         let region = self.part.regions().start as u32;
         form.steps.push(Step::rows("flow_search", 128).with_job(region).into());
         Some(form)

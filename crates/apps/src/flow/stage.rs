@@ -17,6 +17,7 @@ use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
 use super::held::{self, Held, Taken};
 use super::reasons;
+use super::reassembly::ReassemblyColumns;
 use super::search::SearchColumns;
 use crate::firewall::header::Whole;
 use crate::records::{self, RecordColumns, Records};
@@ -205,10 +206,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn columns(&self) -> &'static [Declaration] {
         match (self.is_decoded, self.shares) {
-            (true, _) if self.is_searched => {
-                &[FlowColumns::COLUMNS, HeadColumns::COLUMNS, SearchColumns::COLUMNS]
-            }
-            (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS],
+            (true, _) if self.is_searched => &[
+                FlowColumns::COLUMNS,
+                HeadColumns::COLUMNS,
+                ReassemblyColumns::COLUMNS,
+                SearchColumns::COLUMNS,
+            ],
+            (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS],
             (false, true) => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
             (false, false) => &[FlowColumns::COLUMNS],
         }
@@ -271,6 +275,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 let clean = SearchColumns::view(rows).flow_clean;
                 let own = piece.iter().map(|row| clean[usize::from(*row)]);
                 owned.module().clean.extend(own);
+            }
+            if self.is_decoded {
+                let own = ReassemblyColumns::view(rows);
+                owned.shares(piece.iter().map(|row| {
+                    let row = usize::from(*row);
+                    decode::group_of(own.flow_segment[row], own.flow_group[row])
+                }));
             }
             let mut known = match (self.is_decoded, self.shares) {
                 (true, _) => Known::Heads(HeadColumns::view(rows)),

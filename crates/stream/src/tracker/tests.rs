@@ -172,6 +172,14 @@ fn run_late(
     for frames in frames.chunks(batch) {
         let decode = |frame: &&scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
         let decoded: Vec<_> = frames.iter().map(decode).collect();
+        // What is said of packets changes nothing, be it right or wrong.
+        let groups = frames.iter().zip(&decoded).map(|(frame, d)| match frame.time_ns / 7 % 4 {
+            0 => NO_GROUP,
+            1 => (frame.time_ns % 3) as u32,
+            _ => (d.src[1] as u32 ^ (d.dst[1] as u32).rotate_left(7)).wrapping_add(d.l4_word) | 1,
+        });
+        let said = groups.take((frames[0].time_ns % 3) as usize * frames.len() / 2);
+        tracker.shares(said.collect::<Vec<u32>>());
         tracker.packets(
             frames.len(),
             |at| Input {
