@@ -104,3 +104,42 @@ fn very_late_packets_are_counted() {
         assert_eq!((counts.packets, counts.late), (4, 1), "{batch}");
     }
 }
+
+/// Right, wrong, too few: what is said of packets spares look-ups and nothing else.
+#[test]
+fn packets_of_one_group_are_looked_up_once() {
+    let scene = Scene::new(&[2, 7, 2, 2, 7].map(|conversation| step(conversation, 0, 1)));
+    let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
+    let decoded: Vec<_> = scene.frames.iter().map(decode).collect();
+    let input = |at: usize| Input {
+        decoded: &decoded[at],
+        frame: &scene.frames[at].bytes,
+        frame_len: 60,
+        time_ns: scene.frames[at].time_ns,
+        port: 0,
+        checksums: true,
+        tunnels: None,
+        segment: None,
+    };
+    let run = |groups: &[u32]| {
+        let mut tracker =
+            Tracker::new(options(IdleTimeouts::default()), Ears::default()).expect("memory");
+        let mut tracked = Vec::new();
+        for _ in 0..2 {
+            tracker.shares(groups.iter().copied());
+            tracker.packets(5, input, |_, own| tracked.push(own));
+        }
+        (tracker.shared(), tracked, tracker.counts())
+    };
+    let (none, tracked, counts) = run(&[]);
+    assert_eq!(none, 0);
+    for (groups, shared) in [
+        ([5, 6, 5, 5, 6].as_slice(), 6),
+        (&[5, NO_GROUP, 5, NO_GROUP, 6], 2),
+        (&[5, 5, 5, 5, 5], 2), // the one behind the first one of the same flow
+        (&[5, 69, 5, 5, 69], 2), // one place for both
+        (&[5, 6, 5], 2),
+    ] {
+        assert_eq!(run(groups), (shared, tracked.clone(), counts), "{groups:?}");
+    }
+}
