@@ -174,6 +174,7 @@ const _: () = assert!(size_of::<Link>() == 16 && align_of::<Link>() == 8);
 
 impl Cell {
     /// All bytes of the cell.
+    #[inline]
     pub fn bytes(&self) -> &[u8; CELL_BYTES] {
         // SAFETY: the token has the sole right to these mapped, initialised (zero-filled) bytes.
         unsafe { self.0.cast().as_ref() }

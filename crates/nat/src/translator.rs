@@ -264,16 +264,29 @@ impl Translator {
         self.cache.prefetch(place);
     }
 
-    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: its flags, or 0.
+    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: its flags, or 0. The caller counts
+    /// it ([`counts_mut`](Self::counts_mut)).
     #[inline(always)]
     pub fn known(&mut self, place: Place, plain: Plain, tcp: u8, now_s: u32) -> Option<Change> {
         // A connection that opens or closes changes its session.
         if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        let change = self.cache.get(place, plain, now_s)?;
-        self.counts.packets += 1;
-        Some(change)
+        self.cache.get(place, plain, now_s)
+    }
+
+    /// The same where [`known`](Self::known) does not know it: it may have had no room in its first line.
+    pub fn known_beside(
+        &mut self,
+        place: Place,
+        plain: Plain,
+        tcp: u8,
+        now_s: u32,
+    ) -> Option<Change> {
+        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+            return None;
+        }
+        self.cache.get_beside(place, plain, now_s)
     }
 
     /// How the lines of plain packets are found that go from one family to the other.

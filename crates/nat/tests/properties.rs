@@ -468,7 +468,10 @@ fn cached_step(
     let Some(plain) = Either::of_tuple(of) else { return table_step(translator, of, tcp, now_s) };
     if let Either::V4(plain) = plain {
         let place = translator.places().of(plain);
-        if let Some(change) = translator.known(place, plain, tcp, now_s) {
+        let known = translator.known(place, plain, tcp, now_s);
+        let known = known.or_else(|| translator.known_beside(place, plain, tcp, now_s));
+        if let Some(change) = known {
+            translator.counts_mut().packets += 1;
             let end = ([0, change.address.into()], change.port);
             return Some(match change.which {
                 Which::Source => (Tuple { src: end, ..*of }, Way::Forward),

@@ -88,6 +88,9 @@ pub(super) struct Stopped {
     ports: bool,
 }
 
+/// Rows that are asked at once whether something is left to do.
+const GROUP: usize = 64;
+
 /// Seconds between two lines of the log about exhaustion.
 const QUIET_S: u32 = 10;
 
@@ -412,24 +415,36 @@ impl Stage<Tables> for SourceStage {
         }
         let Some(fib): Option<&Fib> = cx.tables.find::<RouterPart>() else { return };
         let mut view = SourceColumns::view(&mut chunk.rows);
-        // Most rows are done, or need one write.
-        for (row, packet) in chunk.packets.iter_mut().enumerate() {
-            let (wanted, is_next) = (view.nat[row], Verdict(view.verdict[row]).is_next());
-            if Wanted::is_turn(wanted) {
-                self.turn(&mut view, row, packet, fib, cx);
-                continue;
-            }
-            if wanted == 0 || Wanted::is_written(wanted) == is_next {
-                continue;
-            }
-            let is_done = match Wanted::decode(wanted) {
-                // Somebody between the stages has settled it.
-                Wanted::Written(end) => write(packet, view.l3[row], end),
-                Wanted::Source(end) => write(packet, view.l3[row], end),
-                _ => false,
+        for first in (0..chunk.packets.len()).step_by(GROUP) {
+            let group = first..chunk.packets.len().min(first + GROUP);
+            // Mostly all rows are done, which is known without a branch for each.
+            let rows = view.nat[group.clone()].iter().zip(&view.verdict[group.clone()]);
+            let is_open = |(wanted, verdict): (&u64, &u32)| {
+                (*wanted != 0) & !(Wanted::is_written(*wanted) & Verdict(*verdict).is_next())
             };
-            if !is_done {
-                self.act(&mut view, row, packet, fib, cx);
+            if !rows.map(is_open).fold(false, |any, own| any | own) {
+                continue;
+            }
+            // Others need one write.
+            for row in group {
+                let packet = &mut chunk.packets[row];
+                let (wanted, is_next) = (view.nat[row], Verdict(view.verdict[row]).is_next());
+                if Wanted::is_turn(wanted) {
+                    self.turn(&mut view, row, packet, fib, cx);
+                    continue;
+                }
+                if wanted == 0 || Wanted::is_written(wanted) == is_next {
+                    continue;
+                }
+                let is_done = match Wanted::decode(wanted) {
+                    // Somebody between the stages has settled it.
+                    Wanted::Written(end) => write(packet, view.l3[row], end),
+                    Wanted::Source(end) => write(packet, view.l3[row], end),
+                    _ => false,
+                };
+                if !is_done {
+                    self.act(&mut view, row, packet, fib, cx);
+                }
             }
         }
         if self.shares {
