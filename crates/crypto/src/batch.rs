@@ -24,6 +24,8 @@ use crate::suite::{CipherKey, Key};
 
 /// Packets worked on together.
 pub(crate) const GROUP: usize = 32;
+/// Packets between one that is worked on in one pass and the one that is loaded meanwhile.
+const AHEAD: usize = 2;
 /// Bytes of text of one packet at most, far below the bound of every cipher.
 pub const TEXT_MAX: usize = 1 << 30;
 /// Bytes of ESP's header: SPI and sequence number.
@@ -203,33 +205,37 @@ impl<'a> Request<'a> {
     }
 
     /// Galois/counter mode in one pass, where there is such a form: the check value of what is encrypted.
-    fn gcm_pass<const SEALS: bool>(&mut self, key: &GcmKey) -> Option<[u8; BLOCK]> {
+    fn gcm_pass<const SEALS: bool>(
+        &mut self,
+        key: &GcmKey,
+        ahead: *const u8,
+    ) -> Option<[u8; BLOCK]> {
         let nonce = self.key.nonce(&self.iv);
         let (text_at, icv_at, high) = (self.text_at(), self.icv_at(), self.high());
         let (header, rest) = self.buffer.split_at_mut(self.header_len);
         let text = &mut rest[text_at - self.header_len..icv_at - self.header_len];
         match high {
-            None => key.pass::<SEALS>(&nonce, &[header], text),
+            None => key.pass::<SEALS>(&nonce, &[header], ahead, text),
             Some(high) => {
                 let (spi, number) = header.split_at(4);
-                key.pass::<SEALS>(&nonce, &[spi, &high, number], text)
+                key.pass::<SEALS>(&nonce, &[spi, &high, number], ahead, text)
             }
         }
     }
 
     /// Seals, where there is such a form.
-    fn seal_gcm(&mut self, key: &GcmKey) -> bool {
-        let Some(tag) = self.gcm_pass::<true>(key) else { return false };
+    fn seal_gcm(&mut self, key: &GcmKey, ahead: *const u8) -> bool {
+        let Some(tag) = self.gcm_pass::<true>(key, ahead) else { return false };
         copy_short(self.icv_mut(), &tag);
         true
     }
 
     /// Opens, where there is such a form. The text of a packet that is not genuine is encrypted again: nobody has seen it.
-    fn open_gcm(&mut self, key: &GcmKey) -> bool {
-        let Some(tag) = self.gcm_pass::<false>(key) else { return false };
+    fn open_gcm(&mut self, key: &GcmKey, ahead: *const u8) -> bool {
+        let Some(tag) = self.gcm_pass::<false>(key, ahead) else { return false };
         let icv = self.icv();
         if !is_same(icv, &tag[..icv.len()]) {
-            let _ = self.gcm_pass::<true>(key);
+            let _ = self.gcm_pass::<true>(key, ahead);
             self.result = Err(Failure::Authentication);
         }
         true
@@ -326,6 +332,13 @@ impl<'a> Carries<'a> for Request<'a> {
     }
 }
 
+/// Where the packet begins that is loaded while the one at a place is encrypted or decrypted; its own where there is none.
+#[inline]
+fn ahead_of<'a, T: Carries<'a>>(group: &[T], at: usize) -> *const u8 {
+    let carrier = group.get(at + AHEAD).unwrap_or(&group[at]);
+    carrier.request().buffer.as_ptr()
+}
+
 pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
     for group in carriers.chunks_mut(GROUP) {
         for carrier in group.iter_mut() {
@@ -347,8 +360,11 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
                 CipherKey::Gcm(key) => {
-                    for at in same.iter().filter(|at| group[*at].request_mut().seal_gcm(key)) {
-                        done.insert(at);
+                    for at in same.iter() {
+                        let ahead = ahead_of(group, at);
+                        if group[at].request_mut().seal_gcm(key, ahead) {
+                            done.insert(at);
+                        }
                     }
                     same = same.without(done);
                     stream::run(group, same, &key.aes, Part::Both, 2, &mut masks);
@@ -392,8 +408,11 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
         while let Some((mut same, key)) = next_key(group, &mut left) {
             match &key.cipher {
                 CipherKey::Gcm(key) => {
-                    for at in same.iter().filter(|at| group[*at].request_mut().open_gcm(key)) {
-                        done.insert(at);
+                    for at in same.iter() {
+                        let ahead = ahead_of(group, at);
+                        if group[at].request_mut().open_gcm(key, ahead) {
+                            done.insert(at);
+                        }
                     }
                     same = same.without(done);
                     stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);

@@ -83,12 +83,14 @@ impl GcmKey {
     }
 
     /// Encrypts (`SEALS`) or decrypts a text and returns its check value, in one pass, where the CPU has vectors for it and `aad`,
-    /// its parts one behind the other, is not longer than a block. Otherwise nothing is done.
+    /// its parts one behind the other, is not longer than a block. Otherwise nothing is done. `ahead`: where a packet begins that is
+    /// loaded meanwhile; nothing of it is read.
     #[inline]
     pub(crate) fn pass<const SEALS: bool>(
         &self,
         nonce: &[u8; 12],
         aad: &[&[u8]],
+        ahead: *const u8,
         text: &mut [u8],
     ) -> Option<[u8; BLOCK]> {
         #[cfg(target_arch = "x86_64")]
@@ -116,7 +118,7 @@ impl GcmKey {
             let front = (len > 0).then_some(front);
             let bits = |len: usize| len as u128 * 8;
             let lengths = bits(len) << 64 | bits(text.len());
-            let frame = fused::Frame { nonce, front, lengths };
+            let frame = fused::Frame { nonce, front, lengths, ahead };
             Some(fused::run::<SEALS>(keys, powers, &frame, text))
         }
         #[cfg(not(target_arch = "x86_64"))]

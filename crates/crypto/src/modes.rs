@@ -245,7 +245,7 @@ impl RawKey {
             Cipher::Gcm(key) => {
                 let (text, tag) = buffer.split_at_mut(len);
                 let nonce = whole[..12].try_into().unwrap_or_default();
-                let made = key.pass::<true>(&nonce, &[aad], text);
+                let made = key.pass::<true>(&nonce, &[aad], text.as_ptr(), text);
                 tag.copy_from_slice(&made.unwrap_or_else(|| {
                     let mask = gcm_stream(key, nonce, text);
                     key.tag(&[aad], text, &mask)
@@ -283,10 +283,10 @@ impl RawKey {
                 let text_len = text_len.ok_or(ModeError::TextLength { mode, found: len })?;
                 let (text, tag) = buffer[..len].split_at_mut(text_len);
                 let nonce = whole[..12].try_into().unwrap_or_default();
-                if let Some(made) = key.pass::<false>(&nonce, &[aad], text) {
+                if let Some(made) = key.pass::<false>(&nonce, &[aad], text.as_ptr(), text) {
                     if !bool::from(made.ct_eq(tag)) {
                         // Nobody has seen it.
-                        let _ = key.pass::<true>(&nonce, &[aad], text);
+                        let _ = key.pass::<true>(&nonce, &[aad], text.as_ptr(), text);
                         return Err(ModeError::NotGenuine);
                     }
                     return Ok(text_len);

@@ -365,11 +365,23 @@ impl Association {
         see(place_of(&self.bytes));
         see(place_of(&self.packets));
         see(place_of(&self.is_hard));
+        // The variant is somewhere in its first bytes or in those of its values.
+        see(place_of(&self.esp).start..place_of(&self.esp).start + 1);
         match &self.esp {
             Esp::In(own) => own.read_by_packets(&mut see),
             Esp::Out(own) => own.read_by_packets(&mut see),
         }
         lines
+    }
+
+    /// Starts to load the first and the last of [lines](Self::lines) of it, which may be on different pages.
+    #[inline]
+    pub(crate) fn prefetch_ends(&self, lines: u64) {
+        let Some(last) = lines.checked_ilog2() else { return };
+        let first = ptr::from_ref(self).cast::<u8>();
+        for line in [lines.trailing_zeros(), last] {
+            interleave::prefetch_at(first.wrapping_add(line as usize * LINE));
+        }
     }
 
     /// Starts to load [lines](Self::lines) of it, and reads none.

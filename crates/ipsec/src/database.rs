@@ -116,17 +116,25 @@ impl Ahead<Arc<Association>> {
 }
 
 impl<'v> Ahead<&'v Association> {
+    /// The association.
+    #[inline]
+    pub fn association(&self) -> &'v Association {
+        self.association
+    }
+
     /// Starts to load the lines of it that a packet reads and writes, and reads nothing. [`Association::prefetch_numbers`] goes on
     /// when they are there, then [`Association::prefetch_window`].
+    ///
+    /// A processor may drop a prefetch when many are on their way: so this is for one association among the work of a packet.
     #[inline]
     pub fn prefetch(&self) {
         self.association.prefetch_lines(self.lines);
     }
 
-    /// The association.
-    #[inline]
-    pub fn association(&self) -> &'v Association {
-        self.association
+    /// Has the page table searched for these associations, in a row: a prefetch waits for its search, and only those of
+    /// prefetches beside it overlap.
+    pub fn prefetch_pages(found: &[Option<Self>]) {
+        found.iter().flatten().for_each(|own| own.association.prefetch_ends(own.lines));
     }
 }
 

@@ -25,7 +25,7 @@ use controlplane::{PartId, Tables};
 use crypto::esp;
 use engine::{Context, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found};
-use ipsec::{Association, Direction, Room, Tuple, View};
+use ipsec::{Ahead, Association, Direction, Room, Tuple, View};
 use lookup::fib::Fib;
 use packet::Decoded;
 
@@ -51,10 +51,10 @@ use open::{How, how_opened, opened, refused};
 
 /// Packets that are opened together.
 const GROUP: usize = 32;
-/// Tunnels within tunnels that are opened.
-const NESTED_MAX: usize = 4;
 /// Packets whose associations are on their way while one is looked at.
 const AHEAD: usize = 16;
+/// Tunnels within tunnels that are opened.
+const NESTED_MAX: usize = 4;
 /// How often fragments are looked at that wait for others, nanoseconds.
 const EXPIRE_NS: u64 = 1_000_000_000;
 /// Bytes of the longest frame.
@@ -92,34 +92,38 @@ pub struct EspIn {
 }
 
 /// The associations of a chunk's ESP packets, by place among its rows, where it is not that of the packet before.
-type Near<'v> = ArrayVec<Option<&'v Association>, { chunk::CHUNK_PACKETS_MAX }>;
+type Near<'v> = ArrayVec<Option<Ahead<&'v Association>>, { chunk::CHUNK_PACKETS_MAX }>;
 
-/// Looks for them, and starts to load what their packets read. Nothing here waits for what was found, so that several are on their
-/// way at once.
+/// Looks for them, and has the page table searched for them. Nothing here waits for what was found, so that several are on their way
+/// at once.
 fn find_near<'v>(
     view: &'v View,
     rows: &[u16],
     packets: &[Packet],
-    records: &mut Records<'_>,
+    records: &mut Option<Records<'_>>,
     near: &mut Near<'v>,
 ) {
     let mut last = None;
     for row in rows {
         let row = usize::from(*row);
-        let d = records.of(row, &packets[row]);
-        let found = match inbound::found(packets[row].data(), d) {
+        let decoded;
+        let d = match records {
+            Some(records) => records.of(row, &packets[row]),
+            None => {
+                decoded = received::decode(&packets[row]);
+                &decoded
+            }
+        };
+        near.push(match inbound::found(packets[row].data(), d) {
             Found::Esp { spi, .. } if last != Some((d.dst, spi)) => {
                 last = Some((d.dst, spi));
                 let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
                 view.first_inbound(family, d.dst, spi)
             }
             _ => None,
-        };
-        near.push(found.map(|own| {
-            own.prefetch();
-            own.association()
-        }));
+        });
     }
+    Ahead::prefetch_pages(near);
 }
 
 /// What the step in between has made of a packet.
@@ -425,19 +429,21 @@ impl EspIn {
                 // A step in between may have changed packets, and nobody has looked at them since.
                 records.take_if(|_| depth == 0 && keys.is_some());
                 let mut near: Near<'_> = ArrayVec::new();
-                if let (0, true, Some(records)) = (depth, is_large, &mut records) {
-                    find_near(&view, &rows, &chunk.packets, records, &mut near);
+                if depth == 0 && is_large {
+                    find_near(&view, &rows, &chunk.packets, &mut records, &mut near);
                 }
-                near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch_numbers());
-                near.iter().take(AHEAD / 2).flatten().for_each(|own| own.prefetch_window());
+                near.iter().take(AHEAD).flatten().for_each(Ahead::prefetch);
                 let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
                 for (at, &row) in rows.iter().enumerate() {
                     let row = usize::from(row);
                     if let Some(Some(ahead)) = near.get(at + AHEAD) {
-                        ahead.prefetch_numbers();
+                        ahead.prefetch();
                     }
                     if let Some(Some(ahead)) = near.get(at + AHEAD / 2) {
-                        ahead.prefetch_window();
+                        ahead.association().prefetch_numbers();
+                    }
+                    if let Some(Some(ahead)) = near.get(at + AHEAD / 4) {
+                        ahead.association().prefetch_window();
                     }
                     if !Verdict(verdicts[row]).is_next() {
                         // What was inside is not to be forwarded. The host gets what policies let in.

@@ -18,7 +18,7 @@ use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict
 use controlplane::{PartId, Tables};
 use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
 use ipsec::outbound::{self, Plan};
-use ipsec::{Action, Association, Direction, Mode, Room, Tuple, View};
+use ipsec::{Action, Ahead, Association, Direction, Mode, Room, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, IpProtocol, Kind};
 
@@ -347,7 +347,7 @@ impl EspOut {
         for row in self.rows.iter().take(AHEAD) {
             prefetch(&chunk.packets[usize::from(*row)], LINE);
         }
-        let mut near: ArrayVec<Option<&Association>, { chunk::CHUNK_PACKETS_MAX }> =
+        let mut near: ArrayVec<Option<Ahead<&Association>>, { chunk::CHUNK_PACKETS_MAX }> =
             ArrayVec::new();
         if view.is_large() {
             // Nothing here waits for what is found, so that several are on their way at once.
@@ -355,14 +355,13 @@ impl EspOut {
             near.extend(self.actions.iter().map(|action| match action {
                 Some(Action::Protect(own)) if before != Some(own.reqid) => {
                     before = Some(own.reqid);
-                    let found = view.first_outbound(own)?;
-                    found.prefetch();
-                    Some(found.association())
+                    view.first_outbound(own)
                 }
                 _ => None,
             }));
+            Ahead::prefetch_pages(&near);
         }
-        near.iter().take(AHEAD).flatten().for_each(|own| own.prefetch_numbers());
+        near.iter().take(AHEAD).flatten().for_each(Ahead::prefetch);
         let (mut asked, mut last) = (0, Last::default());
         let mut columns = RouterColumns::view(&mut chunk.rows);
         let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
@@ -383,7 +382,10 @@ impl EspOut {
                 prefetch(&chunk.packets[usize::from(*ahead)], LINE);
             }
             if let Some(Some(ahead)) = near.get(at + AHEAD) {
-                ahead.prefetch_numbers();
+                ahead.prefetch();
+            }
+            if let Some(Some(ahead)) = near.get(at + AHEAD / 2) {
+                ahead.association().prefetch_numbers();
             }
             let packet = &mut chunk.packets[row];
             let now_ns = cx.arrival_ns(packet);

@@ -13,8 +13,8 @@
 //! and loads and stores of arrays and slices.
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_set_epi8, _mm_set_epi64x, _mm_setzero_si128, _mm_shuffle_epi8,
-    _mm_storeu_si128, _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    __m128i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_set_epi8, _mm_set_epi64x, _mm_setzero_si128,
+    _mm_shuffle_epi8, _mm_storeu_si128, _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_loadu_si512,
     _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi8, _mm512_shuffle_epi8,
     _mm512_storeu_si512, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
@@ -32,6 +32,9 @@ pub(super) struct Frame<'a> {
     pub(super) nonce: &'a [u8; 12],
     pub(super) front: Option<u128>,
     pub(super) lengths: u128,
+    /// Where a packet begins that comes soon: it is loaded line by line, as this one goes on. All at once would be more than a
+    /// processor has on its way, which drops the rest.
+    pub(super) ahead: *const u8,
 }
 
 /// Encrypts (`SEALS`) or decrypts a text, and returns the check value of what is encrypted.
@@ -101,12 +104,16 @@ fn pass<const SEALS: bool>(
     if let Some(front) = frame.front {
         hash.add(one(front), first - 1);
     }
+    let is_even = rest.is_empty();
+    let mut ahead = frame.ahead;
     for turn in turns {
         let at = POWERS - TURN * LANES;
-        vectors::<TURN, true, SEALS>(keys, &mut counters, &mut hash, at, turn);
+        vectors::<TURN, true, SEALS>(keys, &mut counters, &mut hash, at, (turn, ahead));
+        ahead = ahead.wrapping_add(TURN * VECTOR);
         hash.reduce();
     }
-    match rest.len().div_ceil(VECTOR) {
+    let rest = (rest, ahead);
+    match rest.0.len().div_ceil(VECTOR) {
         0 => {}
         1 => vectors::<1, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
         2 => vectors::<2, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
@@ -117,7 +124,7 @@ fn pass<const SEALS: bool>(
         7 => vectors::<7, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
         _ => vectors::<TURN, false, SEALS>(keys, &mut counters, &mut hash, last, rest),
     }
-    match rest.is_empty() {
+    match is_even {
         true => hash.add_first(one(frame.lengths), POWERS - 1),
         false => hash.add(one(frame.lengths), POWERS - 1),
     }
@@ -136,7 +143,7 @@ fn vectors<const N: usize, const IS_WHOLE: bool, const SEALS: bool>(
     counters: &mut Counters,
     hash: &mut Hash<'_>,
     from: usize,
-    text: &mut [u8],
+    (text, ahead): (&mut [u8], *const u8),
 ) {
     let reverse = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let reverse = _mm512_broadcast_i32x4(reverse);
@@ -148,6 +155,7 @@ fn vectors<const N: usize, const IS_WHOLE: bool, const SEALS: bool>(
     let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
     // A loop of constant length, so that the key stream stays in registers.
     for at in 0..N {
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(at * VECTOR).cast());
         let sealed = if at + 1 < N {
             let part = &mut parts[at];
             // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.

@@ -82,14 +82,16 @@ impl<'a> Text<'a> {
                 let Some(nonce) = self.iv.first_chunk::<12>() else { return false };
                 let aad = [self.aad];
                 if is_encrypting {
-                    let made = key.pass::<true>(nonce, &aad, text);
+                    let made = key.pass::<true>(nonce, &aad, text.as_ptr(), text);
                     return made.inspect(|made| tag.copy_from_slice(made)).is_some();
                 }
-                let Some(made) = key.pass::<false>(nonce, &aad, text) else { return false };
+                let Some(made) = key.pass::<false>(nonce, &aad, text.as_ptr(), text) else {
+                    return false;
+                };
                 self.result = match bool::from(made.ct_eq(tag)) {
                     true => Ok(len),
                     false => {
-                        let _ = key.pass::<true>(nonce, &aad, text); // nobody has seen it
+                        let _ = key.pass::<true>(nonce, &aad, text.as_ptr(), text); // nobody has seen it
                         Err(ModeError::NotGenuine)
                     }
                 };
