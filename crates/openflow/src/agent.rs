@@ -31,7 +31,7 @@ use std::time::Duration;
 use self::buffers::Buffers;
 use self::bundles::Budget;
 pub use self::channel::Closed;
-use self::channel::{Channel, echoed};
+use self::channel::{Channel, Copies, echoed};
 pub use self::link::{Connector, FailMode, FailSafe, Forwarding};
 pub use self::switch::{Change, FlowPage, Refused, Switch};
 use crate::error::{ErrorCode, Version};
@@ -187,8 +187,16 @@ impl Agent {
     pub fn open(&mut self, kind: ChannelKind, now: Duration) -> ChannelId {
         let id = ChannelId(self.next_id);
         self.next_id += 1;
-        self.channels.insert(id, Channel::new(kind, &self.settings, now, self.bundles.clone()));
+        // So that who snoops sees both HELLOs.
+        let is_watched = kind == ChannelKind::Controller && self.is_watched();
+        let channel = Channel::new(kind, &self.settings, now, self.bundles.clone(), is_watched);
+        self.channels.insert(id, channel);
         id
+    }
+
+    /// Somebody snoops.
+    fn is_watched(&self) -> bool {
+        self.channels.values().any(Channel::is_snooping)
     }
 
     /// The connection is gone.
@@ -241,21 +249,16 @@ impl Agent {
 
     /// Copies what controllers have sent and got since the last call for channels that snoop. A copy that has no place is lost.
     pub fn snoop(&mut self) {
-        let is_snoop = |c: &Channel| c.kind == ChannelKind::Snoop && c.version().is_some();
-        let is_watched = self.channels.values().any(is_snoop);
-        let mut all = Vec::new();
+        let is_watched = self.is_watched();
+        let mut all = Copies::default();
         for own in self.channels.values_mut().filter(|c| c.kind == ChannelKind::Controller) {
-            let copies = std::mem::replace(&mut own.copies, is_watched.then(Vec::new));
-            all.extend(copies.into_iter().flatten());
+            let copies = std::mem::replace(&mut own.copies, is_watched.then(Copies::default));
+            copies.into_iter().for_each(|copies| all.append(copies));
         }
-        if all.is_empty() {
-            return;
-        }
-        for own in self.channels.values_mut().filter(|c| is_snoop(c)) {
-            match own.is_full(&self.settings) {
-                true => self.counters.dropped_full += 1,
-                false => own.copy(&all),
-            }
+        for own in self.channels.values_mut().filter(|c| c.is_snooping()) {
+            let before = own.lost;
+            own.copy(&all, &self.settings);
+            self.counters.dropped_full += own.lost - before;
         }
     }
 
@@ -309,11 +312,21 @@ impl Agent {
         self.channels.get(&id).map_or([0; 2], |channel| channel.messages)
     }
 
+    /// Messages that a channel did not get because its peer reads too slowly.
+    pub fn lost(&self, id: ChannelId) -> u64 {
+        self.channels.get(&id).map_or(0, |channel| channel.lost)
+    }
+
     /// Some channel gets packets.
     pub fn wants_packets(&self) -> bool {
         self.channels
             .values()
             .any(|c| (0..3).any(|reason| c.wants(c.asynchronous.packet_in, reason)))
+    }
+
+    /// After which silence peers are probed; zero: never.
+    pub fn probe_interval(&self) -> Duration {
+        self.settings.probe_interval
     }
 
     /// What has been counted.
@@ -353,6 +366,7 @@ impl Agent {
         for channel in self.channels.values_mut().filter(|c| wants(c)) {
             if channel.is_full(&self.settings) {
                 self.counters.dropped_full += 1;
+                channel.lost += 1;
                 continue;
             }
             let len = usize::from(max_len.unwrap_or(channel.config.miss_send_len));
@@ -616,6 +630,11 @@ fn is_change(body: &Body) -> bool {
 }
 
 impl Channel {
+    /// It gets copies of what controllers send and get.
+    fn is_snooping(&self) -> bool {
+        self.kind == ChannelKind::Snoop && self.version().is_some()
+    }
+
     /// The channel gets messages of this reason unrequested.
     fn wants(&self, masks: [u32; 2], reason: u32) -> bool {
         let mask = masks[usize::from(self.role == Role::Slave)];

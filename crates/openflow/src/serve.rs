@@ -11,6 +11,8 @@
 //! bytes have been handled and their answers have place, so that a connection holds one piece of input and one of output.
 //! Nothing is sent but by [`Channels::flush`]: so whoever carries out requests makes them visible first, and their answers, that of a
 //! BARRIER among them, leave behind.
+//! Who snoops need not answer ECHO, and `ovs-ofctl snoop` does not: such a connection is probed by TCP, and ends when the host at the
+//! other end is gone.
 //! With TLS ([`tls`]) the handshake is the business of the connecting thread, or of one for each connection that comes in.
 
 pub mod tls;
@@ -25,7 +27,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::SendFlags;
+use rustix::net::{SendFlags, sockopt};
 
 use self::tls::{Reader, Stream};
 pub use self::tls::{Tls, TlsFiles};
@@ -41,6 +43,8 @@ const PIECE: usize = 64 << 10;
 const SHORT: usize = 4 << 10;
 /// An attempt to reach a controller takes this long at most.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Unanswered probes of TCP that end the connection of who snoops.
+const PROBES: u32 = 3;
 /// Pauses between attempts (Open vSwitch: 1 s to 8 s).
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
 /// Bytes of the stack of a thread, and of one with a TLS handshake.
@@ -117,6 +121,8 @@ pub struct ControllerState {
     pub last_error: Option<String>,
     /// Messages received and sent by this connection.
     pub messages: [u64; 2],
+    /// Messages that it did not get because it reads too slowly.
+    pub lost: u64,
 }
 
 /// What happened to a connection.
@@ -288,6 +294,7 @@ impl Channels {
                 since: own.since,
                 last_error: own.error.clone(),
                 messages: channel.map_or([0; 2], |channel| self.agent.messages(channel)),
+                lost: channel.map_or(0, |channel| self.agent.lost(channel)),
             }
         })
     }
@@ -308,6 +315,7 @@ impl Channels {
             since: own.since,
             last_error: None,
             messages: self.agent.messages(own.channel),
+            lost: self.agent.lost(own.channel),
         })
     }
 
@@ -437,6 +445,9 @@ impl Channels {
     ) {
         let id = self.next;
         self.next += 1;
+        if kind == ChannelKind::Snoop {
+            keep_alive(stream.socket(), self.agent.probe_interval());
+        }
         let Ok((go, write)) = self.start(id, &stream) else {
             if let Some(own) = controller.and_then(|number| self.controllers.get_mut(number)) {
                 own.link.failed(now);
@@ -544,6 +555,25 @@ impl Drop for Channels {
             let _ = TcpStream::connect_timeout(&own.address, Duration::from_millis(100));
         }
     }
+}
+
+/// Lets TCP probe a connection after each silence of this length, and end it after [`PROBES`] without an answer. A system that cannot
+/// do that has its own times.
+fn keep_alive(socket: &TcpStream, silence: Duration) {
+    if silence.is_zero() {
+        return;
+    }
+    // The kernel counts whole seconds.
+    let silence = silence.max(Duration::from_secs(1));
+    let patience = silence * (PROBES + 1);
+    let _ = sockopt::set_socket_keepalive(socket, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(socket, silence))
+        .and_then(|()| sockopt::set_tcp_keepintvl(socket, silence))
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, PROBES))
+        .and_then(|()| {
+            let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+            sockopt::set_tcp_user_timeout(socket, patience)
+        });
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -81,8 +81,29 @@ pub(super) struct Channel {
     took: bool,
     /// Messages received and sent.
     pub(super) messages: [u64; 2],
-    /// Copies of them since they were last taken, where somebody snoops.
-    pub(super) copies: Option<Vec<u8>>,
+    /// Messages that the peer did not get because it reads too slowly.
+    pub(super) lost: u64,
+    /// Copies of messages since they were last taken, where somebody snoops.
+    pub(super) copies: Option<Copies>,
+}
+
+/// Messages that somebody snoops.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    pub(super) bytes: Vec<u8>,
+    /// How many are in `bytes`.
+    pub(super) count: u64,
+    /// How many had no place.
+    pub(super) lost: u64,
+}
+
+impl Copies {
+    /// All of `others` behind these.
+    pub(super) fn append(&mut self, others: Self) {
+        self.bytes.extend(others.bytes);
+        self.count += others.count;
+        self.lost += others.lost;
+    }
 }
 
 /// Bytes that are much output.
@@ -94,6 +115,7 @@ impl Channel {
         settings: &Settings,
         now: Duration,
         budget: Budget,
+        is_watched: bool,
     ) -> Self {
         let mut channel = Self {
             kind,
@@ -113,7 +135,8 @@ impl Channel {
             probed: None,
             took: false,
             messages: [0; 2],
-            copies: None,
+            lost: 0,
+            copies: is_watched.then(Copies::default),
         };
         let bitmap = settings.versions.iter().fold(0, |bits, v| bits | 1 << v.wire());
         let highest = settings.versions.iter().max().map_or(Version::V13.wire(), |v| v.wire());
@@ -269,9 +292,13 @@ impl Channel {
         done
     }
 
-    /// Messages of others.
-    pub(super) fn copy(&mut self, messages: &[u8]) {
-        self.outbox.extend_from_slice(messages);
+    /// Messages of others, as far as there is place.
+    pub(super) fn copy(&mut self, messages: &Copies, settings: &Settings) {
+        self.lost += messages.lost;
+        match self.is_full(settings) {
+            true => self.lost += messages.count,
+            false => self.outbox.extend_from_slice(&messages.bytes),
+        }
     }
 
     fn write(&mut self, message: &Message) {
@@ -282,7 +309,7 @@ impl Channel {
         keep(&mut self.copies, &self.outbox[before.min(self.outbox.len())..]);
     }
 
-    /// Who only listens is not probed: it does not answer.
+    /// Who only listens is not probed: `ovs-ofctl snoop` does not answer. Its connection is probed by TCP ([`crate::serve`]).
     fn is_silent(&self) -> bool {
         self.kind == ChannelKind::Snoop && self.version().is_some()
     }
@@ -331,9 +358,14 @@ impl Channel {
 const COPIES_MAX: usize = 1 << 20;
 
 /// Copies a message where copies are wanted.
-fn keep(copies: &mut Option<Vec<u8>>, message: &[u8]) {
-    if let Some(copies) = copies.as_mut().filter(|own| own.len() + message.len() <= COPIES_MAX) {
-        copies.extend_from_slice(message);
+fn keep(copies: &mut Option<Copies>, message: &[u8]) {
+    match copies {
+        Some(own) if own.bytes.len() + message.len() <= COPIES_MAX => {
+            own.bytes.extend_from_slice(message);
+            own.count += u64::from(!message.is_empty());
+        }
+        Some(own) => own.lost += 1,
+        None => {}
     }
 }
 

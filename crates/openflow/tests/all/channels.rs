@@ -670,7 +670,33 @@ fn a_snoop_gets_copies() {
         }
     }
     assert!(bench.agent.counters().dropped_full > 0);
+    assert!(bench.agent.lost(snoop) > 0 && bench.agent.lost(controller) == 0);
     assert!(bench.take(snoop).len() > 100);
+    // What had no place before it was copied is lost to it, too.
+    bench.agent.snoop();
+    bench.take(snoop);
+    let before = bench.agent.lost(snoop);
+    for _ in 0..20 {
+        bench.ask(controller, Version::V13, Body::EchoRequest(vec![0; 60_000]));
+    }
+    bench.agent.snoop();
+    let lost = bench.agent.lost(snoop) - before;
+    assert_eq!(lost + bench.take(snoop).len() as u64, 40, "requests and replies, copied or lost");
+    assert!((20..30).contains(&lost), "{lost}");
+}
+
+/// Who snoops before a controller comes sees both HELLOs.
+#[test]
+fn a_snoop_sees_the_first_messages() {
+    let mut bench = Bench::new(Settings::default());
+    let snoop = bench.agent.open(ChannelKind::Snoop, NOW);
+    bench.give(snoop, &hello(Version::V13));
+    bench.take(snoop);
+    bench.open(Version::V13);
+    bench.agent.snoop();
+    let copies = bench.take(snoop);
+    let hellos = copies.iter().filter(|m| matches!(m.body, Body::Hello(_))).count();
+    assert_eq!((hellos, copies.len()), (2, 2), "{copies:?}");
 }
 
 #[test]

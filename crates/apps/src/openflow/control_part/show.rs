@@ -140,6 +140,7 @@ impl OpenFlowControl {
             ">since",
             ">received",
             ">sent",
+            ">lost",
             "last error",
         ];
         let titles = titles.map(str::to_owned).to_vec();
@@ -157,13 +158,13 @@ impl OpenFlowControl {
             let [received, sent] = own.messages;
             let value = json!({
                 "controller": target, "kind": kind, "state": state, "role": role, "version": version, "since_s": since_s,
-                "received": received, "sent": sent, "last_error": own.last_error,
+                "received": received, "sent": sent, "lost": own.lost, "last_error": own.last_error,
             });
             let since = since_s.map(|s| format!("{s} s")).unwrap_or_default();
             let error = own.last_error.unwrap_or_default();
-            let (received, sent) = (thousands(received), thousands(sent));
+            let [received, sent, lost] = [received, sent, own.lost].map(thousands);
             let mut cells = vec![target, kind.to_owned(), state.to_owned(), role, version, since];
-            cells.extend([received, sent, error]);
+            cells.extend([received, sent, lost, error]);
             rows.push_cells(cells, value);
         }
         rows
