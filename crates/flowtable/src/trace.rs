@@ -14,12 +14,13 @@ use crate::key::{Key, Words, place, place_of};
 use crate::tables::rank;
 use crate::{FlowControl, Port};
 
-/// Follows a packet; a line for each step.
-pub fn trace(control: &FlowControl, packet: &Match) -> Vec<String> {
-    let mut lines = vec![format!("packet: {}", text(packet))];
+/// Follows a packet; a line for each step. `ttl`: the packet's TTL or hop limit; without it TTLs are not followed.
+pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<String> {
+    let of_ttl = ttl.map_or_else(String::new, |ttl| format!(",nw_ttl={ttl}"));
+    let mut lines = vec![format!("packet: {}{of_ttl}", text(packet))];
     let key = Words::of(packet).value;
-    let mut own =
-        Traced { control, key, covered: Vec::new(), ports: Vec::new(), lines: Vec::new() };
+    let (covered, ports, ttls) = (Vec::new(), Vec::new(), ttl.into_iter().collect());
+    let mut own = Traced { control, key, covered, ports, ttls, lines: Vec::new() };
     let (mut table, mut set) = (0, Vec::new());
     loop {
         let Some(flow) = own.look_up(table) else {
@@ -40,7 +41,10 @@ pub fn trace(control: &FlowControl, packet: &Match) -> Vec<String> {
         if let Some(meter) = steps.meter {
             own.lines.push(format!("  through meter {meter}"));
         }
-        own.actions(&steps.apply, 1);
+        if !own.actions(&steps.apply, 1) {
+            set.clear();
+            break;
+        }
         if steps.clear {
             set.clear();
         }
@@ -81,6 +85,8 @@ struct Traced<'a> {
     /// VLAN and priority of tags before which flows have pushed others.
     covered: Vec<(u128, u128)>,
     ports: Vec<PortNo>,
+    /// What is known of TTLs, the outermost last: that of IP, and those of labels before it. Empty: nothing.
+    ttls: Vec<u8>,
     lines: Vec<String>,
 }
 
@@ -96,9 +102,23 @@ impl<'a> Traced<'a> {
         self.control.flows().filter(takes).min_by_key(order).map(|flow| &**flow)
     }
 
-    fn actions(&mut self, actions: &[Action], depth: usize) {
+    /// `false`: the packet's TTL ended, and nothing more happens to it.
+    fn actions(&mut self, actions: &[Action], depth: usize) -> bool {
         let indent = "  ".repeat(depth);
         for action in actions {
+            if let Some(ttl) = self.ttl_of(action) {
+                let text = ActionsText(std::slice::from_ref(action));
+                match ttl {
+                    Some(ttl) => self.lines.push(format!("{indent}{text} (TTL {ttl})")),
+                    None => {
+                        self.lines
+                            .push(format!("{indent}{text}: the TTL ends, for the controller"));
+                        self.ports.push(PortNo::CONTROLLER);
+                        return false;
+                    }
+                }
+                continue;
+            }
             match action {
                 Action::Output { port, .. } | Action::Enqueue { port, .. } => self.output(*port),
                 Action::Group(number) => self.group(*number, depth),
@@ -142,10 +162,42 @@ impl<'a> Traced<'a> {
                         }
                         _ => {}
                     }
+                    self.push_and_pop(action);
                     self.lines
                         .push(format!("{indent}{}", ActionsText(std::slice::from_ref(action))));
                 }
             }
+        }
+        true
+    }
+
+    /// The TTL that an action leaves, where one is known that it sets; within it `None`: it ends.
+    fn ttl_of(&mut self, action: &Action) -> Option<Option<u8>> {
+        let has_labels = self.ttls.len() > 1;
+        let at = self.ttls.len().checked_sub(1)?;
+        let new = match action {
+            Action::SetNwTtl(ttl) if !has_labels => Some(*ttl),
+            Action::SetMplsTtl(ttl) if has_labels => Some(*ttl),
+            Action::DecNwTtl if !has_labels => self.ttls[at].checked_sub(1).filter(|ttl| *ttl > 0),
+            Action::DecMplsTtl if has_labels => self.ttls[at].checked_sub(1).filter(|ttl| *ttl > 0),
+            Action::CopyTtlOut if has_labels => Some(self.ttls[at - 1]),
+            Action::CopyTtlIn if has_labels => {
+                self.ttls[at - 1] = self.ttls[at];
+                Some(self.ttls[at])
+            }
+            _ => return None,
+        };
+        self.ttls[at] = new.unwrap_or(0);
+        Some(new)
+    }
+
+    /// Labels come and go with their TTLs; behind a tag of PBB nothing is known.
+    fn push_and_pop(&mut self, action: &Action) {
+        match action {
+            Action::PushMpls(_) => self.ttls.extend(self.ttls.last().copied()),
+            Action::PopMpls(_) if self.ttls.len() > 1 => self.ttls.truncate(self.ttls.len() - 1),
+            Action::PushPbb(_) => self.ttls.clear(),
+            _ => {}
         }
     }
 
@@ -199,9 +251,9 @@ impl<'a> Traced<'a> {
         for actions in group.ordered.iter().take(16) {
             self.lines.push(format!("{indent}  bucket: {}", ActionsText(actions)));
             if group.kind == GroupType::All || group.ordered.len() == 1 {
-                let before = (self.key, self.covered.clone());
+                let before = (self.key, self.covered.clone(), self.ttls.clone());
                 self.actions(actions, depth + 2);
-                (self.key, self.covered) = before;
+                (self.key, self.covered, self.ttls) = before;
             }
         }
     }

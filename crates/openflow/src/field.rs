@@ -106,17 +106,17 @@ fields! {
     /// IPv4 destination.
     Ipv4Dst = 12, "ip_dst", 32, true, Ipv4, &[IPV4];
     /// TCP source port.
-    TcpSrc = 13, "tcp_src", 16, false, Decimal, &[IP, TCP];
+    TcpSrc = 13, "tcp_src", 16, true, Decimal, &[IP, TCP];
     /// TCP destination port.
-    TcpDst = 14, "tcp_dst", 16, false, Decimal, &[IP, TCP];
+    TcpDst = 14, "tcp_dst", 16, true, Decimal, &[IP, TCP];
     /// UDP source port.
-    UdpSrc = 15, "udp_src", 16, false, Decimal, &[IP, UDP];
+    UdpSrc = 15, "udp_src", 16, true, Decimal, &[IP, UDP];
     /// UDP destination port.
-    UdpDst = 16, "udp_dst", 16, false, Decimal, &[IP, UDP];
+    UdpDst = 16, "udp_dst", 16, true, Decimal, &[IP, UDP];
     /// SCTP source port.
-    SctpSrc = 17, "sctp_src", 16, false, Decimal, &[IP, SCTP];
+    SctpSrc = 17, "sctp_src", 16, true, Decimal, &[IP, SCTP];
     /// SCTP destination port.
-    SctpDst = 18, "sctp_dst", 16, false, Decimal, &[IP, SCTP];
+    SctpDst = 18, "sctp_dst", 16, true, Decimal, &[IP, SCTP];
     /// ICMP type.
     Icmpv4Type = 19, "icmp_type", 8, false, Decimal, &[IPV4, ICMPV4];
     /// ICMP code.
@@ -142,11 +142,11 @@ fields! {
     /// ICMPv6 code.
     Icmpv6Code = 30, "icmpv6_code", 8, false, Decimal, &[IPV6, ICMPV6];
     /// Target of a neighbour solicitation or advertisement.
-    Ipv6NdTarget = 31, "nd_target", 128, false, Ipv6, &[IPV6, ICMPV6, NEIGHBOUR];
+    Ipv6NdTarget = 31, "nd_target", 128, true, Ipv6, &[IPV6, ICMPV6, NEIGHBOUR];
     /// Source link-layer address of a neighbour solicitation.
-    Ipv6NdSll = 32, "nd_sll", 48, false, Mac, &[IPV6, ICMPV6, SOLICITED];
+    Ipv6NdSll = 32, "nd_sll", 48, true, Mac, &[IPV6, ICMPV6, SOLICITED];
     /// Target link-layer address of a neighbour advertisement.
-    Ipv6NdTll = 33, "nd_tll", 48, false, Mac, &[IPV6, ICMPV6, ADVERTISED];
+    Ipv6NdTll = 33, "nd_tll", 48, true, Mac, &[IPV6, ICMPV6, ADVERTISED];
     /// Label of the first MPLS entry.
     MplsLabel = 34, "mpls_label", 20, false, Decimal, &[MPLS];
     /// Traffic class of the first MPLS entry.
@@ -195,7 +195,8 @@ impl Field {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// Parts of the value may be left open by a mask.
+    /// Parts of the value may be left open by a mask: where 1.3 says so, and of ports and neighbour discovery, which 1.3 wants exact
+    /// and Open vSwitch takes with masks.
     pub const fn is_maskable(self) -> bool {
         Self::TABLE[self as usize].maskable
     }

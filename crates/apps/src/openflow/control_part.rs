@@ -540,9 +540,10 @@ impl ControlPart for OpenFlowControl {
             }
             _ => {
                 let commands::FlowTrace { packet } = call.read()?;
-                let packet = self.parse(|syntax| syntax.matches(&packet))?;
+                let (packet, ttl) = self.parse(|syntax| syntax.packet(&packet))?;
                 packet.check().map_err(refusal)?;
-                Ok(Outcome::Rows(lines("trace", call.as_text, trace(&self.control, &packet))))
+                let traced = trace(&self.control, &packet, ttl);
+                Ok(Outcome::Rows(lines("trace", call.as_text, traced)))
             }
         }
     }

@@ -66,7 +66,7 @@ fn requests_that_cannot_be_have_their_error() {
         (add(Match::new().with(Field::TcpSrc, 80u128), 1, out(1)), ErrorCode::BadMatchPrereq),
         (add(ipv4().with(Field::TcpSrc, 80u128), 1, out(1)), ErrorCode::BadMatchPrereq),
         (add(ipv4().with(Field::Ipv6Src, 1u128), 1, out(1)), ErrorCode::BadMatchPrereq),
-        (add(tcp.clone().with_masked(Field::TcpSrc, 80, 0xff), 1, out(1)), ErrorCode::BadMatchMask),
+        (add(ipv4().with_masked(Field::IpProto, 6, 0xf), 1, out(1)), ErrorCode::BadMatchMask),
         (add(Match::new(), 1, set(Field::Ipv4Src, 1)), ErrorCode::BadActionMatchInconsistent),
         (add(tcp.clone(), 1, set(Field::UdpSrc, 1)), ErrorCode::BadActionMatchInconsistent),
         (add(tcp, 1, set(Field::TcpSrc, 1 << 16)), ErrorCode::BadActionSetArgument),
@@ -161,7 +161,9 @@ fn a_trace_sends_where_packets_go() {
     world.control.set_port(PortNo(4), Some(port(4, PortConfig::PORT_DOWN)));
     let flood = vec![Action::output(PortNo::FLOOD), Action::output(PortNo(77))];
     apply(&mut world, &add(Match::new(), 1, flood)).unwrap();
-    let lines = flowtable::trace::trace(&world.control, &Match::new().with(Field::InPort, 1u128));
+    let traced =
+        |world: &World, packet: &Match, ttl| flowtable::trace::trace(&world.control, packet, ttl);
+    let lines = traced(&world, &Match::new().with(Field::InPort, 1u128), None);
     assert_eq!(lines.last().unwrap(), "sent to: 2", "{lines:?}");
     let said = lines.join("\n");
     assert!(said.contains("port 4 is configured not to forward"), "{said}");
@@ -178,8 +180,51 @@ fn a_trace_sends_where_packets_go() {
     let mut second = add(tagged.clone(), 1, out(2));
     second.table = 1;
     apply(&mut world, &second).unwrap();
-    let lines = flowtable::trace::trace(&world.control, &tagged.with(Field::InPort, 1u128));
+    let lines = traced(&world, &tagged.with(Field::InPort, 1u128), None);
     assert_eq!(lines.last().unwrap(), "sent to: 2", "{lines:?}");
+}
+
+/// The TTL is followed where it is given, through labels too; where it ends, the controller gets the packet, as in the pipeline.
+#[test]
+fn a_trace_follows_the_ttl() {
+    let mut world = world();
+    let pushed = [
+        Action::DecNwTtl,
+        Action::PushMpls(0x8847),
+        Action::DecMplsTtl,
+        Action::CopyTtlIn,
+        Action::PopMpls(0x0800),
+        Action::DecNwTtl,
+    ];
+    let first = add(ipv4(), 1, [&pushed[..], &out(2)].concat());
+    apply(&mut world, &first).unwrap();
+    let packet = ipv4().with(Field::InPort, 1u128);
+    let last = |ttl| {
+        let lines = flowtable::trace::trace(&world.control, &packet, ttl);
+        (lines.last().unwrap().clone(), lines.join("\n"))
+    };
+    let (sent, said) = last(Some(64));
+    assert_eq!(sent, "sent to: 2", "{said}");
+    for line in ["dec_ttl (TTL 63)", "dec_mpls_ttl (TTL 62)", "dec_ttl (TTL 61)"] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+    for ttl in 0..=3 {
+        let (sent, said) = last(Some(ttl));
+        assert_eq!(sent, "sent to: CONTROLLER", "{said}");
+        assert!(said.contains("the TTL ends"), "{said}");
+    }
+    assert_eq!(last(Some(4)).0, "sent to: 2");
+    let (sent, said) = last(None);
+    assert!(sent == "sent to: 2" && !said.contains("TTL "), "{said}");
+
+    // The pipeline says the same.
+    world.publish();
+    for ttl in [1, 3, 4, 64] {
+        let mut frame = tagged_datagram();
+        frame[26] = ttl; // the checksum is not looked at
+        let sent = world.send(&[frame], 1, SECOND).sent;
+        assert_eq!(sent.iter().any(|sent| sent.2.port == PortNo(2)), ttl >= 4, "{ttl}");
+    }
 }
 
 #[test]

@@ -229,6 +229,23 @@ fn what_is_refused_is_found() {
     }
 }
 
+/// A packet to follow may have a TTL, if it is one of IP.
+#[test]
+fn packets_have_a_ttl() {
+    let syntax = Syntax::new();
+    let (matches, ttl) = syntax.packet("in_port=1,nw_ttl=64,udp").unwrap();
+    assert_eq!((matches, ttl), (syntax.matches("in_port=1,udp").unwrap(), Some(64)));
+    assert_eq!(syntax.packet("arp").unwrap().1, None);
+    for (text, at, message) in [
+        ("arp,nw_ttl=64", 4, "`nw_ttl=64` needs ip or ipv6"),
+        ("ip,nw_ttl=256", 10, "`256` is above 255"),
+        ("ip,nw_ttl", 3, "`nw_ttl` has no value"),
+    ] {
+        let error = syntax.packet(text).unwrap_err();
+        assert_eq!((error.at, error.message.as_str()), (at, message), "{text}");
+    }
+}
+
 /// What ovs-ofctl prints of a message.
 fn printed_by_ovs(message: &Message) -> String {
     let hex: String = encode(message).unwrap().iter().map(|b| format!("{b:02x}")).collect();
