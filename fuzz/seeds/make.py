@@ -400,6 +400,10 @@ MESSAGES = (HERE / "../../tests/data/openflow/os-ken.txt").read_text().splitline
 SEEDS["openflow"] = {
     line.split()[0].replace("/", "-"): bytes.fromhex(line.split()[1]) for line in MESSAGES
 }
+MONITORS = (HERE / "../../tests/data/openflow/monitors.txt").read_text().splitlines()[1:]
+SEEDS["openflow"].update(
+    (f"monitor-{line.split()[0].replace('/', '-')}", bytes.fromhex(line.split()[1])) for line in MONITORS
+)
 FORMS = (HERE / "../../crates/openflow/tests/all/flows.txt").read_text().splitlines()
 SEEDS["flow_syntax"] = {
     **{f"{n}": "\n".join(FORMS[n : n + 6]).encode() for n in range(1, len(FORMS), 6)},

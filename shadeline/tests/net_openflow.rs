@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::{SOON, ping};
 use openflow::{Live, OFCTL, SWITCH};
+use testkit::netns::{Netns, veth};
 use testkit::process::Stop;
 use testkit::{Scratch, wait_until};
 
@@ -147,6 +148,79 @@ fn ovs_ofctl_snoops() {
     assert!(!snoop.output().contains("7777"), "{}", snoop.output());
     snoop.stop(Stop::Terminate, SOON);
     controller.stop(Stop::Terminate, SOON);
+    live.stop();
+}
+
+/// Who snoops answers nothing; where its host is gone, TCP finds that out, and the connection ends.
+#[test]
+fn a_snoop_whose_host_is_gone_ends() {
+    let more = "snoop = [\"tcp:0.0.0.0:6655\"]\ninactivity_probe = \"1s\"\n";
+    let Some(live) = Live::start("og", "ovs-ofctl", more) else { return };
+    let far = Netns::new("og");
+    let macs = ["02:00:00:00:0c:00", "02:00:00:00:0c:01"];
+    veth((&far, "m1", macs[0]), (&live.switch, "m0", macs[1]), 1500);
+    far.address("m1", "10.9.0.2/24");
+    live.switch.address("m0", "10.9.0.1/24");
+    let (folder, ofctl) = (Scratch::new(), OFCTL.replace("--timeout=10 ", ""));
+    let run = format!("env OVS_RUNDIR={} {ofctl} snoop tcp:10.9.0.1:6655", folder.path().display());
+    let mut snoop = far.spawn(&run);
+    let shown = || live.ctl("show openflow-controllers");
+    assert!(wait_until(SOON, || shown().contains("tcp:10.9.0.2:")), "{}", shown());
+    // Alive and silent for longer than any probe: it stays.
+    assert!(
+        !wait_until(Duration::from_secs(6), || !shown().contains("tcp:10.9.0.2:")),
+        "{}",
+        shown()
+    );
+    far.ip("link set m1 down");
+    assert!(wait_until(SOON, || !shown().contains("tcp:10.9.0.2:")), "{}", shown());
+    snoop.stop(Stop::Kill, SOON);
+    live.stop();
+}
+
+/// ovs-ofctl hears of what others do to flows: by OpenFlow, by `ctl`, by time.
+#[test]
+fn ovs_ofctl_watches_flows() {
+    let Some(live) = Live::start("ow", "ovs-ofctl", "") else { return };
+    for version in ["OpenFlow10", "OpenFlow13"] {
+        let folder = Scratch::new();
+        live.ofctl("add-flow", "priority=7,cookie=0x5,in_port=1,actions=output:2");
+        let run = format!(
+            "env OVS_RUNDIR={} ovs-ofctl -O {version} monitor {SWITCH} watch: \
+             watch:!initial,!add,!modify,ip",
+            folder.path().display()
+        );
+        let mut monitor = live.switch.spawn(&run);
+        monitor.wait_for("event=ADDED table=0 cookie=0x5 in_port=1 actions=output:2", SOON);
+        // It hears of changes once all of its own requests are answered: one that is repeated says when that is.
+        let hears = wait_until(SOON, || {
+            live.ofctl("add-flow", "table=2,sctp,actions=drop");
+            monitor.output().contains("event=ADDED table=2")
+        });
+        assert!(hears, "{}", monitor.output());
+        live.ofctl("add-flow", "table=0,tcp,tp_dst=0x50/0xfff0,actions=output:1");
+        monitor
+            .wait_for("event=ADDED table=0 cookie=0 tcp,tp_dst=0x50/0xfff0 actions=output:1", SOON);
+        live.ofctl("mod-flows", "tcp,actions=output:2");
+        let modified = "event=MODIFIED table=0 cookie=0 tcp,tp_dst=0x50/0xfff0 actions=output:2";
+        monitor.wait_for(modified, SOON);
+        live.ctl("flow add table=0,arp,actions=flood");
+        monitor.wait_for("event=ADDED table=0 cookie=0 arp actions=FLOOD", SOON);
+        live.ofctl("add-flow", "hard_timeout=1,udp,actions=drop");
+        monitor.wait_for("event=DELETED reason=hard table=0 hard_timeout=1 cookie=0 udp", SOON);
+        live.ofctl("del-flows", "");
+        monitor.wait_for("event=DELETED reason=delete table=0 cookie=0 arp actions=FLOOD", SOON);
+        // Many flows, in several messages.
+        let flow = |n: u32| format!("ip,nw_dst=10.1.{}.{},actions=output:1\n", n / 256, n % 256);
+        let file = live.scratch.write("many.txt", &(0..3000).map(flow).collect::<String>());
+        live.switch.run(&format!("{OFCTL} add-flows {SWITCH} {}", file.display()));
+        let count = |text: &str| monitor.output().matches(text).count();
+        let before = count("event=DELETED");
+        live.ofctl("del-flows", "");
+        assert!(wait_until(SOON, || count("event=DELETED") == before + 3000), "{version}");
+        assert_eq!(count("nw_dst=10.1."), 6000, "{version}");
+        monitor.stop(Stop::Terminate, SOON);
+    }
     live.stop();
 }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use classify::algorithms::{Algorithm, find};
 use openflow::flow::FlowRemoved;
+use openflow::monitor::FlowEvent;
 use openflow::{Action, PortNo};
 
 use crate::flow::{Flow, Group, Port};
@@ -57,6 +58,10 @@ pub struct FlowControl {
     /// Patches of anything but flows.
     pub(crate) patches: Vec<FlowPatch>,
     removed: Vec<FlowRemoved>,
+    /// The number of the last change of a flow.
+    sequence: u64,
+    /// Changes since they were last taken; `None`: nobody wants them.
+    changes: Option<Vec<FlowChange>>,
     /// When flows may have to leave, nanoseconds since 1970, and their numbers.
     deadlines: BinaryHeap<Reverse<(u64, u32)>>,
     /// While a list of requests is carried out: what flows, groups and meters were before.
@@ -64,6 +69,17 @@ pub struct FlowControl {
     seed: u64,
     /// When time begins, nanoseconds since 1970: flows that were there before have come then.
     epoch_ns: u64,
+}
+
+/// A change of a flow, for flow monitors.
+#[derive(Debug, Clone)]
+pub struct FlowChange {
+    /// What happened.
+    pub event: FlowEvent,
+    /// The flow as it is now, or was at last.
+    pub flow: Arc<Flow>,
+    /// The flow before, where there was one.
+    pub before: Option<Arc<Flow>>,
 }
 
 /// What was, and is to be again.
@@ -110,6 +126,8 @@ impl FlowControl {
             published: Published::new(settings, algorithm, seed),
             patches: Vec::new(),
             removed: Vec::new(),
+            sequence: 0,
+            changes: None,
             deadlines: BinaryHeap::new(),
             undo: None,
             seed,
@@ -217,6 +235,7 @@ impl FlowControl {
         requests: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         let removed = self.removed.len();
+        let changes = self.changes.as_ref().map_or(0, Vec::len);
         self.undo = Some(Vec::new());
         let result = requests(self);
         let undo = self.undo.take().unwrap_or_default();
@@ -229,6 +248,7 @@ impl FlowControl {
                 }
             }
             self.removed.truncate(removed);
+            self.changes.iter_mut().for_each(|own| own.truncate(changes));
         }
         result
     }
@@ -274,9 +294,69 @@ impl FlowControl {
         self.flows.len() as u32
     }
 
-    fn change(&mut self, id: u32, flow: Option<Arc<Flow>>) {
+    fn change(&mut self, id: u32, flow: Option<Arc<Flow>>, event: FlowEvent) {
         self.remember(|own| Undo::Flow(id, own.flows.get(id as usize).and_then(Clone::clone)));
+        if let Some(changes) = &mut self.changes {
+            let before = self.flows.get(id as usize).and_then(Clone::clone);
+            // A change that changes nothing is none for who watches.
+            let is_same = |new: &Arc<Flow>| {
+                event == FlowEvent::Modified
+                    && before.as_ref().is_some_and(|old| {
+                        old.instructions == new.instructions && old.cookie == new.cookie
+                    })
+            };
+            match (&flow, &before) {
+                (Some(flow), _) if is_same(flow) => {}
+                (Some(flow), _) => changes.push(FlowChange { event, flow: flow.clone(), before }),
+                (None, Some(flow)) => {
+                    changes.push(FlowChange { event, flow: flow.clone(), before: None })
+                }
+                (None, None) => {}
+            }
+        }
         self.put(id, flow);
+    }
+
+    /// The number of the next change of a flow.
+    fn next_change(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// The number of the last change of a flow; 0: there has been none.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Keeps changes of flows from now on, or no more.
+    pub fn watch(&mut self, is_wanted: bool) {
+        match (is_wanted, &self.changes) {
+            (true, None) => self.changes = Some(Vec::new()),
+            (true, Some(_)) => {}
+            (false, _) => self.changes = None,
+        }
+    }
+
+    /// What has changed since the last call, while that is watched.
+    pub fn take_changes(&mut self) -> Vec<FlowChange> {
+        self.changes.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// At most `limit` flows with a change after the one of number `since`, from number `from` on, and the number of the next one.
+    pub fn changed(
+        &self,
+        since: u64,
+        from: usize,
+        limit: usize,
+    ) -> (Vec<Arc<Flow>>, Option<usize>) {
+        let mut page = Vec::new();
+        for flow in self.flows.iter().skip(from).flatten().filter(|flow| flow.changed > since) {
+            if page.len() == limit {
+                return (page, Some(flow.id as usize));
+            }
+            page.push(flow.clone());
+        }
+        (page, None)
     }
 
     /// Whether packets that come in the same order may get other answers from several workers: meters measure all of them, and idle

@@ -112,6 +112,10 @@ pub struct Flow {
     pub flags: FlowFlags,
     /// When it was added, nanoseconds since 1970.
     pub created_ns: u64,
+    /// The number of the change that added it, or the flow in whose place it came.
+    pub added: u64,
+    /// The number of its last change.
+    pub changed: u64,
     /// Its counters; a flow that takes its place has the same ones.
     pub counters: std::sync::Arc<Counters>,
 }

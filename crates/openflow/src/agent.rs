@@ -22,6 +22,7 @@ mod buffers;
 mod bundles;
 mod channel;
 mod link;
+mod monitors;
 mod replies;
 mod switch;
 
@@ -33,7 +34,8 @@ use self::bundles::Budget;
 pub use self::channel::Closed;
 use self::channel::{Channel, Copies, echoed};
 pub use self::link::{Connector, FailMode, FailSafe, Forwarding};
-pub use self::switch::{Change, FlowPage, Refused, Switch};
+pub use self::monitors::{FlowChange, StampedFlow};
+pub use self::switch::{Change, ChangedPage, FlowPage, Refused, Switch};
 use crate::error::{ErrorCode, Version};
 use crate::field::Field;
 use crate::flow::{FlowRemoved, InReason, PacketIn, PacketOut, RemovedReason};
@@ -222,6 +224,12 @@ impl Agent {
                 self.dump(id, dump, switch, now);
                 continue;
             }
+            if channel.monitors.is_behind() {
+                if self.pass(id, switch) {
+                    continue;
+                }
+                return;
+            }
             let Some((header, bytes)) = channel.next_message(&self.settings) else { return };
             self.counters.received += 1;
             match channel.version() {
@@ -277,7 +285,8 @@ impl Agent {
     /// The connection is to be read: not closed, and its peer reads what it gets.
     pub fn wants_input(&self, id: ChannelId) -> bool {
         self.channels.get(&id).is_some_and(|channel| {
-            channel.closed().is_none() && channel.dump.is_none() && !channel.is_full(&self.settings)
+            let is_behind = channel.dump.is_some() || channel.monitors.is_behind();
+            channel.closed().is_none() && !is_behind && !channel.is_full(&self.settings)
         })
     }
 
@@ -380,7 +389,11 @@ impl Agent {
                     own.data.truncate(len);
                 }
             }
-            if channel.send(0, Body::PacketIn(own)).is_ok() {
+            let body = match channel.is_nicira {
+                true => Body::NiciraPacketIn(own),
+                false => Body::PacketIn(own),
+            };
+            if channel.send(0, body).is_ok() {
                 self.counters.packet_ins += 1;
             }
         }
@@ -485,16 +498,28 @@ impl Agent {
                     use crate::FlowCommand::{Add, Modify, ModifyStrict};
                     matches!(flow.command, Add | Modify | ModifyStrict)
                 });
-                let one = [Change::Flow(flow)];
-                switch.apply(version, &one, now).map_err(|refused| refused.code)?;
+                self.apply((id, xid), switch, version, Change::Flow(flow), now)?;
                 return match buffer {
                     Some(buffer) => self.release(version, buffer, switch),
                     None => Ok(()),
                 };
             }
-            Body::GroupMod(group) => return one(switch, version, Change::Group(group), now),
-            Body::MeterMod(meter) => return one(switch, version, Change::Meter(meter), now),
-            Body::PortMod(port) => return one(switch, version, Change::Port(port), now),
+            Body::GroupMod(group) => {
+                return self.apply((id, xid), switch, version, Change::Group(group), now);
+            }
+            Body::MeterMod(meter) => {
+                return self.apply((id, xid), switch, version, Change::Meter(meter), now);
+            }
+            Body::PortMod(port) => {
+                return self.apply((id, xid), switch, version, Change::Port(port), now);
+            }
+            Body::SetPacketInFormat(format @ (0 | 1)) => {
+                channel.is_nicira = format == 1;
+                return Ok(());
+            }
+            // A form that there is not.
+            Body::SetPacketInFormat(_) => return Err(ErrorCode::BadRequestEperm),
+            Body::FlowMonitorCancel(monitor) => return self.cancel_monitor(id, monitor),
             Body::TableMod { table, config } => return switch.table_mod(table, config),
             Body::QueueGetConfigRequest(port) => {
                 Body::QueueGetConfigReply(port, switch.queues(port)?)
@@ -507,21 +532,25 @@ impl Agent {
             }
             Body::BundleControl(control) => {
                 let (step, commit) = channel.bundles.control(&control)?;
-                if let Some(commit) = commit
-                    && let Err(refused) = switch.apply(version, &commit.changes, now)
-                {
-                    // The request that failed is named first, the bundle then.
-                    if let Some((xid, head)) = commit.requests.get(refused.index) {
-                        self.error(id, *xid, refused.code, head);
+                if let Some(commit) = commit {
+                    if let Err(refused) = switch.apply(version, &commit.changes, now) {
+                        // The request that failed is named first, the bundle then.
+                        if let Some((xid, head)) = commit.requests.get(refused.index) {
+                            self.error(id, *xid, refused.code, head);
+                        }
+                        return Err(ErrorCode::BundleMsgFailed);
                     }
-                    return Err(ErrorCode::BundleMsgFailed);
+                    self.changed(switch, Some((id, xid)));
                 }
                 Body::BundleControl(BundleControl { step, ..control })
             }
             Body::BundleAdd(add) => return channel.bundles.add(add, bytes),
             Body::Experimenter(_) => return Err(ErrorCode::BadRequestExperimenter),
             // What only a switch sends.
-            Body::FeaturesReply(_)
+            Body::NiciraPacketIn(_)
+            | Body::FlowMonitorPaused
+            | Body::FlowMonitorResumed
+            | Body::FeaturesReply(_)
             | Body::GetConfigReply(_)
             | Body::PacketIn(_)
             | Body::FlowRemoved(_)
@@ -536,6 +565,20 @@ impl Agent {
             Some(Err(_)) => Err(ErrorCode::BadRequestMultipartOverflow),
             _ => Ok(()),
         }
+    }
+
+    /// Carries out one change, and reports what has become of flows.
+    fn apply(
+        &mut self,
+        cause: (ChannelId, u32),
+        switch: &mut dyn Switch,
+        version: Version,
+        change: Change,
+        now: Duration,
+    ) -> Result<(), ErrorCode> {
+        switch.apply(version, &[change], now).map_err(|refused| refused.code)?;
+        self.changed(switch, Some(cause));
+        Ok(())
     }
 
     fn role_request(
@@ -600,15 +643,6 @@ impl Agent {
         };
         switch.packet_out(version, &packet)
     }
-}
-
-fn one(
-    switch: &mut dyn Switch,
-    version: Version,
-    change: Change,
-    now: Duration,
-) -> Result<(), ErrorCode> {
-    switch.apply(version, &[change], now).map_err(|refused| refused.code)
 }
 
 /// What a slave may not do (1.3, section 6.3.4).

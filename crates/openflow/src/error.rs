@@ -40,6 +40,9 @@ impl fmt::Display for Version {
 /// Type of the errors of an experimenter in 1.3; the codes of ONF extension 230 (bundles) are of this type.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
+/// Type of the errors of a vendor in 1.0; those of Nicira that there are here are bad requests.
+pub(crate) const VENDOR: u16 = 0xb0c2;
+
 macro_rules! errors {
     ($($name:ident, $text:literal, $v10:expr, $v13:expr;)*) => {
         /// Why a message was refused. Names follow the specification's without their prefix `OFP`.
@@ -199,6 +202,9 @@ errors! {
     TableFeaturesLen, "OFPTFFC_BAD_LEN", NONE, w(13, 3);
     TableFeaturesArgument, "OFPTFFC_BAD_ARGUMENT", NONE, w(13, 4);
     TableFeaturesEperm, "OFPTFFC_EPERM", NONE, w(13, 5);
+    MonitorExists, "OFPMOFC_MONITOR_EXISTS", w(VENDOR, 517), w(EXPERIMENTER, 6);
+    MonitorFlags, "OFPMOFC_BAD_FLAGS", w(VENDOR, 518), w(EXPERIMENTER, 7);
+    MonitorUnknown, "OFPMOFC_UNKNOWN_MONITOR", w(VENDOR, 519), w(EXPERIMENTER, 8);
     BundleUnknown, "OFPBFC_UNKNOWN", NONE, w(EXPERIMENTER, 2300);
     BundleEperm, "OFPBFC_EPERM", NONE, w(EXPERIMENTER, 2301);
     BundleId, "OFPBFC_BAD_ID", NONE, w(EXPERIMENTER, 2302);
@@ -296,6 +302,8 @@ impl ErrorCode {
             Self::MeterModRate => "a band has the rate 0",
             Self::MeterModBand => "the band's type is not known",
             Self::MeterModOutOfMeters => "there are as many meters as the switch takes",
+            Self::MonitorExists => "there is a flow monitor of this number",
+            Self::MonitorUnknown => "there is no such flow monitor",
             Self::MeterModOutOfBands => "the meter has more bands than the switch takes",
             _ => return None,
         })

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`field`], [`mod@matches`], [`action`] | what flows match, what they do |
+//! | [`monitor`] | subscriptions of changes of flows |
 //! | [`flow`], [`group`], [`port`], [`table`] | what a switch has: flows, groups and meters, ports and queues, tables |
 //! | [`wire`] | messages to bytes and back |
 //! | [`syntax`] | the flow syntax of ovs-ofctl |
@@ -24,6 +25,7 @@ pub mod flow;
 pub mod group;
 pub mod matches;
 pub mod message;
+pub mod monitor;
 pub mod port;
 pub mod serve;
 pub mod syntax;

@@ -8,6 +8,7 @@ use crate::group::{
     GroupDesc, GroupFeatures, GroupMod, GroupStats, MeterConfig, MeterFeatures, MeterMod,
     MeterStats,
 };
+use crate::monitor::{FlowMonitor, FlowUpdate};
 use crate::port::{PortDesc, PortMod, PortNo, PortReason, PortStats, QueueDesc, QueueStats};
 use crate::table::{Description, Features, SwitchConfig, TableFeatures, TableStats};
 
@@ -111,6 +112,16 @@ pub enum Body {
     BundleControl(BundleControl),
     /// Adds a message to a bundle (ONF extension 230).
     BundleAdd(BundleAdd),
+    /// The controller wants PACKET_IN in another form (Nicira's extension of 1.0): 0, that of 1.0; 1, [`Body::NiciraPacketIn`].
+    SetPacketInFormat(u32),
+    /// A packet for the controller with table, cookie and what 1.3 says of it (Nicira's extension of 1.0).
+    NiciraPacketIn(PacketIn),
+    /// Ends the flow monitor of this number (Nicira's extension; ONF extension 187).
+    FlowMonitorCancel(u32),
+    /// From here on flow monitors do not report new and changed flows: the controller reads too slowly.
+    FlowMonitorPaused,
+    /// They do again, and what they left out has been reported.
+    FlowMonitorResumed,
 }
 
 /// HELLO.
@@ -174,6 +185,8 @@ pub enum MultipartRequest {
     TableFeatures(Vec<TableFeatures>),
     /// Ports.
     PortDesc,
+    /// Changes of flows from now on (Nicira's extension; ONF extension 187).
+    FlowMonitor(Vec<FlowMonitor>),
     /// Of an experimenter.
     Experimenter(Experimenter),
 }
@@ -196,6 +209,7 @@ pub enum MultipartReply {
     MeterFeatures(MeterFeatures),
     TableFeatures(Vec<TableFeatures>),
     PortDesc(Vec<PortDesc>),
+    FlowMonitor(Vec<FlowUpdate>),
     Experimenter(Experimenter),
 }
 

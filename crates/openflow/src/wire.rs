@@ -18,7 +18,9 @@ mod bytes;
 mod flows;
 mod groups;
 pub(crate) mod match10;
+mod monitors;
 mod multipart;
+mod nxm;
 mod oxm;
 mod ports;
 mod tables;
@@ -26,7 +28,7 @@ mod tables;
 use std::fmt;
 
 use self::bytes::{Put, Reader, close};
-use crate::error::{EXPERIMENTER, ErrorCode, Version};
+use crate::error::{EXPERIMENTER, ErrorCode, VENDOR, Version};
 use crate::message::{
     AsyncConfig, Body, BundleAdd, BundleControl, BundleFlags, BundleStep, ErrorMessage,
     Experimenter, Hello, Message, Role, RoleMessage,
@@ -40,6 +42,16 @@ pub const HEADER_LEN: usize = 8;
 const ONF: u32 = 0x4f4e_4600;
 const BUNDLE_CONTROL: u32 = 2300;
 const BUNDLE_ADD: u32 = 2301;
+/// Nicira, whose extension brings flow monitors to 1.0; those of 1.3 are of the ONF.
+const NICIRA: u32 = 0x0000_2320;
+/// Types of messages about flow monitors: cancel, paused, resumed.
+const MONITORS_10: [u32; 3] = [21, 22, 23];
+const MONITORS_13: [u32; 3] = [1870, 1871, 1872];
+/// Nicira's messages about PACKET_IN in 1.0.
+const SET_PACKET_IN_FORMAT: u32 = 16;
+const PACKET_IN: u32 = 17;
+/// The kind of Nicira's errors that are bad requests.
+const BAD_REQUEST: u16 = 1;
 
 /// The type of HELLO in every version.
 const HELLO: u8 = 0;
@@ -229,6 +241,11 @@ fn kind_of(version: Version, body: &Body) -> Result<u8, Unencodable> {
         Body::SetAsync(_) => only_v13(28),
         Body::MeterMod(_) => only_v13(29),
         Body::BundleControl(_) | Body::BundleAdd(_) => only_v13(4),
+        Body::FlowMonitorCancel(_) | Body::FlowMonitorPaused | Body::FlowMonitorResumed => Ok(4),
+        Body::SetPacketInFormat(_) | Body::NiciraPacketIn(_) => match version {
+            Version::V10 => Ok(4),
+            Version::V13 => Err(Unencodable::Version),
+        },
     }
 }
 
@@ -373,6 +390,22 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
             out.u16(add.flags.0);
             write(out, &add.message)?;
         }
+        Body::SetPacketInFormat(format) => {
+            out.u32(NICIRA);
+            out.u32(SET_PACKET_IN_FORMAT);
+            out.u32(*format);
+        }
+        Body::NiciraPacketIn(packet) => {
+            out.u32(NICIRA);
+            out.u32(PACKET_IN);
+            flows::write_nicira_in(out, packet)?;
+        }
+        Body::FlowMonitorCancel(monitor) => {
+            write_monitors(out, version, 0);
+            out.u32(*monitor);
+        }
+        Body::FlowMonitorPaused => write_monitors(out, version, 1),
+        Body::FlowMonitorResumed => write_monitors(out, version, 2),
         Body::FeaturesRequest
         | Body::GetConfigRequest
         | Body::BarrierRequest
@@ -382,24 +415,71 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
     Ok(())
 }
 
+/// The head of a message about flow monitors.
+fn write_monitors(out: &mut Vec<u8>, version: Version, which: usize) {
+    let (id, kinds) = match version {
+        Version::V10 => (NICIRA, MONITORS_10),
+        Version::V13 => (ONF, MONITORS_13),
+    };
+    out.u32(id);
+    out.u32(kinds[which]);
+}
+
+/// Whose error a named one is.
+const fn owner(code: ErrorCode) -> u32 {
+    match code {
+        ErrorCode::MonitorExists | ErrorCode::MonitorFlags | ErrorCode::MonitorUnknown => NICIRA,
+        _ => ONF,
+    }
+}
+
 fn read_error(version: Version, r: &mut Reader<'_>) -> Result<ErrorMessage, ErrorCode> {
     let (kind, code) = (r.u16()?, r.u16()?);
-    let mut named = ErrorCode::from_wire(version, kind, code);
-    let mut data = *r;
-    if kind == EXPERIMENTER && data.u32() == Ok(ONF) && !matches!(named, ErrorCode::Other { .. }) {
-        r.skip(4)?;
-    } else if kind == EXPERIMENTER {
-        named = ErrorCode::Other { kind, code };
+    let other = ErrorCode::Other { kind, code };
+    let mut ahead = *r;
+    let named = match kind {
+        EXPERIMENTER => {
+            let named = ErrorCode::from_wire(version, kind, code);
+            (ahead.u32() == Ok(owner(named))).then_some(named)
+        }
+        // The vendor's own kind and code are behind its number.
+        VENDOR if version == Version::V10 => {
+            let is_own = code == 0 && ahead.u32() == Ok(NICIRA) && ahead.u16() == Ok(BAD_REQUEST);
+            let own = ahead.u16().ok().filter(|_| is_own);
+            own.map(|code| ErrorCode::from_wire(version, kind, code))
+        }
+        _ => {
+            return Ok(ErrorMessage {
+                code: ErrorCode::from_wire(version, kind, code),
+                data: r.all().to_vec(),
+            });
+        }
+    };
+    match named.filter(|named| !matches!(named, ErrorCode::Other { .. })) {
+        Some(named) => {
+            *r = ahead;
+            Ok(ErrorMessage { code: named, data: r.all().to_vec() })
+        }
+        None => Ok(ErrorMessage { code: other, data: r.all().to_vec() }),
     }
-    Ok(ErrorMessage { code: named, data: r.all().to_vec() })
 }
 
 fn write_error(out: &mut Vec<u8>, version: Version, error: &ErrorMessage) {
     let (kind, code) = error.code.wire(version);
+    let is_named = !matches!(error.code, ErrorCode::Other { .. });
     out.u16(kind);
-    out.u16(code);
-    if kind == EXPERIMENTER && !matches!(error.code, ErrorCode::Other { .. }) {
-        out.u32(ONF);
+    match kind {
+        EXPERIMENTER if is_named => {
+            out.u16(code);
+            out.u32(owner(error.code));
+        }
+        VENDOR if is_named => {
+            out.u16(0);
+            out.u32(NICIRA);
+            out.u16(BAD_REQUEST);
+            out.u16(code);
+        }
+        _ => out.u16(code),
     }
     out.bytes(&error.data);
 }
@@ -413,9 +493,22 @@ fn read_experimenter(
     let mut body = *r;
     let kind = match (version, id) {
         (Version::V13, ONF) => body.u32()?,
+        (Version::V10, NICIRA) => return read_nicira(r),
         _ => 0,
     };
     match kind {
+        1870 => {
+            *r = body;
+            Ok(Body::FlowMonitorCancel(r.u32()?))
+        }
+        1871 => {
+            *r = body;
+            Ok(Body::FlowMonitorPaused)
+        }
+        1872 => {
+            *r = body;
+            Ok(Body::FlowMonitorResumed)
+        }
         BUNDLE_CONTROL => {
             *r = body;
             let bundle = r.u32()?;
@@ -454,6 +547,23 @@ fn read_experimenter(
         }
         _ => Ok(Body::Experimenter(Experimenter { id, data: r.all().to_vec() })),
     }
+}
+
+/// A message of Nicira's extension of 1.0.
+fn read_nicira(r: &mut Reader<'_>) -> Result<Body, ErrorCode> {
+    let mut body = *r;
+    let kind = body.u32().unwrap_or(0);
+    if ![SET_PACKET_IN_FORMAT, PACKET_IN].contains(&kind) && !MONITORS_10.contains(&kind) {
+        return Ok(Body::Experimenter(Experimenter { id: NICIRA, data: r.all().to_vec() }));
+    }
+    *r = body;
+    Ok(match kind {
+        SET_PACKET_IN_FORMAT => Body::SetPacketInFormat(r.u32()?),
+        PACKET_IN => Body::NiciraPacketIn(flows::read_nicira_in(r)?),
+        21 => Body::FlowMonitorCancel(r.u32()?),
+        22 => Body::FlowMonitorPaused,
+        _ => Body::FlowMonitorResumed,
+    })
 }
 
 fn read_role(r: &mut Reader<'_>) -> Result<RoleMessage, ErrorCode> {

@@ -132,7 +132,8 @@ pub struct FlowDump {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowTrace {
-    /// The packet: `in_port=1,tcp,nw_src=10.0.0.1,tp_dst=80,nw_ttl=64`. What is left out is zero; without `nw_ttl` TTLs are not followed.
+    /// The packet: `in_port=1,tcp,nw_src=10.0.0.1,tp_dst=80,nw_ttl=64`. What is left out is zero; without `nw_ttl`, TTLs are not
+    /// followed.
     #[arg(value_name = "PACKET")]
     pub packet: String,
 }

@@ -298,7 +298,11 @@ impl OpenFlowControl {
             datapath_id: link.datapath_id,
             changed: &mut self.changed_ports,
         };
+        // What has happened outside of requests comes first: time-outs, `ctl`.
+        link.channels().agent().flow_changes(&mut switch);
         work(&mut link, &mut switch, now);
+        let has_monitors = link.channels().agent().has_monitors();
+        switch.control.watch(has_monitors);
         for number in std::mem::take(switch.changed) {
             if let Some(port) = switch.port_desc(number) {
                 link.channels().agent().port_status(PortReason::Modify, &port);
@@ -378,6 +382,69 @@ impl OpenFlowControl {
             let text = format!("column {}: {}", error.at + 1, error.message);
             Refusal::new(ErrorKind::BadRequest, text)
         })
+    }
+
+    fn answered(
+        &mut self,
+        mut call: Call<'_>,
+        env: &mut Environment<'_>,
+    ) -> Result<Outcome, Refusal> {
+        let now_ns = self.now_ns(env);
+        match call.name {
+            "flow_add" => {
+                let commands::FlowAdd { flow } = call.read()?;
+                self.change(&flow, FlowCommand::Add, now_ns)
+            }
+            "flow_mod" => {
+                let commands::FlowMod { flow, strict } = call.read()?;
+                let command = if strict { FlowCommand::ModifyStrict } else { FlowCommand::Modify };
+                self.change(&flow, command, now_ns)
+            }
+            "flow_del" => {
+                let commands::FlowDel { flow, strict } = call.read()?;
+                let command = if strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
+                self.change(&flow, command, now_ns)
+            }
+            "flow_replace" => {
+                let commands::FlowReplace { file, flows } = call.read()?;
+                let by_name = port_names(&self.interfaces, self.ports);
+                let syntax = Syntax::with_ports(&by_name);
+                let control = &mut self.control;
+                let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
+                let Changed { added, changed, removed, kept } =
+                    done.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+                let text = format!(
+                    "{} added, {} changed, {} removed, {} kept",
+                    thousands(added as u64),
+                    thousands(changed as u64),
+                    thousands(removed as u64),
+                    thousands(kept as u64)
+                );
+                Ok(Outcome::Done(text))
+            }
+            "flow_diff" => {
+                let commands::FlowReplace { file, flows } = call.read()?;
+                let by_name = port_names(&self.interfaces, self.ports);
+                let syntax = Syntax::with_ports(&by_name);
+                let found = difference(&self.control, &file, &flows, &syntax, self.version);
+                let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
+                Ok(Outcome::Rows(lines("diff", call.as_text, found)))
+            }
+            "flow_dump" => {
+                let commands::FlowDump { flow, no_stats } = call.read()?;
+                let filter = self.parse(|syntax| syntax.filter(&flow))?;
+                let flows = self.dump(&filter, now_ns)?;
+                let text = |flow| FlowText { flow, with_stats: !no_stats }.to_string();
+                Ok(Outcome::Rows(lines("flows", call.as_text, flows.iter().map(text))))
+            }
+            _ => {
+                let commands::FlowTrace { packet } = call.read()?;
+                let (packet, ttl) = self.parse(|syntax| syntax.packet(&packet))?;
+                packet.check().map_err(refusal)?;
+                let traced = trace(&self.control, &packet, ttl);
+                Ok(Outcome::Rows(lines("trace", call.as_text, traced)))
+            }
+        }
     }
 
     fn dump(
@@ -489,63 +556,11 @@ impl ControlPart for OpenFlowControl {
         }
     }
 
-    fn call(&mut self, mut call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
-        let now_ns = self.now_ns(env);
-        match call.name {
-            "flow_add" => {
-                let commands::FlowAdd { flow } = call.read()?;
-                self.change(&flow, FlowCommand::Add, now_ns)
-            }
-            "flow_mod" => {
-                let commands::FlowMod { flow, strict } = call.read()?;
-                let command = if strict { FlowCommand::ModifyStrict } else { FlowCommand::Modify };
-                self.change(&flow, command, now_ns)
-            }
-            "flow_del" => {
-                let commands::FlowDel { flow, strict } = call.read()?;
-                let command = if strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
-                self.change(&flow, command, now_ns)
-            }
-            "flow_replace" => {
-                let commands::FlowReplace { file, flows } = call.read()?;
-                let by_name = port_names(&self.interfaces, self.ports);
-                let syntax = Syntax::with_ports(&by_name);
-                let control = &mut self.control;
-                let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
-                let Changed { added, changed, removed, kept } =
-                    done.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
-                let text = format!(
-                    "{} added, {} changed, {} removed, {} kept",
-                    thousands(added as u64),
-                    thousands(changed as u64),
-                    thousands(removed as u64),
-                    thousands(kept as u64)
-                );
-                Ok(Outcome::Done(text))
-            }
-            "flow_diff" => {
-                let commands::FlowReplace { file, flows } = call.read()?;
-                let by_name = port_names(&self.interfaces, self.ports);
-                let syntax = Syntax::with_ports(&by_name);
-                let found = difference(&self.control, &file, &flows, &syntax, self.version);
-                let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
-                Ok(Outcome::Rows(lines("diff", call.as_text, found)))
-            }
-            "flow_dump" => {
-                let commands::FlowDump { flow, no_stats } = call.read()?;
-                let filter = self.parse(|syntax| syntax.filter(&flow))?;
-                let flows = self.dump(&filter, now_ns)?;
-                let text = |flow| FlowText { flow, with_stats: !no_stats }.to_string();
-                Ok(Outcome::Rows(lines("flows", call.as_text, flows.iter().map(text))))
-            }
-            _ => {
-                let commands::FlowTrace { packet } = call.read()?;
-                let (packet, ttl) = self.parse(|syntax| syntax.packet(&packet))?;
-                packet.check().map_err(refusal)?;
-                let traced = trace(&self.control, &packet, ttl);
-                Ok(Outcome::Rows(lines("trace", call.as_text, traced)))
-            }
-        }
+    fn call(&mut self, call: Call<'_>, env: &mut Environment<'_>) -> Result<Outcome, Refusal> {
+        let outcome = self.answered(call, env);
+        // Controllers hear of what it changed.
+        self.with_link(env, |_, _, _| {});
+        outcome
     }
 
     fn table(&self, call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use flowtable::{FlowControl, Port};
+use flowtable::{Flow, FlowControl, Port};
 use lookup::fib::Interface;
-use openflow::agent::{Change, FlowPage, Refused};
+use openflow::agent::{Change, ChangedPage, FlowChange, FlowPage, Refused, StampedFlow};
 use openflow::flow::{AggregateStats, FlowFilter, PacketOut};
 use openflow::group::{
     ALL_METERS, GroupCapabilities, GroupDesc, GroupFeatures, GroupStats, MeterConfig,
@@ -223,6 +223,28 @@ impl Switch for Facade<'_> {
         Ok(FlowPage { flows, next: next.map(|next| next as u64) })
     }
 
+    fn watch_flows(&mut self, is_wanted: bool) {
+        self.control.watch(is_wanted);
+    }
+
+    fn flow_sequence(&self) -> u64 {
+        self.control.sequence()
+    }
+
+    fn flow_changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
+        for change in self.control.take_changes() {
+            let before = change.before.map(|before| before.instructions.clone());
+            each(FlowChange { event: change.event, flow: stamped(&change.flow), before });
+        }
+    }
+
+    fn changed_flows(&self, since: u64, from: u64, limit: usize) -> ChangedPage {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let (flows, next) = self.control.changed(since, from, limit);
+        let flows = flows.iter().map(|flow| stamped(flow)).collect();
+        ChangedPage { flows, next: next.map(|next| next as u64) }
+    }
+
     fn aggregate(
         &self,
         version: Version,
@@ -347,6 +369,16 @@ impl Switch for Facade<'_> {
             max_bands: u8::MAX,
             max_color: 0,
         }
+    }
+}
+
+/// A flow for monitors, which say nothing of its counters.
+fn stamped(flow: &Flow) -> StampedFlow {
+    StampedFlow {
+        place: flow.id.into(),
+        added: flow.added,
+        changed: flow.changed,
+        flow: flow.stats(),
     }
 }
 

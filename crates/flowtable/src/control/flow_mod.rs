@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use openflow::flow::{ALL_TABLES, FlowFilter, RemovedReason};
+use openflow::monitor::FlowEvent;
 use openflow::{Action, ErrorCode, Field, FlowCommand, FlowFlags, FlowMod, Match, PortNo, Version};
 
 use super::leaving::deadline;
@@ -128,6 +129,9 @@ impl FlowControl {
             old.and_then(|id| self.flows[id as usize].as_ref()).map(|flow| flow.counters.clone());
         let counters = kept.filter(|_| !resets).unwrap_or_default();
         let id = old.unwrap_or_else(|| self.next_id());
+        let changed = self.next_change();
+        let before = self.flows.get(id as usize).and_then(Option::as_ref);
+        let added = before.map_or(changed, |old| old.added);
         let flow = Arc::new(Flow {
             id,
             table: request.table,
@@ -141,12 +145,14 @@ impl FlowControl {
             hard_timeout: request.hard_timeout,
             flags: request.flags,
             created_ns: target.now_ns,
+            added,
+            changed,
             counters,
         });
         if let Some(deadline) = deadline(&flow, self.epoch_ns) {
             self.deadlines.push(Reverse((deadline, id)));
         }
-        self.change(id, Some(flow));
+        self.change(id, Some(flow), FlowEvent::Added);
         // Flows that came again, or are gone, leave their entries behind.
         if self.deadlines.len() > 2 * self.len + 64 {
             self.collect_deadlines();
@@ -178,9 +184,11 @@ impl FlowControl {
                 hard_timeout: old.hard_timeout,
                 flags: old.flags,
                 created_ns: old.created_ns,
+                added: old.added,
+                changed: self.next_change(),
                 counters,
             };
-            self.change(id, Some(Arc::new(flow)));
+            self.change(id, Some(Arc::new(flow)), FlowEvent::Modified);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use openflow::FlowFlags;
 use openflow::flow::{FlowRemoved, RemovedReason};
+use openflow::monitor::FlowEvent;
 
 use super::FlowControl;
 use crate::flow::Flow;
@@ -31,7 +32,8 @@ impl FlowControl {
                 matches: flow.matches.clone(),
             });
         }
-        self.change(id, None);
+        self.next_change();
+        self.change(id, None, FlowEvent::Deleted(reason));
     }
 
     /// Flows that use something that is gone leave.

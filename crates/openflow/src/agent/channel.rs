@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::bundles::{Budget, Bundles};
+use super::monitors::Monitors;
 use super::{ChannelKind, Settings};
 use crate::error::{ErrorCode, Version};
 use crate::flow::FlowFilter;
@@ -71,9 +72,12 @@ pub(super) struct Channel {
     pub(super) role: Role,
     pub(super) config: SwitchConfig,
     pub(super) is_configured: bool,
+    /// Packets come in the form of Nicira's extension of 1.0.
+    pub(super) is_nicira: bool,
     pub(super) asynchronous: AsyncConfig,
     pub(super) bundles: Bundles,
     pub(super) dump: Option<Dump>,
+    pub(super) monitors: Monitors,
     /// When something was last received, when the probe after it was sent.
     heard: Duration,
     probed: Option<Duration>,
@@ -128,9 +132,11 @@ impl Channel {
             role: Role::Equal,
             config: SwitchConfig::default(),
             is_configured: kind == ChannelKind::Controller,
+            is_nicira: false,
             asynchronous: AsyncConfig::default(),
             bundles: Bundles::new(budget),
             dump: None,
+            monitors: Monitors::default(),
             heard: now,
             probed: None,
             took: false,
@@ -167,6 +173,7 @@ impl Channel {
         self.inbox = Vec::new();
         self.read = 0;
         self.dump = None;
+        self.monitors = Monitors::default();
         self.bundles.clear();
     }
 
@@ -186,7 +193,8 @@ impl Channel {
 
     pub(super) fn sent(&mut self, len: usize) {
         self.sent += len.min(self.outbox.len() - self.sent);
-        self.took |= len > 0 && (self.dump.is_some() || self.outgoing().len() >= MUCH);
+        let has_more = self.dump.is_some() || self.monitors.is_behind();
+        self.took |= len > 0 && (has_more || self.outgoing().len() >= MUCH);
         if self.sent == self.outbox.len() {
             self.outbox.clear();
             self.sent = 0;

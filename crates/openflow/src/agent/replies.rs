@@ -75,6 +75,9 @@ impl Agent {
                 all.retain(|port| version == Version::V13 || port.port.to_v10().is_some());
                 parts(all, MultipartReply::PortDesc)
             }
+            MultipartRequest::FlowMonitor(requests) => {
+                return self.monitor(id, xid, requests, switch);
+            }
             MultipartRequest::Experimenter(_) => return Err(ErrorCode::BadRequestExperimenter),
         };
         let last = parts.len() - 1;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::monitors::{FlowChange, StampedFlow};
 use crate::error::{ErrorCode, Version};
 use crate::flow::{ALL_TABLES, AggregateStats, FlowFilter, FlowMod, FlowStats, PacketOut};
 use crate::group::{
@@ -39,6 +40,15 @@ pub struct FlowPage {
     /// The flows.
     pub flows: Vec<FlowStats>,
     /// Where the next page begins; `None`: this is the last.
+    pub next: Option<u64>,
+}
+
+/// Some flows that have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangedPage {
+    /// The flows, in order of their places.
+    pub flows: Vec<StampedFlow>,
+    /// The place where the next page begins; `None`: this is the last.
     pub next: Option<u64>,
 }
 
@@ -91,6 +101,28 @@ pub trait Switch {
     /// As [`Switch::flows`].
     fn aggregate(&self, version: Version, filter: &FlowFilter)
     -> Result<AggregateStats, ErrorCode>;
+
+    /// Whether changes of flows are kept for [`Switch::flow_changes`]. A switch that has none of these four methods has nothing for
+    /// flow monitors.
+    fn watch_flows(&mut self, is_wanted: bool) {
+        let _ = is_wanted;
+    }
+
+    /// The number of the last change of a flow; it grows with each of them, and is not zero where there is a flow.
+    fn flow_sequence(&self) -> u64 {
+        0
+    }
+
+    /// The changes that were kept since the last call, in order. Those of requests that were undone are none.
+    fn flow_changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
+        let _ = each;
+    }
+
+    /// At most `limit` flows whose last change has a number above `since`, at places from `from` on.
+    fn changed_flows(&self, since: u64, from: u64, limit: usize) -> ChangedPage {
+        let _ = (since, from, limit);
+        ChangedPage::default()
+    }
 
     /// Statistics of all tables.
     fn tables(&self) -> Vec<TableStats>;

@@ -1,7 +1,7 @@
 //! Flows and packets on the wire.
 
 use super::bytes::{Put, Reader, close};
-use super::{Unencodable, action, match10, oxm, ports};
+use super::{Unencodable, action, match10, nxm, oxm, ports};
 use crate::error::{ErrorCode, Version};
 use crate::flow::{ALL_TABLES, ANY_GROUP};
 use crate::flow::{
@@ -417,6 +417,46 @@ pub(super) fn write_in(out: &mut Vec<u8>, version: Version, packet: &PacketIn) -
         oxm::write_match(out, &packet.matches)?;
         out.zeros(2);
     }
+    out.bytes(&packet.data);
+    Ok(())
+}
+
+/// NXT_PACKET_IN: what 1.3 says of a packet, in 1.0.
+pub(super) fn read_nicira_in(reader: &mut Reader<'_>) -> Result<PacketIn, ErrorCode> {
+    let (buffer_id, total_len) = (read_buffer(reader)?, reader.u16()?);
+    let reason = match reader.u8()? {
+        0 => InReason::NoMatch,
+        1 => InReason::Action,
+        2 => InReason::InvalidTtl,
+        _ => return Err(ErrorCode::BadRequestLen),
+    };
+    let (table, cookie, len) = (reader.u8()?, reader.u64()?, usize::from(reader.u16()?));
+    reader.skip(6)?;
+    let fields = reader.part(len, ErrorCode::BadMatchLen)?;
+    reader.skip(len.next_multiple_of(8) - len + 2)?;
+    let matches = nxm::read_match(fields)?;
+    let data = reader.all().to_vec();
+    Ok(PacketIn { buffer_id, total_len, reason, table, cookie, matches, data })
+}
+
+pub(super) fn write_nicira_in(out: &mut Vec<u8>, packet: &PacketIn) -> Write {
+    out.u32(packet.buffer_id.unwrap_or(NO_BUFFER));
+    out.u16(packet.total_len);
+    out.u8(match packet.reason {
+        InReason::NoMatch => 0,
+        InReason::Action => 1,
+        InReason::InvalidTtl => 2,
+    });
+    out.u8(packet.table);
+    out.u64(packet.cookie);
+    let at = out.len();
+    out.u16(0);
+    out.zeros(6);
+    let start = out.len();
+    nxm::write_match(out, &packet.matches)?;
+    close(out, start, at)?;
+    out.pad8(start);
+    out.zeros(2);
     out.bytes(&packet.data);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! MULTIPART of 1.3, STATS of 1.0: one request, a reply in one or more messages.
 
 use super::bytes::{Put, Reader};
-use super::{Unencodable, flows, groups, ports, tables};
+use super::{NICIRA, ONF, Unencodable, flows, groups, monitors, ports, tables};
 use crate::error::{ErrorCode, Version};
 use crate::message::{Experimenter, MultipartReply, MultipartRequest};
 
@@ -56,6 +56,38 @@ fn read_experimenter(reader: &mut Reader<'_>) -> Result<Experimenter, ErrorCode>
     Ok(Experimenter { id: reader.u32()?, data: reader.all().to_vec() })
 }
 
+/// Types of flow monitors: of Nicira in 1.0, of the ONF in 1.3.
+const MONITOR_10: u32 = 2;
+const MONITOR_13: u32 = 1870;
+
+/// Whether an experimenter's part is about flow monitors; they begin behind its head then.
+fn is_monitor(reader: &mut Reader<'_>, version: Version) -> bool {
+    let mut ahead = *reader;
+    let is_it = match (version, ahead.u32(), ahead.u32()) {
+        (Version::V10, Ok(NICIRA), Ok(MONITOR_10)) => ahead.skip(4).is_ok(),
+        (Version::V13, Ok(ONF), Ok(MONITOR_13)) => true,
+        _ => false,
+    };
+    if is_it {
+        *reader = ahead;
+    }
+    is_it
+}
+
+fn write_monitor_head(out: &mut Vec<u8>, version: Version) {
+    match version {
+        Version::V10 => {
+            out.u32(NICIRA);
+            out.u32(MONITOR_10);
+            out.zeros(4);
+        }
+        Version::V13 => {
+            out.u32(ONF);
+            out.u32(MONITOR_13);
+        }
+    }
+}
+
 fn write_experimenter(out: &mut Vec<u8>, experimenter: &Experimenter) {
     out.u32(experimenter.id);
     out.bytes(&experimenter.data);
@@ -92,6 +124,9 @@ pub(super) fn read_request(
             MultipartRequest::TableFeatures(list(reader, tables::read_table_features)?)
         }
         PORT_DESC => MultipartRequest::PortDesc,
+        _ if is_monitor(reader, version) => {
+            MultipartRequest::FlowMonitor(list(reader, |r| monitors::read_request(r, version))?)
+        }
         _ => MultipartRequest::Experimenter(read_experimenter(reader)?),
     };
     Ok((flags & MORE != 0, request))
@@ -118,7 +153,7 @@ pub(super) fn write_request(
         MultipartRequest::MeterFeatures => METER_FEATURES,
         MultipartRequest::TableFeatures(_) => TABLE_FEATURES,
         MultipartRequest::PortDesc => PORT_DESC,
-        MultipartRequest::Experimenter(_) => EXPERIMENTER,
+        MultipartRequest::FlowMonitor(_) | MultipartRequest::Experimenter(_) => EXPERIMENTER,
     };
     write_head(out, version, kind, if more { MORE } else { 0 })?;
     match request {
@@ -137,6 +172,10 @@ pub(super) fn write_request(
         }
         MultipartRequest::TableFeatures(all) => {
             all.iter().try_for_each(|each| tables::write_table_features(out, each))?
+        }
+        MultipartRequest::FlowMonitor(all) => {
+            write_monitor_head(out, version);
+            all.iter().try_for_each(|each| monitors::write_request(out, version, each))?
         }
         MultipartRequest::Experimenter(experimenter) => write_experimenter(out, experimenter),
         _ => {}
@@ -178,6 +217,9 @@ pub(super) fn read_reply(
         METER_FEATURES => MultipartReply::MeterFeatures(groups::read_meter_features(r)?),
         TABLE_FEATURES => MultipartReply::TableFeatures(list(r, tables::read_table_features)?),
         PORT_DESC => MultipartReply::PortDesc(list(r, |r| ports::read_desc(r, version))?),
+        _ if is_monitor(r, version) => {
+            MultipartReply::FlowMonitor(list(r, |r| monitors::read_update(r, version))?)
+        }
         _ => MultipartReply::Experimenter(read_experimenter(r)?),
     };
     Ok((flags & MORE != 0, reply))
@@ -204,7 +246,7 @@ pub(super) fn write_reply(
         MultipartReply::MeterFeatures(_) => METER_FEATURES,
         MultipartReply::TableFeatures(_) => TABLE_FEATURES,
         MultipartReply::PortDesc(_) => PORT_DESC,
-        MultipartReply::Experimenter(_) => EXPERIMENTER,
+        MultipartReply::FlowMonitor(_) | MultipartReply::Experimenter(_) => EXPERIMENTER,
     };
     write_head(out, version, kind, if more { MORE } else { 0 })?;
     match reply {
@@ -239,6 +281,10 @@ pub(super) fn write_reply(
         }
         MultipartReply::PortDesc(all) => {
             all.iter().try_for_each(|s| ports::write_desc(out, version, s))?
+        }
+        MultipartReply::FlowMonitor(all) => {
+            write_monitor_head(out, version);
+            all.iter().try_for_each(|update| monitors::write_update(out, version, update))?
         }
         MultipartReply::Experimenter(experimenter) => write_experimenter(out, experimenter),
     }

@@ -16,8 +16,13 @@ pub(super) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
     if kind != 1 {
         return Err(ErrorCode::BadMatchType);
     }
-    let mut fields = reader.part(len.checked_sub(4).ok_or(bad)?, bad)?;
+    let fields = reader.part(len.checked_sub(4).ok_or(bad)?, bad)?;
     reader.skip(len.next_multiple_of(8) - len).map_err(|_| bad)?;
+    read_fields(fields)
+}
+
+/// The fields of a match: all of `fields`.
+pub(super) fn read_fields(mut fields: Reader<'_>) -> Result<Match, ErrorCode> {
     let mut matches = Match::new();
     while !fields.is_empty() {
         let (field, value, mask) = read_field(&mut fields)?;
@@ -38,7 +43,9 @@ pub(super) fn read_match(reader: &mut Reader<'_>) -> Result<Match, ErrorCode> {
 }
 
 /// One OXM: its field, its value, its mask where it has one.
-fn read_field(reader: &mut Reader<'_>) -> Result<(Field, u128, Option<u128>), ErrorCode> {
+pub(super) fn read_field(
+    reader: &mut Reader<'_>,
+) -> Result<(Field, u128, Option<u128>), ErrorCode> {
     let bad = |_| ErrorCode::BadMatchLen;
     let class = reader.u16().map_err(bad)?;
     let number = reader.u8().map_err(bad)?;

@@ -26,7 +26,8 @@ const REFUSED: &[(&str, ErrorCode)] = &[
     ("of13/4-2-ofp_flow_mod", ErrorCode::BadActionSetType),
     ("of13/4-59-ofp_packet_in", ErrorCode::BadMatchField), // ONF's pbb_uca
     ("of13/4-60-ofp_flow_mod", ErrorCode::BadMatchField),
-    ("of13/libofproto-OFP13-flow_mod", ErrorCode::BadMatchField), // ends of a tunnel
+    ("of13/4-63-onf_flow_monitor_request", ErrorCode::BadMatchField), // ONF's pbb_uca
+    ("of13/libofproto-OFP13-flow_mod", ErrorCode::BadMatchField),     // ends of a tunnel
     ("of13/libofproto-OFP13-flow_mod_conjunction", ErrorCode::BadMatchField),
     ("of13/libofproto-OFP13-flow_mod_match_conj", ErrorCode::BadMatchField),
     ("of13/libofproto-OFP13-flow_removed", ErrorCode::BadMatchField),

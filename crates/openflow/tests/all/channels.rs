@@ -349,6 +349,25 @@ fn packets_are_limited_by_rate() {
     assert_eq!(bench.agent.counters().dropped_rate, 250 - 26);
 }
 
+/// Nicira's form of PACKET_IN in 1.0 says what that of 1.3 says.
+#[test]
+fn packets_come_in_the_form_that_is_asked_for() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V10);
+    let own = PacketIn { table: 3, cookie: 9, ..packet(60) };
+    let form = |bench: &mut Bench, format: u32| {
+        let told = bench.ask(id, Version::V10, Body::SetPacketInFormat(format));
+        bench.agent.packet_in(&own, None, NOW);
+        told.into_iter().chain(bench.take(id)).map(|message| message.body).collect::<Vec<_>>()
+    };
+    let [Body::PacketIn(plain)] = &form(&mut bench, 0)[..] else { panic!() };
+    assert_eq!((plain.table, plain.cookie), (0, u64::MAX));
+    assert_eq!(form(&mut bench, 1), [Body::NiciraPacketIn(own.clone())]);
+    let refused = form(&mut bench, 2);
+    let [Body::Error(error), Body::NiciraPacketIn(_)] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(error.code, ErrorCode::BadRequestEperm);
+}
+
 #[test]
 fn a_tool_is_not_flooded() {
     let mut bench = Bench::new(Settings::default());

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod channels;
+mod monitors;
 mod ofctl;
 mod plain;
 mod random;

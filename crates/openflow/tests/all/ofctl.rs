@@ -145,6 +145,70 @@ fn changes_flows() {
     }
 }
 
+/// `ovs-ofctl monitor SWITCH watch:` prints what becomes of flows.
+#[test]
+fn watches_flows() {
+    if !is_there() {
+        return;
+    }
+    for version in versions() {
+        let switch = serve();
+        let add = |flow: &str| switch.ok(&["-O", "OpenFlow13", "add-flow", "SWITCH", flow]);
+        add(
+            "priority=5,cookie=7,idle_timeout=60,tcp,nw_dst=10.0.0.0/8,tp_dst=80,dl_vlan=5,actions=output:1",
+        );
+        add("priority=6,icmp6,ipv6_src=fe80::/16,icmp_type=135,nd_target=fe80::1,actions=output:2");
+        add(
+            "priority=7,arp,arp_op=1,arp_spa=10.0.0.1,vlan_tci=0x0000/0x1000,metadata=5/7,tun_id=9,actions=drop",
+        );
+        let folder = std::env::temp_dir().join(format!("watch-{}-{version}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = std::fs::File::create(folder.join("out.txt")).unwrap();
+        let mut monitor = Command::new("ovs-ofctl")
+            .args(["-O", version, "monitor", &switch.address, "watch:", "watch:!initial,table=3"])
+            .env("OVS_RUNDIR", &folder)
+            .stderr(file.try_clone().unwrap())
+            .stdout(file)
+            .spawn()
+            .unwrap();
+        let output = || std::fs::read_to_string(folder.join("out.txt")).unwrap_or_default();
+        let wait_for = |text: &str| {
+            let start = Instant::now();
+            while !output().contains(text) {
+                let is_soon = start.elapsed() < Duration::from_secs(20);
+                assert!(is_soon, "{version}: {text} in\n{}", output());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        for flow in [
+            "event=ADDED table=0 idle_timeout=60 cookie=0x7 tcp,dl_vlan=5,nw_dst=10.0.0.0/8,tp_dst=80 \
+             actions=output:1",
+            "event=ADDED table=0 cookie=0 icmp6,ipv6_src=fe80::/16,icmp_type=135,nd_target=fe80::1 \
+             actions=output:2",
+            "event=ADDED table=0 cookie=0 arp,tun_id=0x9,metadata=0x5/0x7,vlan_tci=0x0000/0x1000,\
+             arp_spa=10.0.0.1,arp_op=1",
+        ] {
+            wait_for(flow);
+        }
+        // It hears of changes once all of its own requests are answered: one that is repeated says when that is.
+        let start = Instant::now();
+        while !output().contains("event=ADDED table=2") && start.elapsed().as_secs() < 20 {
+            add("table=2,sctp,actions=drop");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        add("table=3,udp,tp_dst=0x50/0xfff0,actions=output:3");
+        wait_for("event=ADDED table=3 cookie=0 udp,tp_dst=0x50/0xfff0 actions=output:3");
+        switch.ok(&["-O", "OpenFlow13", "mod-flows", "SWITCH", "table=0,tcp,actions=output:2"]);
+        wait_for("event=MODIFIED table=0 idle_timeout=60 cookie=0x7 tcp,");
+        switch.ok(&["-O", "OpenFlow13", "del-flows", "SWITCH"]);
+        wait_for("event=DELETED reason=delete table=3 cookie=0 udp");
+        assert!(!output().contains("***"), "{}", output());
+        monitor.kill().unwrap();
+        monitor.wait().unwrap();
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}
+
 #[test]
 fn files_bundles_groups_and_meters() {
     if !is_there() {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use openflow::agent::{Change, FlowPage, Refused};
-use openflow::flow::{ALL_TABLES, AggregateStats, FlowFilter, FlowStats, PacketOut};
+use openflow::agent::{Change, ChangedPage, FlowChange, FlowPage, Refused, StampedFlow};
+use openflow::flow::{ALL_TABLES, AggregateStats, FlowFilter, FlowStats, PacketOut, RemovedReason};
 use openflow::group::{
     ALL_GROUPS, ALL_METERS, BucketCounters, GroupDesc, GroupFeatures, GroupStats, MeterConfig,
     MeterFeatures, MeterStats, TableCommand,
 };
+use openflow::monitor::FlowEvent;
 use openflow::port::{PortConfig, PortCounters, PortState, PortStats, QueueDesc, QueueStats};
 use openflow::table::{Capabilities, Description, Features, TableFeatures, TableStats};
 use openflow::{
@@ -21,6 +22,13 @@ pub(crate) const FLOWS_MAX: usize = 50_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plain {
     pub(crate) flows: Vec<FlowStats>,
+    /// Of each flow its place, and the numbers of the changes that added it and of its last one.
+    stamps: Vec<[u64; 3]>,
+    /// The number of the last change, and the next place.
+    sequence: u64,
+    next_place: u64,
+    /// Changes, where they are wanted.
+    changes: Option<Vec<FlowChange>>,
     pub(crate) groups: Vec<GroupDesc>,
     pub(crate) meters: Vec<MeterConfig>,
     pub(crate) ports: Vec<PortDesc>,
@@ -65,12 +73,27 @@ impl Plain {
             table && cookie && matches && sends(f, flow.out_port)
         };
         match flow.command {
-            FlowCommand::Delete | FlowCommand::DeleteStrict => self.flows.retain(|f| !takes(f)),
+            FlowCommand::Delete | FlowCommand::DeleteStrict => {
+                let gone: Vec<bool> = self.flows.iter().map(takes).collect();
+                for at in (0..gone.len()).filter(|at| gone[*at]) {
+                    self.note(at, FlowEvent::Deleted(RemovedReason::Delete), None);
+                }
+                let (mut flows, mut stamps) = (gone.iter(), gone.iter());
+                self.flows.retain(|_| flows.next() == Some(&false));
+                self.stamps.retain(|_| stamps.next() == Some(&false));
+                self.sequence += 1;
+            }
             FlowCommand::Modify | FlowCommand::ModifyStrict => {
                 let mut found = false;
-                for f in self.flows.iter_mut().filter(|f| takes(f)) {
-                    f.instructions.clone_from(&flow.instructions);
-                    found = true;
+                for at in 0..self.flows.len() {
+                    if takes(&self.flows[at]) {
+                        let own = &mut self.flows[at].instructions;
+                        let before = std::mem::replace(own, flow.instructions.clone());
+                        self.sequence += 1;
+                        self.stamps[at][2] = self.sequence;
+                        self.note(at, FlowEvent::Modified, Some(before));
+                        found = true;
+                    }
                 }
                 if !found && version == Version::V10 {
                     self.add(flow)?;
@@ -100,13 +123,12 @@ impl Plain {
         {
             return Err(ErrorCode::BadInstructionTableId);
         }
-        if self.flows.len() < 2000 {
-            self.flows.retain(|f| !same(f));
-        }
-        if self.flows.len() >= FLOWS_MAX {
+        let is_small = self.flows.len() < 2000;
+        let at = if is_small { self.flows.iter().position(same) } else { None };
+        if at.is_none() && self.flows.len() >= FLOWS_MAX {
             return Err(ErrorCode::FlowModTableFull);
         }
-        self.flows.push(FlowStats {
+        let new = FlowStats {
             table: flow.table,
             duration: Duration::ZERO,
             priority: flow.priority,
@@ -118,8 +140,35 @@ impl Plain {
             bytes: 0,
             matches: flow.matches.clone(),
             instructions: flow.instructions.clone(),
-        });
+        };
+        self.sequence += 1;
+        let (at, before) = match at {
+            Some(at) => {
+                self.stamps[at][2] = self.sequence;
+                (at, Some(std::mem::replace(&mut self.flows[at], new).instructions))
+            }
+            None => {
+                self.stamps.push([self.next_place, self.sequence, self.sequence]);
+                self.next_place += 1;
+                self.flows.push(new);
+                (self.flows.len() - 1, None)
+            }
+        };
+        self.note(at, FlowEvent::Added, before);
         Ok(())
+    }
+
+    fn stamped(&self, at: usize) -> StampedFlow {
+        let [place, added, changed] = self.stamps[at];
+        StampedFlow { place, added, changed, flow: self.flows[at].clone() }
+    }
+
+    /// A change for those who watch.
+    fn note(&mut self, at: usize, event: FlowEvent, before: Option<Vec<Instruction>>) {
+        let flow = self.stamped(at);
+        if let Some(changes) = &mut self.changes {
+            changes.push(FlowChange { event, flow, before });
+        }
     }
 
     fn change(&mut self, version: Version, change: &Change) -> Result<(), ErrorCode> {
@@ -243,6 +292,30 @@ impl Switch for Plain {
             self.within(filter).skip(from as usize).take(limit + 1).cloned().collect();
         let next = (all.len() > limit).then_some(from + limit as u64);
         Ok(FlowPage { flows: all.into_iter().take(limit).collect(), next })
+    }
+
+    fn watch_flows(&mut self, is_wanted: bool) {
+        match is_wanted {
+            true if self.changes.is_none() => self.changes = Some(Vec::new()),
+            true => {}
+            false => self.changes = None,
+        }
+    }
+
+    fn flow_sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    fn flow_changes(&mut self, each: &mut dyn FnMut(FlowChange)) {
+        let changes = self.changes.as_mut().map(std::mem::take).unwrap_or_default();
+        changes.into_iter().for_each(each);
+    }
+
+    fn changed_flows(&self, since: u64, from: u64, limit: usize) -> ChangedPage {
+        let is_it = |at: &usize| self.stamps[*at][0] >= from && self.stamps[*at][2] > since;
+        let mut all = (0..self.flows.len()).filter(is_it);
+        let flows = all.by_ref().take(limit).map(|at| self.stamped(at)).collect();
+        ChangedPage { flows, next: all.next().map(|at| self.stamps[at][0]) }
     }
 
     fn aggregate(&self, _: Version, filter: &FlowFilter) -> Result<AggregateStats, ErrorCode> {

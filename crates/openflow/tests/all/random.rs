@@ -14,6 +14,7 @@ use openflow::message::{
     AsyncConfig, BundleAdd, BundleControl, BundleFlags, BundleStep, ErrorMessage, Experimenter,
     Hello, MultipartReply, MultipartRequest, Role, RoleMessage,
 };
+use openflow::monitor::{FlowEvent, FlowMonitor, FlowUpdate, MonitorFlags};
 use openflow::port::{
     PortConfig, PortCounters, PortFeatures, PortMod, PortReason, PortState, PortStats, QueueDesc,
     QueueStats,
@@ -327,7 +328,7 @@ impl Random {
     }
 
     fn request(&mut self, version: Version) -> MultipartRequest {
-        match self.below(if version == Version::V10 { 8 } else { 15 }) {
+        match self.below(if version == Version::V10 { 9 } else { 16 }) {
             0 => MultipartRequest::Desc,
             1 => MultipartRequest::Flow(self.filter(version)),
             2 => MultipartRequest::Aggregate(self.filter(version)),
@@ -338,7 +339,14 @@ impl Random {
                 MultipartRequest::Experimenter(Experimenter { id: self.u32(), data: self.bytes(9) })
             }
             7 => MultipartRequest::PortDesc,
-            8 => MultipartRequest::Group(self.u32()),
+            8 => MultipartRequest::FlowMonitor(self.many(3, |r| FlowMonitor {
+                id: r.u32(),
+                flags: MonitorFlags(r.u16() & 0x30 | (1 + r.u16() % 15)),
+                out_port: r.port(version),
+                table: r.u8(),
+                matches: r.monitored(version),
+            })),
+            15 => MultipartRequest::Group(self.u32()),
             9 => MultipartRequest::GroupDesc,
             10 => MultipartRequest::GroupFeatures,
             11 => MultipartRequest::Meter(self.u32()),
@@ -485,6 +493,39 @@ impl Random {
     }
 
     /// A message that only 1.3 has.
+    /// A match of a flow monitor: in 1.0 with all fields, but ports that have a number there.
+    fn monitored(&mut self, version: Version) -> Match {
+        if version == Version::V13 || self.coin() {
+            return self.matches(version);
+        }
+        let all = std::iter::repeat_with(|| self.matches(Version::V13));
+        let mut all = all.filter(|matches| matches.get(Field::InPort).is_none());
+        all.next().unwrap_or_default()
+    }
+
+    fn update(&mut self, version: Version) -> FlowUpdate {
+        use RemovedReason::{Delete, GroupDelete, HardTimeout, IdleTimeout};
+        let reason = self.of(&[IdleTimeout, HardTimeout, Delete, GroupDelete]);
+        let event = [FlowEvent::Added, FlowEvent::Modified, FlowEvent::Deleted(reason)];
+        if self.below(4) == 0 {
+            return FlowUpdate::Abbreviated { xid: self.u32() };
+        }
+        let flow = FlowStats {
+            table: self.u8(),
+            duration: Duration::ZERO,
+            priority: self.u16(),
+            idle_timeout: self.u16(),
+            hard_timeout: self.u16(),
+            flags: FlowFlags::empty(),
+            cookie: self.next(),
+            packets: 0,
+            bytes: 0,
+            matches: self.monitored(version),
+            instructions: self.instructions(version),
+        };
+        FlowUpdate::Flow(self.of(&event), flow)
+    }
+
     fn body13(&mut self, xid: u32) -> Body {
         match self.below(9) {
             0 => Body::GroupMod(self.group_mod()),
@@ -520,7 +561,7 @@ impl Random {
     pub(crate) fn message(&mut self, version: Version) -> Message {
         let xid = self.u32();
         let is_v10 = version == Version::V10;
-        let body = match self.below(if is_v10 { 23 } else { 32 }) {
+        let body = match self.below(if is_v10 { 26 } else { 35 }) {
             0 => Body::Hello(Hello { versions: if is_v10 { vec![] } else { vec![0x12] } }),
             1 => {
                 // The names that the version has.
@@ -616,6 +657,22 @@ impl Random {
                     others: Vec::new(),
                 });
                 Body::QueueGetConfigReply(port, queues)
+            }
+            23 => Body::FlowMonitorCancel(self.u32()),
+            24 if is_v10 && self.coin() => Body::SetPacketInFormat(self.u32()),
+            24 if is_v10 && self.coin() => Body::NiciraPacketIn(PacketIn {
+                buffer_id: self.coin().then(|| self.u32() >> 1),
+                total_len: self.u16(),
+                reason: self.of(&[InReason::NoMatch, InReason::Action, InReason::InvalidTtl]),
+                table: self.u8(),
+                cookie: self.next(),
+                matches: self.monitored(version),
+                data: self.bytes(100),
+            }),
+            24 => self.of(&[Body::FlowMonitorPaused, Body::FlowMonitorResumed]),
+            25 => {
+                let reply = MultipartReply::FlowMonitor(self.many(3, |r| r.update(version)));
+                Body::MultipartReply { more: self.coin(), reply }
             }
             _ => self.body13(xid),
         };
