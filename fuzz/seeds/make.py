@@ -400,7 +400,11 @@ MESSAGES = (HERE / "../../tests/data/openflow/os-ken.txt").read_text().splitline
 SEEDS["openflow"] = {
     line.split()[0].replace("/", "-"): bytes.fromhex(line.split()[1]) for line in MESSAGES
 }
-MONITORS = (HERE / "../../tests/data/openflow/monitors.txt").read_text().splitlines()[1:]
+MONITORS = [
+    line
+    for name in ("monitors", "nicira")
+    for line in (HERE / f"../../tests/data/openflow/{name}.txt").read_text().splitlines()[1:]
+]
 SEEDS["openflow"].update(
     (f"monitor-{line.split()[0].replace('/', '-')}", bytes.fromhex(line.split()[1])) for line in MONITORS
 )

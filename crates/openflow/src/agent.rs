@@ -406,7 +406,7 @@ impl Agent {
             PortReason::Delete => 1,
             PortReason::Modify => 2,
         };
-        self.news(bit, |c| c.asynchronous.port_status, || Body::PortStatus(reason, port.clone()));
+        self.news(bit, |c| c.asynchronous.port_status, |_| Body::PortStatus(reason, port.clone()));
     }
 
     /// A flow left. Only those with [`crate::FlowFlags::SEND_FLOW_REM`] are reported; the caller filters by its flags.
@@ -417,10 +417,19 @@ impl Agent {
             RemovedReason::Delete => 2,
             RemovedReason::GroupDelete => 3,
         };
-        self.news(bit, |c| c.asynchronous.flow_removed, || Body::FlowRemoved(flow.clone()));
+        let body = |channel: &Channel| match channel.has_nicira_flows {
+            true => Body::NiciraFlowRemoved(flow.clone()),
+            false => Body::FlowRemoved(flow.clone()),
+        };
+        self.news(bit, |c| c.asynchronous.flow_removed, body);
     }
 
-    fn news(&mut self, bit: u32, masks: impl Fn(&Channel) -> [u32; 2], body: impl Fn() -> Body) {
+    fn news(
+        &mut self,
+        bit: u32,
+        masks: impl Fn(&Channel) -> [u32; 2],
+        body: impl Fn(&Channel) -> Body,
+    ) {
         for channel in self.channels.values_mut() {
             if !channel.wants(masks(channel), bit) {
                 continue;
@@ -432,7 +441,8 @@ impl Agent {
                 continue;
             }
             // A flow that 1.0 cannot express was not made by 1.0.
-            let _ = channel.send(0, body());
+            let body = body(channel);
+            let _ = channel.send(0, body);
         }
     }
 
@@ -493,7 +503,7 @@ impl Agent {
                 return Ok(());
             }
             Body::PacketOut(packet) => return self.packet_out(version, packet, switch),
-            Body::FlowMod(flow) => {
+            Body::FlowMod(flow) | Body::NiciraFlowMod(flow) => {
                 let buffer = flow.buffer_id.filter(|_| {
                     use crate::FlowCommand::{Add, Modify, ModifyStrict};
                     matches!(flow.command, Add | Modify | ModifyStrict)
@@ -513,12 +523,18 @@ impl Agent {
             Body::PortMod(port) => {
                 return self.apply((id, xid), switch, version, Change::Port(port), now);
             }
+            Body::SetFlowFormat(format @ (0 | 2)) => {
+                channel.has_nicira_flows = format == 2;
+                return Ok(());
+            }
             Body::SetPacketInFormat(format @ (0 | 1)) => {
                 channel.is_nicira = format == 1;
                 return Ok(());
             }
             // A form that there is not.
-            Body::SetPacketInFormat(_) => return Err(ErrorCode::BadRequestEperm),
+            Body::SetFlowFormat(_) | Body::SetPacketInFormat(_) => {
+                return Err(ErrorCode::BadRequestEperm);
+            }
             Body::FlowMonitorCancel(monitor) => return self.cancel_monitor(id, monitor),
             Body::TableMod { table, config } => return switch.table_mod(table, config),
             Body::QueueGetConfigRequest(port) => {
@@ -548,6 +564,7 @@ impl Agent {
             Body::Experimenter(_) => return Err(ErrorCode::BadRequestExperimenter),
             // What only a switch sends.
             Body::NiciraPacketIn(_)
+            | Body::NiciraFlowRemoved(_)
             | Body::FlowMonitorPaused
             | Body::FlowMonitorResumed
             | Body::FeaturesReply(_)
@@ -650,6 +667,7 @@ fn is_change(body: &Body) -> bool {
     match body {
         Body::PacketOut(_)
         | Body::FlowMod(_)
+        | Body::NiciraFlowMod(_)
         | Body::GroupMod(_)
         | Body::MeterMod(_)
         | Body::PortMod(_)

@@ -112,6 +112,12 @@ pub enum Body {
     BundleControl(BundleControl),
     /// Adds a message to a bundle (ONF extension 230).
     BundleAdd(BundleAdd),
+    /// The controller wants flows in another form (Nicira's extension of 1.0): 0, that of 1.0; 2, with matches of NXM.
+    SetFlowFormat(u32),
+    /// FLOW_MOD with a match of NXM (Nicira's extension of 1.0).
+    NiciraFlowMod(FlowMod),
+    /// FLOW_REMOVED with a match of NXM (Nicira's extension of 1.0).
+    NiciraFlowRemoved(FlowRemoved),
     /// The controller wants PACKET_IN in another form (Nicira's extension of 1.0): 0, that of 1.0; 1, [`Body::NiciraPacketIn`].
     SetPacketInFormat(u32),
     /// A packet for the controller with table, cookie and what 1.3 says of it (Nicira's extension of 1.0).
@@ -187,6 +193,10 @@ pub enum MultipartRequest {
     PortDesc,
     /// Changes of flows from now on (Nicira's extension; ONF extension 187).
     FlowMonitor(Vec<FlowMonitor>),
+    /// Flows one by one, with matches of NXM (Nicira's extension of 1.0).
+    NiciraFlow(FlowFilter),
+    /// Flows together, of a match of NXM (Nicira's extension of 1.0).
+    NiciraAggregate(FlowFilter),
     /// Of an experimenter.
     Experimenter(Experimenter),
 }
@@ -210,6 +220,8 @@ pub enum MultipartReply {
     TableFeatures(Vec<TableFeatures>),
     PortDesc(Vec<PortDesc>),
     FlowMonitor(Vec<FlowUpdate>),
+    NiciraFlow(Vec<FlowStats>),
+    NiciraAggregate(AggregateStats),
     Experimenter(Experimenter),
 }
 

@@ -20,6 +20,7 @@ mod groups;
 pub(crate) mod match10;
 mod monitors;
 mod multipart;
+mod nicira;
 mod nxm;
 mod oxm;
 mod ports;
@@ -47,6 +48,10 @@ const NICIRA: u32 = 0x0000_2320;
 /// Types of messages about flow monitors: cancel, paused, resumed.
 const MONITORS_10: [u32; 3] = [21, 22, 23];
 const MONITORS_13: [u32; 3] = [1870, 1871, 1872];
+/// Nicira's messages about flows in 1.0.
+const SET_FLOW_FORMAT: u32 = 12;
+const FLOW_MOD: u32 = 13;
+const FLOW_REMOVED: u32 = 14;
 /// Nicira's messages about PACKET_IN in 1.0.
 const SET_PACKET_IN_FORMAT: u32 = 16;
 const PACKET_IN: u32 = 17;
@@ -242,7 +247,11 @@ fn kind_of(version: Version, body: &Body) -> Result<u8, Unencodable> {
         Body::MeterMod(_) => only_v13(29),
         Body::BundleControl(_) | Body::BundleAdd(_) => only_v13(4),
         Body::FlowMonitorCancel(_) | Body::FlowMonitorPaused | Body::FlowMonitorResumed => Ok(4),
-        Body::SetPacketInFormat(_) | Body::NiciraPacketIn(_) => match version {
+        Body::SetPacketInFormat(_)
+        | Body::NiciraPacketIn(_)
+        | Body::SetFlowFormat(_)
+        | Body::NiciraFlowMod(_)
+        | Body::NiciraFlowRemoved(_) => match version {
             Version::V10 => Ok(4),
             Version::V13 => Err(Unencodable::Version),
         },
@@ -389,6 +398,21 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
             out.u16(0);
             out.u16(add.flags.0);
             write(out, &add.message)?;
+        }
+        Body::SetFlowFormat(format) => {
+            out.u32(NICIRA);
+            out.u32(SET_FLOW_FORMAT);
+            out.u32(*format);
+        }
+        Body::NiciraFlowMod(flow) => {
+            out.u32(NICIRA);
+            out.u32(FLOW_MOD);
+            nicira::write_mod(out, flow)?;
+        }
+        Body::NiciraFlowRemoved(flow) => {
+            out.u32(NICIRA);
+            out.u32(FLOW_REMOVED);
+            nicira::write_removed(out, flow)?;
         }
         Body::SetPacketInFormat(format) => {
             out.u32(NICIRA);
@@ -553,11 +577,16 @@ fn read_experimenter(
 fn read_nicira(r: &mut Reader<'_>) -> Result<Body, ErrorCode> {
     let mut body = *r;
     let kind = body.u32().unwrap_or(0);
-    if ![SET_PACKET_IN_FORMAT, PACKET_IN].contains(&kind) && !MONITORS_10.contains(&kind) {
+    let known = SET_FLOW_FORMAT..=FLOW_REMOVED;
+    let others = [SET_PACKET_IN_FORMAT, PACKET_IN, 21, 22, 23];
+    if !known.contains(&kind) && !others.contains(&kind) {
         return Ok(Body::Experimenter(Experimenter { id: NICIRA, data: r.all().to_vec() }));
     }
     *r = body;
     Ok(match kind {
+        SET_FLOW_FORMAT => Body::SetFlowFormat(r.u32()?),
+        FLOW_MOD => Body::NiciraFlowMod(nicira::read_mod(r)?),
+        FLOW_REMOVED => Body::NiciraFlowRemoved(nicira::read_removed(r)?),
         SET_PACKET_IN_FORMAT => Body::SetPacketInFormat(r.u32()?),
         PACKET_IN => Body::NiciraPacketIn(flows::read_nicira_in(r)?),
         21 => Body::FlowMonitorCancel(r.u32()?),

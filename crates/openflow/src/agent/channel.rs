@@ -55,6 +55,8 @@ enum Stage {
 pub(super) struct Dump {
     pub(super) xid: u32,
     pub(super) filter: FlowFilter,
+    /// In the form of Nicira's extension of 1.0.
+    pub(super) is_nicira: bool,
     pub(super) from: u64,
 }
 
@@ -72,8 +74,9 @@ pub(super) struct Channel {
     pub(super) role: Role,
     pub(super) config: SwitchConfig,
     pub(super) is_configured: bool,
-    /// Packets come in the form of Nicira's extension of 1.0.
+    /// Packets come in the form of Nicira's extension of 1.0, and flows that leave.
     pub(super) is_nicira: bool,
+    pub(super) has_nicira_flows: bool,
     pub(super) asynchronous: AsyncConfig,
     pub(super) bundles: Bundles,
     pub(super) dump: Option<Dump>,
@@ -133,6 +136,7 @@ impl Channel {
             config: SwitchConfig::default(),
             is_configured: kind == ChannelKind::Controller,
             is_nicira: false,
+            has_nicira_flows: false,
             asynchronous: AsyncConfig::default(),
             bundles: Bundles::new(budget),
             dump: None,

@@ -26,8 +26,15 @@ impl Agent {
         let one = |reply: MultipartReply| vec![reply];
         let parts = match request {
             MultipartRequest::Flow(filter) => {
-                self.dump(id, Dump { xid, filter, from: 0 }, switch, now);
+                self.dump(id, Dump { xid, filter, is_nicira: false, from: 0 }, switch, now);
                 return Ok(());
+            }
+            MultipartRequest::NiciraFlow(filter) => {
+                self.dump(id, Dump { xid, filter, is_nicira: true, from: 0 }, switch, now);
+                return Ok(());
+            }
+            MultipartRequest::NiciraAggregate(filter) => {
+                one(MultipartReply::NiciraAggregate(switch.aggregate(version, &filter)?))
             }
             MultipartRequest::Desc => one(MultipartReply::Desc(switch.description())),
             MultipartRequest::Aggregate(filter) => {
@@ -102,6 +109,10 @@ impl Agent {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         let Some(version) = channel.version() else { return };
         let (xid, limit) = (dump.xid, FLOWS_A_MESSAGE);
+        let reply = match dump.is_nicira {
+            true => MultipartReply::NiciraFlow,
+            false => MultipartReply::Flow,
+        };
         let page = match switch.flows(version, &dump.filter, dump.from, limit, now) {
             Ok(page) => page,
             Err(code) => return self.error(id, xid, code, &[]),
@@ -109,8 +120,8 @@ impl Agent {
         let mut waiting = vec![page.flows];
         while let Some(flows) = waiting.pop() {
             let more = page.next.is_some() || !waiting.is_empty();
-            let reply = MultipartReply::Flow(flows.clone());
-            match channel.send(xid, Body::MultipartReply { more, reply }) {
+            let body = Body::MultipartReply { more, reply: reply(flows.clone()) };
+            match channel.send(xid, body) {
                 Ok(()) => {}
                 // Only flows with very long actions: half of them at a time.
                 Err(Unencodable::TooLong) if flows.len() > 1 => {
@@ -121,8 +132,8 @@ impl Agent {
                 // What 1.0 cannot express is left out, so that the rest can be seen.
                 Err(_) => {
                     let can = |f: &FlowStats| {
-                        let reply = MultipartReply::Flow(vec![f.clone()]);
-                        let body = Body::MultipartReply { more: false, reply };
+                        let body =
+                            Body::MultipartReply { more: false, reply: reply(vec![f.clone()]) };
                         crate::encode(&crate::Message::new(version, 0, body)).is_ok()
                     };
                     waiting.push(flows.into_iter().filter(can).collect());

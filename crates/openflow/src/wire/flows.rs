@@ -14,17 +14,17 @@ use crate::{Field, Instruction};
 
 type Write = Result<(), Unencodable>;
 
-const NO_BUFFER: u32 = 0xffff_ffff;
+pub(super) const NO_BUFFER: u32 = 0xffff_ffff;
 /// 1.0's EMERG, where 1.3 has RESET_COUNTS.
 const EMERG: u16 = 1 << 2;
 /// Flags of 1.3.
 const FLAGS: u16 = 0x1f;
 
-fn read_buffer(reader: &mut Reader<'_>) -> Result<Option<u32>, ErrorCode> {
+pub(super) fn read_buffer(reader: &mut Reader<'_>) -> Result<Option<u32>, ErrorCode> {
     reader.u32().map(|id| (id != NO_BUFFER).then_some(id))
 }
 
-fn command(number: u16) -> Result<FlowCommand, ErrorCode> {
+pub(super) fn command(number: u16) -> Result<FlowCommand, ErrorCode> {
     Ok(match number {
         0 => FlowCommand::Add,
         1 => FlowCommand::Modify,
@@ -35,7 +35,7 @@ fn command(number: u16) -> Result<FlowCommand, ErrorCode> {
     })
 }
 
-const fn command_out(command: FlowCommand) -> u8 {
+pub(super) const fn command_out(command: FlowCommand) -> u8 {
     match command {
         FlowCommand::Add => 0,
         FlowCommand::Modify => 1,
@@ -45,14 +45,14 @@ const fn command_out(command: FlowCommand) -> u8 {
     }
 }
 
-fn flags(version: Version, bits: u16) -> FlowFlags {
+pub(super) fn flags(version: Version, bits: u16) -> FlowFlags {
     match version {
         Version::V10 if bits & EMERG != 0 => FlowFlags(bits & !EMERG) | FlowFlags::EMERG,
         _ => FlowFlags(bits),
     }
 }
 
-fn flags_out(version: Version, flags: FlowFlags) -> u16 {
+pub(super) fn flags_out(version: Version, flags: FlowFlags) -> u16 {
     let common = flags.without(FlowFlags::EMERG).0;
     match version {
         Version::V10 if flags.contains(FlowFlags::EMERG) => common & 3 | EMERG,

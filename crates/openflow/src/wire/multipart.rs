@@ -1,7 +1,7 @@
 //! MULTIPART of 1.3, STATS of 1.0: one request, a reply in one or more messages.
 
 use super::bytes::{Put, Reader};
-use super::{NICIRA, ONF, Unencodable, flows, groups, monitors, ports, tables};
+use super::{NICIRA, ONF, Unencodable, flows, groups, monitors, nicira, ports, tables};
 use crate::error::{ErrorCode, Version};
 use crate::message::{Experimenter, MultipartReply, MultipartRequest};
 
@@ -59,6 +59,34 @@ fn read_experimenter(reader: &mut Reader<'_>) -> Result<Experimenter, ErrorCode>
 /// Types of flow monitors: of Nicira in 1.0, of the ONF in 1.3.
 const MONITOR_10: u32 = 2;
 const MONITOR_13: u32 = 1870;
+
+/// Types of Nicira's statistics of flows in 1.0.
+const NICIRA_FLOW: u32 = 0;
+const NICIRA_AGGREGATE: u32 = 1;
+
+/// Whether it is this one of Nicira's parts of 1.0; what it says begins behind its head then.
+fn is_nicira(reader: &mut Reader<'_>, version: Version, kind: u32) -> bool {
+    let mut ahead = *reader;
+    let is_it = version == Version::V10
+        && (ahead.u32(), ahead.u32()) == (Ok(NICIRA), Ok(kind))
+        && ahead.skip(4).is_ok();
+    if is_it {
+        *reader = ahead;
+    }
+    is_it
+}
+
+/// # Errors
+/// `Version` in 1.3.
+fn write_nicira_head(out: &mut Vec<u8>, version: Version, kind: u32) -> Write {
+    if version == Version::V13 {
+        return Err(Unencodable::Version);
+    }
+    out.u32(NICIRA);
+    out.u32(kind);
+    out.zeros(4);
+    Ok(())
+}
 
 /// Whether an experimenter's part is about flow monitors; they begin behind its head then.
 fn is_monitor(reader: &mut Reader<'_>, version: Version) -> bool {
@@ -127,6 +155,12 @@ pub(super) fn read_request(
         _ if is_monitor(reader, version) => {
             MultipartRequest::FlowMonitor(list(reader, |r| monitors::read_request(r, version))?)
         }
+        _ if is_nicira(reader, version, NICIRA_FLOW) => {
+            MultipartRequest::NiciraFlow(nicira::read_filter(reader)?)
+        }
+        _ if is_nicira(reader, version, NICIRA_AGGREGATE) => {
+            MultipartRequest::NiciraAggregate(nicira::read_filter(reader)?)
+        }
         _ => MultipartRequest::Experimenter(read_experimenter(reader)?),
     };
     Ok((flags & MORE != 0, request))
@@ -153,7 +187,10 @@ pub(super) fn write_request(
         MultipartRequest::MeterFeatures => METER_FEATURES,
         MultipartRequest::TableFeatures(_) => TABLE_FEATURES,
         MultipartRequest::PortDesc => PORT_DESC,
-        MultipartRequest::FlowMonitor(_) | MultipartRequest::Experimenter(_) => EXPERIMENTER,
+        MultipartRequest::FlowMonitor(_)
+        | MultipartRequest::NiciraFlow(_)
+        | MultipartRequest::NiciraAggregate(_)
+        | MultipartRequest::Experimenter(_) => EXPERIMENTER,
     };
     write_head(out, version, kind, if more { MORE } else { 0 })?;
     match request {
@@ -176,6 +213,14 @@ pub(super) fn write_request(
         MultipartRequest::FlowMonitor(all) => {
             write_monitor_head(out, version);
             all.iter().try_for_each(|each| monitors::write_request(out, version, each))?
+        }
+        MultipartRequest::NiciraFlow(filter) => {
+            write_nicira_head(out, version, NICIRA_FLOW)?;
+            nicira::write_filter(out, filter)?;
+        }
+        MultipartRequest::NiciraAggregate(filter) => {
+            write_nicira_head(out, version, NICIRA_AGGREGATE)?;
+            nicira::write_filter(out, filter)?;
         }
         MultipartRequest::Experimenter(experimenter) => write_experimenter(out, experimenter),
         _ => {}
@@ -220,6 +265,12 @@ pub(super) fn read_reply(
         _ if is_monitor(r, version) => {
             MultipartReply::FlowMonitor(list(r, |r| monitors::read_update(r, version))?)
         }
+        _ if is_nicira(r, version, NICIRA_FLOW) => {
+            MultipartReply::NiciraFlow(list(r, nicira::read_stats)?)
+        }
+        _ if is_nicira(r, version, NICIRA_AGGREGATE) => {
+            MultipartReply::NiciraAggregate(flows::read_aggregate(r)?)
+        }
         _ => MultipartReply::Experimenter(read_experimenter(r)?),
     };
     Ok((flags & MORE != 0, reply))
@@ -246,7 +297,10 @@ pub(super) fn write_reply(
         MultipartReply::MeterFeatures(_) => METER_FEATURES,
         MultipartReply::TableFeatures(_) => TABLE_FEATURES,
         MultipartReply::PortDesc(_) => PORT_DESC,
-        MultipartReply::FlowMonitor(_) | MultipartReply::Experimenter(_) => EXPERIMENTER,
+        MultipartReply::FlowMonitor(_)
+        | MultipartReply::NiciraFlow(_)
+        | MultipartReply::NiciraAggregate(_)
+        | MultipartReply::Experimenter(_) => EXPERIMENTER,
     };
     write_head(out, version, kind, if more { MORE } else { 0 })?;
     match reply {
@@ -285,6 +339,14 @@ pub(super) fn write_reply(
         MultipartReply::FlowMonitor(all) => {
             write_monitor_head(out, version);
             all.iter().try_for_each(|update| monitors::write_update(out, version, update))?
+        }
+        MultipartReply::NiciraFlow(all) => {
+            write_nicira_head(out, version, NICIRA_FLOW)?;
+            all.iter().try_for_each(|stats| nicira::write_stats(out, stats))?
+        }
+        MultipartReply::NiciraAggregate(stats) => {
+            write_nicira_head(out, version, NICIRA_AGGREGATE)?;
+            flows::write_aggregate(out, stats);
         }
         MultipartReply::Experimenter(experimenter) => write_experimenter(out, experimenter),
     }

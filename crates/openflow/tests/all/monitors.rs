@@ -22,8 +22,9 @@ const NOW: Duration = Duration::from_secs(1);
 #[test]
 fn messages_of_open_vswitch() {
     let all = crate::bytes::messages("monitors.txt");
-    assert_eq!(all.len(), 21);
-    for (name, bytes) in &all {
+    let flows = crate::bytes::messages("nicira.txt");
+    assert_eq!((all.len(), flows.len()), (21, 7));
+    for (name, bytes) in all.iter().chain(&flows) {
         let message = decode(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(encode(&message).as_ref(), Ok(bytes), "{name}: {message:?}");
         let is_other = matches!(message.body, Body::Experimenter(_));

@@ -503,6 +503,57 @@ impl Random {
         all.next().unwrap_or_default()
     }
 
+    /// Flows in Nicira's extension of 1.0.
+    fn nicira(&mut self) -> Body {
+        let (version, matches) = (Version::V10, self.monitored(Version::V10));
+        let reply = |reply| Body::MultipartReply { more: false, reply };
+        let request = |request| Body::MultipartRequest { more: false, request };
+        match self.below(6) {
+            0 | 1 => Body::NiciraFlowMod(FlowMod { matches, ..self.flow_mod(version) }),
+            2 => {
+                let filter = FlowFilter { matches, ..self.filter(version) };
+                let all = [
+                    MultipartRequest::NiciraFlow(filter.clone()),
+                    MultipartRequest::NiciraAggregate(filter),
+                ];
+                request(self.of(&all))
+            }
+            3 => {
+                let stats =
+                    AggregateStats { packets: self.next(), bytes: self.next(), flows: self.u32() };
+                reply(MultipartReply::NiciraAggregate(stats))
+            }
+            4 => {
+                use RemovedReason::{Delete, GroupDelete, HardTimeout, IdleTimeout};
+                Body::NiciraFlowRemoved(FlowRemoved {
+                    cookie: self.next(),
+                    priority: self.u16(),
+                    reason: self.of(&[IdleTimeout, HardTimeout, Delete, GroupDelete]),
+                    table: self.u8() & 0x7f,
+                    duration: self.duration(),
+                    idle_timeout: self.u16(),
+                    hard_timeout: 0,
+                    packets: self.next(),
+                    bytes: self.next(),
+                    matches,
+                })
+            }
+            _ => reply(MultipartReply::NiciraFlow(self.many(3, |r| FlowStats {
+                table: r.u8(),
+                duration: r.duration(),
+                priority: r.u16(),
+                idle_timeout: r.u16(),
+                hard_timeout: r.u16(),
+                flags: FlowFlags::empty(),
+                cookie: r.next(),
+                packets: r.next(),
+                bytes: r.next(),
+                matches: r.monitored(version),
+                instructions: r.instructions(version),
+            }))),
+        }
+    }
+
     fn update(&mut self, version: Version) -> FlowUpdate {
         use RemovedReason::{Delete, GroupDelete, HardTimeout, IdleTimeout};
         let reason = self.of(&[IdleTimeout, HardTimeout, Delete, GroupDelete]);
@@ -659,7 +710,11 @@ impl Random {
                 Body::QueueGetConfigReply(port, queues)
             }
             23 => Body::FlowMonitorCancel(self.u32()),
-            24 if is_v10 && self.coin() => Body::SetPacketInFormat(self.u32()),
+            24 if is_v10 && self.below(6) == 0 => {
+                let format = self.u32();
+                self.of(&[Body::SetPacketInFormat(format), Body::SetFlowFormat(format)])
+            }
+            24 if is_v10 && self.coin() => self.nicira(),
             24 if is_v10 && self.coin() => Body::NiciraPacketIn(PacketIn {
                 buffer_id: self.coin().then(|| self.u32() >> 1),
                 total_len: self.u16(),
