@@ -10,7 +10,7 @@
 //! measurement has new connections. Time is the worker's own, from its first packet of data until the queue is empty.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -223,6 +223,7 @@ impl World {
                 )?),
                 counters: Arc::new(Counters::default()),
                 is_inline: Arc::new(AtomicBool::new(true)),
+                session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
                 literals: None,
             };
             let places = Places::new(parts);

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, RwLock};
 
 use apps::flow::follow::{Follower, Kept, Listener, Place};
@@ -184,6 +184,7 @@ impl Case {
             outputs: Arc::new(Outputs::open(&Ids::default(), 0, Arc::default(), false)?),
             counters: counters.clone(),
             is_inline: Arc::new(AtomicBool::new(false)),
+            session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
             literals: None,
         };
         let follower = Places::new(parts).follower(0, 1);

@@ -304,3 +304,84 @@ fn a_device_searches_long_frames_too() {
         assert!(line.starts_with("packets searched before: 7 of 25 "), "{way:?}: {line}");
     }
 }
+
+/// Sessions of all flows have one bound. What has no room is not begun, or given up; rules see the packets of such flows all the same.
+#[test]
+fn sessions_have_a_bound_together() {
+    const FLOWS: u16 = 400;
+    let query = |n: u16| {
+        let mut query = n.to_be_bytes().to_vec();
+        query.extend_from_slice(b"\x01\0\0\x01\0\0\0\0\0\0\x07example\x03org\0\0\x01\0\x01");
+        Frame::new().ipv4("10.0.0.1", "10.0.0.2").udp(10_000 + n, 53, &query).bytes()
+    };
+    // Of connections that ask for much and get no answer.
+    let head = format!("GET /x HTTP/1.1\r\nHost: h\r\nX: {}\r\n", "z".repeat(1000));
+    let flags = |mut frame: Vec<u8>, flags: u8| {
+        frame[14 + 20 + 13] = flags;
+        frame
+    };
+    let ends = ["10.0.0.1", "10.0.0.2"];
+    let segment = |port: u16, from: usize, sequence, bytes: &[u8]| {
+        let ports = [port, 80];
+        let frame = Frame::new().ipv4(ends[from], ends[1 - from]);
+        frame.tcp(ports[from], ports[1 - from], sequence, bytes).bytes()
+    };
+    let mut frames = Vec::new();
+    for n in 0..20 {
+        let port = 20_000 + n;
+        frames.push(flags(segment(port, 0, 1, b""), 0x02));
+        frames.push(flags(segment(port, 1, 1, b""), 0x12));
+        let mut sequence = 2;
+        for piece in std::iter::once(head.clone())
+            .chain((0..5).map(|_| format!("Y: {}\r\n", "y".repeat(1000))))
+        {
+            frames.push(segment(port, 0, sequence, piece.as_bytes()));
+            sequence += piece.len() as u32;
+        }
+    }
+    let of_streams = frames.len();
+    frames.extend((0..FLOWS).map(query));
+    let folder = Scratch::new();
+    let records: Vec<Record> = { frames.into_iter().enumerate() }
+        .map(|(n, data)| Record::new(1_700_000_000_000_000_000 + n as u64 * 1_000_000, data))
+        .collect();
+    assert!(of_streams > 100);
+    write_pcap(&folder.join("in.pcap"), &records);
+    let rules = "alert udp any any -> any 53 (msg:\"query\"; content:\"example\"; sid:1;)\n\
+                 alert tcp any any -> any 80 (msg:\"get\"; content:\"GET /x\"; sid:2;)\n";
+    folder.write("local.rules", rules);
+    let mut found = Vec::new();
+    for (name, memory) in [("much", "262144"), ("little", "64")] {
+        let config = format!(
+            "mode = \"wire\"\n[system]\nworkers = 1\n[port.a]\nchecksums = \"ignore\"\n[port.b]\n[ids]\n\
+             rules = [\"local.rules\"]\noutput = \"{name}\"\nsession_kib = {memory}\n"
+        );
+        let config = folder.write(&format!("{name}.toml"), &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.current_dir(folder.path()).arg("run").arg(config);
+        let output = command.args(["-r", "a=in.pcap"]).output().expect("the program runs");
+        let said = text(&[&output.stdout[..], &output.stderr].concat());
+        assert!(output.status.success(), "{said}");
+        let read = |file: &str| {
+            std::fs::read_to_string(folder.join(name).join(file)).expect("it is written")
+        };
+        let events = read("eve.json");
+        let count = |kind: &str| events.matches(&format!("\"event_type\":\"{kind}\"")).count();
+        let stats = read("stats.log");
+        let stat = |name: &str| -> u64 {
+            // Counters of zero are not written.
+            let line = stats.lines().rfind(|line| line.contains(name));
+            line.map_or(0, |line| line.split('|').next_back().unwrap().trim().parse().unwrap())
+        };
+        assert_eq!(count("alert"), usize::from(FLOWS) + 20, "{name}: {said}");
+        assert_eq!(count("flow"), usize::from(FLOWS) + 20, "{name}");
+        assert_eq!(stat("app_layer.memuse"), 0, "{name}: all have ended");
+        let lost = [stat("app_layer.sessions_refused"), stat("app_layer.sessions_given_up")];
+        found.push((count("dns"), lost, said.contains("without memory")));
+    }
+    assert_eq!(found[0], (FLOWS.into(), [0; 2], false));
+    let (dns, [refused, given_up], is_said) = found[1];
+    assert!(is_said && given_up > 0 && refused > 0, "{found:?}");
+    assert!(dns > 0 && dns as u64 + refused >= FLOWS.into(), "{found:?}");
+    assert!(dns < FLOWS.into(), "{found:?}");
+}

@@ -33,6 +33,10 @@ impl DnsFlow {
 }
 
 impl Parser for DnsFlow {
+    fn held(&self) -> usize {
+        size_of::<Self>() + self.sides.iter().map(|side| side.text.capacity()).sum::<usize>()
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         if !self.is_stream {
             message(out, direction, bytes);

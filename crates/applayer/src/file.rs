@@ -80,6 +80,11 @@ impl OpenFile {
         Self { file, given: 0, md5: Md5::new(), sha1: Sha1::new(), sha256: Sha256::new() }
     }
 
+    /// Bytes of memory that it holds, with its own.
+    pub(crate) fn held(&self) -> usize {
+        size_of::<Self>() + self.file.name.capacity()
+    }
+
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.file.size += bytes.len() as u64;
         if !self.file.has_gaps {

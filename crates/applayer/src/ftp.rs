@@ -170,6 +170,12 @@ fn extended_port(text: &[u8], part: usize) -> Option<u16> {
 }
 
 impl Parser for FtpFlow {
+    fn held(&self) -> usize {
+        let lines: usize = self.lines.iter().map(Line::held).sum();
+        let open = self.open.capacity() * size_of::<Transaction>();
+        size_of::<Self>() + open + self.cost + self.replies_cost + lines
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         let side = direction as usize;
         while !bytes.is_empty() {

@@ -10,6 +10,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Bytes that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.text.capacity()
+    }
+
     /// Takes bytes up to the end of the line; how many.
     pub(crate) fn feed(&mut self, bytes: &[u8], limit: usize) -> usize {
         if std::mem::take(&mut self.is_whole) {

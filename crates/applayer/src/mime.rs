@@ -109,6 +109,16 @@ impl Mime {
         form
     }
 
+    /// Bytes of memory that it holds, with its own.
+    pub(crate) fn held(&self) -> usize {
+        let boundaries = self.boundaries.iter().map(|own| cost_of(own));
+        let fields = self.email.fields.iter().map(|(name, value)| cost_of(name) + cost_of(value));
+        let file = self.part.file.as_ref().map_or(0, |file| file.held());
+        let text = self.part.text.as_ref().map_or(0, Vec::capacity);
+        let own = size_of::<Self>() + self.line.capacity() + self.header.capacity() + self.cost;
+        own + boundaries.chain(fields).sum::<usize>() + file + text
+    }
+
     /// Takes bytes.
     pub(crate) fn feed(&mut self, out: &mut Output<'_>, mut bytes: &[u8]) {
         while !bytes.is_empty() {

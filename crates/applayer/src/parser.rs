@@ -41,6 +41,9 @@ pub(crate) trait Parser: Debug + Send {
     /// Nothing more of a side follows.
     fn end_of_side(&mut self, out: &mut Output<'_>, direction: Direction);
 
+    /// Bytes of memory that it holds, with its own: about what the allocator has given. It takes no longer than a call of the parser.
+    fn held(&self) -> usize;
+
     /// Nothing more follows at all, or another protocol does: what is open ends. Called once.
     fn finish(&mut self, out: &mut Output<'_>);
 }

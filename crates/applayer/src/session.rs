@@ -112,6 +112,19 @@ impl Session {
         self.numbers.transaction
     }
 
+    /// Bytes of memory that it holds, with its own: about what the allocator has given.
+    pub fn memory(&self) -> usize {
+        let held = match &self.state {
+            State::Identifying(pieces) => {
+                let bytes: usize = self.held.iter().map(|(len, _)| len).sum();
+                bytes + pieces.capacity() * size_of::<(Direction, Vec<u8>)>()
+            }
+            State::Reading(parser) => parser.held(),
+            State::Over => 0,
+        };
+        size_of::<Self>() + held
+    }
+
     /// Bytes of a side, which begin at `offset` of its stream. What was given before is skipped, and bytes that are
     /// skipped over are a gap.
     pub fn data(
@@ -197,7 +210,7 @@ impl Session {
         self.want()
     }
 
-    /// The flow has ended: what is open is given up. Called once, last.
+    /// The flow has ended, or nothing more is to be read of it: what is open is given up, and so is its memory.
     pub fn finish(&mut self, limits: &Limits, time_ns: u64, sink: &mut dyn Sink) {
         self.identify_now(limits, time_ns, sink);
         self.call(limits, Direction::ToServer, &[], time_ns, sink, |parser, out| {

@@ -362,6 +362,14 @@ fn path(argument: &[u8], word: &[u8]) -> Vec<u8> {
 }
 
 impl Parser for SmtpFlow {
+    fn held(&self) -> usize {
+        let lines: usize = self.lines.iter().map(Line::held).sum();
+        let open = self.transaction.as_ref().and_then(Transaction::cost).unwrap_or(0);
+        let mail = self.mail.as_ref().map_or(0, |mail| mail.held());
+        let helo = self.helo.as_ref().map_or(0, Vec::capacity);
+        size_of::<Self>() + lines + open + mail + helo + self.asked.capacity() * size_of::<Asked>()
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         let side = direction as usize;
         while !bytes.is_empty() {

@@ -170,6 +170,13 @@ fn lists(message: &[u8], direction: Direction) -> Option<String> {
 }
 
 impl Parser for SshFlow {
+    fn held(&self) -> usize {
+        let of_side =
+            |side: &Side| side.line.held() + side.header.capacity() + side.packet.capacity();
+        let open = self.transaction.as_ref().map_or(0, |own| own.data.held());
+        size_of::<Self>() + self.sides.iter().map(of_side).sum::<usize>() + open
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         while !bytes.is_empty() {
             let limit = out.limits.line_bytes;

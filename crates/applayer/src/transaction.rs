@@ -75,6 +75,36 @@ pub enum Data {
     Ftp(Box<Ftp>),
 }
 
+impl Data {
+    /// Bytes of memory that a transaction of TLS or SSH holds; of others, parsers know it.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Tls(tls) => {
+                let ja3 =
+                    [&tls.ja3, &tls.ja3s].map(|own| own.as_ref().map_or(0, |own| own.0.len()));
+                let texts = tls.sni.iter().chain(&tls.alpn_offered).chain(&tls.alpn);
+                let certificates = tls.certificates.iter().flatten().map(|own| {
+                    let texts = [&own.subject, &own.issuer, &own.serial, &own.fingerprint];
+                    let texts = texts.into_iter().chain(&own.names);
+                    let texts = texts.map(|text| cost_of(text.as_bytes())).sum::<usize>();
+                    size_of::<Certificate>() + texts + own.der.len()
+                });
+                let texts = texts.map(|text| cost_of(text)).chain(ja3).chain(certificates);
+                size_of::<Tls>() + texts.sum::<usize>()
+            }
+            Self::Ssh(ssh) => {
+                let sides = ssh.sides.iter().flatten().map(|side| {
+                    let texts = [&side.protocol, &side.software, &side.comments];
+                    let lists = side.hassh_string.as_ref().map_or(0, String::len);
+                    texts.map(|text| cost_of(text)).iter().sum::<usize>() + lists
+                });
+                size_of::<Ssh>() + sides.sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// HTTP/1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http {

@@ -120,6 +120,15 @@ impl Content {
 }
 
 impl Body {
+    /// Bytes of memory that it holds, with its own.
+    pub(super) fn held(&self) -> usize {
+        let Content { name, file, parts, .. } = &self.content;
+        let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
+        let file = file.as_ref().map_or(0, |file| file.held());
+        let parts = parts.as_ref().map_or(0, |parts| parts.held());
+        size_of::<Self>() + decoder + name.capacity() + file + parts
+    }
+
     /// Takes bytes of the connection.
     pub(super) fn feed(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> Taken {
         let mut at = 0;

@@ -13,6 +13,8 @@ use crate::limits::Limits;
 
 /// Bytes that one step gives: what a decoder may hold back of a window.
 const STEP: usize = 32 << 10;
+/// Bytes of a decoder: its window and its tables.
+const INFLATE: usize = 44 << 10;
 /// Bytes of the body for which the ratio is reckoned.
 const BLOCK: u64 = 512;
 
@@ -66,6 +68,11 @@ impl Decoder {
     pub(crate) fn new(codings: &[Coding]) -> Self {
         let layers = codings.iter().rev().map(|coding| Inflate::new(*coding)).collect();
         Self { layers, taken: 0, given: 0, error: None }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.layers.len() * (STEP + INFLATE)
     }
 
     /// Takes bytes of the body. An error is given once; after it nothing is.

@@ -559,6 +559,17 @@ fn is_first_line(line: &[u8], direction: Direction) -> bool {
 }
 
 impl Parser for Http1 {
+    fn held(&self) -> usize {
+        let sides = self.sides.iter().map(|side| {
+            let body = match &side.place {
+                Place::Body(body) => body.held(),
+                _ => 0,
+            };
+            side.text.capacity() + body
+        });
+        size_of::<Self>() + self.cost + sides.sum::<usize>()
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         while !bytes.is_empty() {
             let side = self.side(direction);

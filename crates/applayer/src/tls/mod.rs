@@ -362,6 +362,14 @@ fn give_random(random: &[u8; 32], give: &mut dyn FnMut(Buffer, usize, &[u8])) {
 }
 
 impl Parser for TlsFlow {
+    fn held(&self) -> usize {
+        let of_side =
+            |side: &Side| side.header.capacity() + side.messages.capacity() + side.look.capacity();
+        let open = self.transaction.as_ref().map_or(0, |own| own.data.held());
+        let sides = self.sides.iter().map(of_side).sum::<usize>();
+        size_of::<Self>() + sides + open + self.session_offered.capacity()
+    }
+
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
         while !bytes.is_empty() {
             let side = &mut self.sides[direction as usize];

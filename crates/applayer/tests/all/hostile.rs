@@ -157,15 +157,22 @@ fn held(port: u16, begin: &[Step], again: &[Step], times: usize) -> Holder {
     let limits = Limits::default();
     let mut holder = Holder::default();
     let mut session = Session::new(start(Transport::Stream, port));
-    let mut offsets = [0; 2];
+    let (mut offsets, mut most_memory) = ([0; 2], 0);
     for step in begin.iter().chain((0..times).flat_map(|_| again)) {
         let Step::Data(direction, bytes) = step else { continue };
         let offset = &mut offsets[*direction as usize];
         session.data(&limits, *direction, *offset, bytes, 1, &mut holder);
         *offset += bytes.len() as u64;
+        // What it says that it holds is no less than what its transactions say, and has a bound too.
+        let said = holder.open.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        let memory = session.memory();
+        assert!(memory >= said, "{memory} bytes of memory, {said} said");
+        most_memory = most_memory.max(memory);
     }
+    assert!(most_memory <= limits.session_bytes + (256 << 10), "{most_memory} bytes of memory");
     session.finish(&limits, 1, &mut holder);
     assert_eq!(holder.open, []);
+    assert_eq!(session.memory(), size_of::<Session>());
     holder
 }
 

@@ -352,6 +352,7 @@ mod tests {
             counters: counters.clone(),
             hosts: HostTables::default(),
             is_inline: Arc::new(AtomicBool::new(false)),
+            session_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),
             literals: None,
         });
         let followers = Followers::new(vec![places.follower_in("", 0, (0, 1))]);

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -68,6 +68,7 @@ pub(super) fn start(
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
         hosts: HostTables::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
+        session_memory: Arc::new(AtomicUsize::new(session_memory(config))),
         literals: config
             .ids
             .device
@@ -86,6 +87,11 @@ pub(super) fn start(
         output: config.ids.output.clone(),
         stats_ns: 0,
     }))
+}
+
+/// Bytes that the sessions of a worker may hold.
+fn session_memory(config: &Config) -> usize {
+    config.ids.session_kib as usize * 1024
 }
 
 /// Logs what of the rules is not evaluated.
@@ -155,6 +161,9 @@ impl IdsControl {
             ("no_room", get(&c.no_room)),
             ("searches_given_up", get(&c.given_up)),
             ("passed_over", get(&c.passed)),
+            ("session_bytes", get(&c.session_bytes)),
+            ("sessions_refused", get(&c.sessions_refused)),
+            ("sessions_given_up", get(&c.sessions_given_up)),
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -189,6 +198,11 @@ impl IdsControl {
         if get(&c.passed) > 0 {
             let text = thousands(get(&c.passed));
             lines.push(["packets of encrypted streams passed over".to_owned(), text]);
+        }
+        let lost = [get(&c.sessions_refused), get(&c.sessions_given_up)];
+        if lost != [0; 2] {
+            let text = format!("{} not begun, {} given up", thousands(lost[0]), thousands(lost[1]));
+            lines.push(["sessions of applications without memory".to_owned(), text]);
         }
         for set in self.loaded.datasets.all() {
             let refused = match set.refused() {
@@ -305,6 +319,7 @@ impl ControlPart for IdsControl {
         self.parts.outputs.reopen();
         let is_inline = env.config.ids.action == IdsAction::Inline;
         self.parts.is_inline.store(is_inline, Ordering::Relaxed);
+        self.parts.session_memory.store(session_memory(env.config), Ordering::Relaxed);
         if self.before.take().is_none() {
             return String::new();
         }
@@ -379,6 +394,16 @@ impl ControlPart for IdsControl {
                 get(&c.no_room),
             ),
             (
+                "ids_sessions_refused_total",
+                "Flows without a parser of their application, as there was no memory for it.",
+                get(&c.sessions_refused),
+            ),
+            (
+                "ids_sessions_given_up_total",
+                "Parsers of applications that were given up, as there was no memory for more of them.",
+                get(&c.sessions_given_up),
+            ),
+            (
                 "ids_searches_given_up_total",
                 "Searches of rules that were given up because they took too long.",
                 get(&c.given_up),
@@ -387,6 +412,8 @@ impl ControlPart for IdsControl {
         for (name, help, value) in families {
             out.counter(name, help).sample(&[], value);
         }
+        out.gauge("ids_session_bytes", "Bytes that parsers of applications hold, of all workers.")
+            .sample(&[], get(&c.session_bytes));
         let mut family = out.counter("ids_transactions_total", "Transactions by application.");
         for (name, count) in c.transactions() {
             family.sample(&[("application", name)], count);

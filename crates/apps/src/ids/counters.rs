@@ -51,6 +51,12 @@ pub struct Counters {
     pub no_room: AtomicU64,
     /// Matches that were no alerts because of a threshold.
     pub suppressed: AtomicU64,
+    /// Bytes that sessions of applications hold, of all workers.
+    pub session_bytes: AtomicU64,
+    /// Flows without a session, as there was no memory for one.
+    pub sessions_refused: AtomicU64,
+    /// Sessions that were given up, as there was no memory for more of them.
+    pub sessions_given_up: AtomicU64,
     /// The time of the first packet, in nanoseconds since 1970; 0 before.
     pub first_ns: AtomicU64,
     /// The time of the latest packet.
@@ -139,10 +145,14 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
+        let Self { sessions_refused, sessions_given_up, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [given_up, no_room, suppressed, clean, passed] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for counter in [sessions_refused, sessions_given_up] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -167,6 +177,9 @@ impl Counters {
             all.push((format!("app_layer.tx.{name}"), count));
         }
         all.push(("app_layer.anomalies".into(), get(&self.anomalies)));
+        all.push(("app_layer.memuse".into(), get(&self.session_bytes)));
+        all.push(("app_layer.sessions_refused".into(), get(&self.sessions_refused)));
+        all.push(("app_layer.sessions_given_up".into(), get(&self.sessions_given_up)));
         all.push(("file_store.files".into(), get(&self.files)));
         all
     }

@@ -11,12 +11,12 @@
 //!
 //! Threads: one worker; the lock is never contended.
 
+mod hashes;
 mod tee;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
@@ -31,6 +31,7 @@ use stream::tcp::{End, Segment, Want};
 use stream::tracker::{Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
+use self::hashes::{Mixed, address_hash};
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
@@ -91,6 +92,8 @@ pub struct Parts {
     pub hosts: HostTables,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
+    /// Bytes that the sessions of a worker may hold.
+    pub session_memory: Arc<AtomicUsize>,
     /// What a stage before the tracker searches packets for.
     pub literals: Option<PartId<LiteralPart>>,
 }
@@ -140,6 +143,8 @@ struct OfFlowKept {
     identity: Identity,
     state: FlowState,
     session: Option<Box<Session>>,
+    /// Bytes that it holds, as they are counted.
+    session_bytes: usize,
     vlans: [u16; 2],
     icmp: Option<(u8, u8)>,
     port: u16,
@@ -185,34 +190,6 @@ struct Open {
     clean: Range<usize>,
 }
 
-/// Hashes numbers of flows, which are hashes themselves, by a few instructions and a seed that nobody knows.
-#[derive(Clone, Copy)]
-struct Mixed(u64);
-
-impl BuildHasher for Mixed {
-    type Hasher = MixedHasher;
-
-    fn build_hasher(&self) -> MixedHasher {
-        MixedHasher(self.0)
-    }
-}
-
-struct MixedHasher(u64);
-
-impl Hasher for MixedHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = chunk::hash::key64(number, self.0);
-    }
-}
-
 /// Inspects the flows of a worker.
 pub struct Inspector {
     parts: Parts,
@@ -231,9 +208,20 @@ pub struct Inspector {
     strays: u32,
     /// What of the detector's counts is in those of all workers.
     counted: detect::Counts,
+    /// Bytes that all sessions hold, and what of them is in the count of all workers.
+    session_bytes: usize,
+    session_bytes_counted: usize,
     /// Packets, which are counted for all workers once a chunk.
     seen: Passed,
     clean: u64,
+}
+
+impl Drop for Inspector {
+    /// What it held is gone: the worker of another engine begins with nothing.
+    fn drop(&mut self) {
+        let bytes = self.session_bytes_counted as u64;
+        add(&self.parts.counters.session_bytes, bytes.wrapping_neg());
+    }
 }
 
 impl Inspector {
@@ -255,6 +243,8 @@ impl Inspector {
             lines,
             strays: 0,
             counted: detect::Counts::default(),
+            session_bytes: 0,
+            session_bytes_counted: 0,
             seen: Passed::default(),
             clean: 0,
         }
@@ -275,6 +265,10 @@ impl Inspector {
         let seen = std::mem::take(&mut self.seen);
         self.parts.counters.packets(&seen);
         add(&self.parts.counters.clean, std::mem::take(&mut self.clean));
+        let (bytes, before) = (self.session_bytes as u64, self.session_bytes_counted as u64);
+        // The sum of all workers; less is more by a whole turn.
+        add(&self.parts.counters.session_bytes, bytes.wrapping_sub(before));
+        self.session_bytes_counted = self.session_bytes;
         let now = self.detector.counts();
         if now != self.counted {
             self.parts.counters.detected(now, self.counted);
@@ -388,10 +382,28 @@ impl Inspector {
             is_reversed: was_reversed,
         };
         call(&mut session, &self.limits, self.now_ns, &mut tee);
+        let (others, before) =
+            (self.session_bytes - tee.flow.session_bytes, tee.flow.session_bytes);
+        let mut bytes = session.memory();
+        let most = self.parts.session_memory.load(Ordering::Relaxed);
+        // The one that wants more gives up what it has: all others go on.
+        if bytes > before && others + bytes > most {
+            session.finish(&self.limits, self.now_ns, &mut tee);
+            bytes = session.memory();
+            add(&self.parts.counters.sessions_given_up, 1);
+        }
+        self.session_bytes = others + bytes;
+        flow.session_bytes = bytes;
         if session.is_reversed() != was_reversed {
             flow.state.reverse();
         }
         flow.session = Some(session);
+    }
+
+    /// Whether there is memory for the session of a flow that begins.
+    fn has_room(&self) -> bool {
+        let most = self.parts.session_memory.load(Ordering::Relaxed);
+        self.session_bytes + size_of::<Session>() <= most
     }
 
     /// A fragment of the datagram that was the last packet: what was decided of that holds for it.
@@ -425,8 +437,16 @@ impl Inspector {
             identity.client = if is_opener { of.side } else { of.side.other() };
         }
         let identity = &identity;
-        let flow =
-            { self.flows.entry(identity.id) }.or_insert_with(|| OfFlowKept::new(identity, input));
+        let has_room = self.has_room();
+        let flow = self.flows.entry(identity.id).or_insert_with(|| {
+            let mut flow = OfFlowKept::new(identity, input);
+            if !has_room && flow.session.take().is_some() {
+                add(&self.parts.counters.sessions_refused, 1);
+            }
+            flow.session_bytes = flow.session.as_ref().map_or(0, |session| session.memory());
+            self.session_bytes += flow.session_bytes;
+            flow
+        });
         flow.identity = *identity;
         flow.last_ns = time_ns;
         let sender = flow.sender(of.side);
@@ -613,6 +633,7 @@ impl Inspector {
         self.lines.release(time_ns);
         add(&self.parts.counters.flows, 1);
         let Some(mut flow) = self.flows.remove(&record.id) else { return };
+        self.session_bytes -= flow.session_bytes;
         let outputs = &self.parts.outputs;
         if outputs.has(IdsEvent::Flow) {
             let in_iface = flow.interface(outputs);
@@ -661,18 +682,6 @@ fn vlans(input: &Input<'_>) -> [u16; 2] {
     [vlan(0), vlan(1)]
 }
 
-fn address_hash(a: IpAddr, b: IpAddr) -> u64 {
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(own) => u128::from(own.to_bits()),
-        IpAddr::V6(own) => own.to_bits(),
-    };
-    let both = [bits(a), bits(b)];
-    both.iter().fold(0, |hash, own| {
-        let low = chunk::hash::key64(*own as u64, hash);
-        chunk::hash::key64((*own >> 64) as u64, low)
-    })
-}
-
 impl OfFlowKept {
     fn new(identity: &Identity, input: &Input<'_>) -> Self {
         let key = &identity.key;
@@ -690,6 +699,7 @@ impl OfFlowKept {
             identity: *identity,
             state: FlowState::new(identity.id),
             session,
+            session_bytes: 0,
             vlans: vlans(input),
             icmp: input.decoded.icmp_type_code(),
             port: input.port,
@@ -878,18 +888,4 @@ fn opens(input: &Input<'_>) -> Option<bool> {
     let at = usize::from(input.decoded.l4_offset) + 13;
     let own = u16::from(*input.frame.get(at).filter(|_| is_tcp)?);
     (own & flags::SYN != 0).then_some(own & flags::ACK == 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_part_of_both_addresses_is_in_their_hash() {
-        let addresses = ["10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2", "2001:db9::1"]
-            .map(|text| text.parse::<IpAddr>().unwrap());
-        let pairs = addresses.iter().flat_map(|a| addresses.iter().map(move |b| (*a, *b)));
-        let hashes: std::collections::HashSet<_> = pairs.map(|(a, b)| address_hash(a, b)).collect();
-        assert_eq!(hashes.len(), addresses.len() * addresses.len());
-    }
 }

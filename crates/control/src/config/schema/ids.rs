@@ -39,6 +39,10 @@ crate::section! {
         /// that have one. With it the device decodes packets, too, as with `device` of `[flow]`. It needs a `backend` with a device;
         /// otherwise workers do it. Results do not depend on it.
         restart device: bool = false, boolean();
+        /// Memory for what parsers of applications hold of the flows of one worker, in KiB. Where it is full, a flow that begins has no
+        /// parser, and one whose parser wants more loses it: such a flow has no events of its application, and rules see its packets and
+        /// bytes.
+        live session_kib: u32 = 256 << 10, integer(64..=1 << 26);
         /// Rejections that are answered with ICMP in a second, from each port.
         live icmp_rate: u32 = 100, integer(0..=1_000_000);
     }
