@@ -203,11 +203,15 @@ impl World {
         case: Case,
         connections: usize,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, String> {
-        const NAMES: [&str; 3] = ["decode", "route", "rewrite"];
+        // As the program has it: the first stage leaves its records of headers to `flow`.
+        let kinds: &[&str] = match case {
+            Case::Forwarding => &["decode", "route", "rewrite"],
+            Case::Flows => &["decode", "flow", "route", "rewrite"],
+            Case::Inspection => &["decode", "flow", "ids", "route", "rewrite"],
+        };
         let mut stages: Vec<Box<dyn Stage<Tables>>> = Vec::new();
-        for name in NAMES {
-            let own =
-                stage(name, &NAMES, &PipelineOptions::default()).map_err(|e| e.to_string())?;
+        for name in ["decode", "route", "rewrite"] {
+            let own = stage(name, kinds, &PipelineOptions::default()).map_err(|e| e.to_string())?;
             stages.push(OverPart::boxed(own, self.part));
             if name != "decode" || case == Case::Forwarding {
                 continue;
@@ -234,9 +238,10 @@ impl World {
             let tracker =
                 Tracker::new(options(2 * connections, 1 << 20), Followers::new(followers))
                     .map_err(|error| error.to_string())?;
-            stages.push(Box::new(Flow::new(Arc::new(Mutex::new(tracker)), Arc::default())));
+            let flow = Flow::new(Arc::new(Mutex::new(tracker)), Arc::default());
+            stages.push(Box::new(flow.sharing(true)));
             if case == Case::Inspection {
-                stages.push(Box::new(Ids::new(places.of("", 0), 100)));
+                stages.push(Box::new(Ids::new(places.of("", 0), 100).sharing(true)));
             }
         }
         Ok(stages)

@@ -46,7 +46,7 @@ impl Ids {
 
     /// Stages share records of headers, of which those of packets that resets replace are forgotten.
     #[must_use]
-    pub(super) fn sharing(mut self, shares: bool) -> Self {
+    pub fn sharing(mut self, shares: bool) -> Self {
         self.shares = shares;
         self
     }
