@@ -62,6 +62,17 @@ pub struct FlowKey {
 const _: () = assert!(size_of::<FlowKey>() == 48);
 
 impl FlowKey {
+    /// That of no flow.
+    pub(crate) const NONE: Self = Self {
+        addresses: [[0; 2]; 2],
+        ports: [0; 2],
+        scope: 0,
+        protocol: 0,
+        family: 0,
+        tunnels: 0,
+        tunnel_id: 0,
+    };
+
     /// The key of a packet from `src` to `dst`, and the side that sent it. Both addresses are of one family (4 or 6).
     #[inline]
     pub fn new(

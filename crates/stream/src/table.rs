@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | `hash` | the keyed hash |
 //! | `index` | the buckets: from a hash to slots |
-//! | `find` | the search, interleaved over a batch |
+//! | `find` | the search for one key, step by step |
 //! | `order` | free slots, and half-open flows by age |
 //! | `sweep` | removal of idle flows |
 //! | `error` | what may fail at creation |
@@ -43,13 +43,13 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use interleave::{prefetch, run_grouped, run_machine_direct};
+use interleave::{prefetch, run_machine_direct};
 
 use crate::FlowKey;
 use error::zeroed;
 use find::Finder;
 use hash::KeyHash;
-use index::Index;
+use index::{Index, Place};
 use order::Order;
 
 pub use error::TableError;
@@ -300,8 +300,11 @@ fn same(x: &FlowKey, y: &FlowKey) -> bool {
         let [p, q] = key.ports;
         u64::from(p) | u64::from(q) << 16 | u64::from(key.scope) << 32
     };
-    let kind = |key: &FlowKey| u16::from_le_bytes([key.protocol, key.family]);
-    ends | (word(x) ^ word(y)) | u64::from(kind(x) ^ kind(y)) == 0
+    let kind = |key: &FlowKey| {
+        let tunnels = u64::from(key.tunnels) << 16 | u64::from(key.tunnel_id) << 32;
+        u64::from(key.protocol) | u64::from(key.family) << 8 | tunnels
+    };
+    ends | (word(x) ^ word(y)) | (kind(x) ^ kind(y)) == 0
 }
 
 impl<H: Copy + Default> FlowTable<H> {
@@ -409,7 +412,43 @@ impl<H: Copy + Default> FlowTable<H> {
     pub fn search(&self, keys: &[FlowKey], found: &mut [Found]) {
         assert_eq!(keys.len(), found.len(), "one answer for each key");
         for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
-            run_grouped::<GROUP, _>(&Finder(self), keys, found);
+            self.search_group(keys, found);
+        }
+    }
+
+    /// The same of [`GROUP`] keys at most: first all buckets, then all lines. Nearly every search ends there.
+    #[inline(always)]
+    fn search_group(&self, keys: &[FlowKey], found: &mut [Found]) {
+        let mut places = [Place { bucket: 0, tag: 0 }; GROUP];
+        for (key, place) in keys.iter().zip(&mut places) {
+            *place = self.index.place(self.hash.of(key));
+            prefetch(self.index.bucket(place.bucket));
+        }
+        for (place, found) in places.iter().zip(&mut *found) {
+            let bucket = self.index.bucket(place.bucket);
+            found.slot = match bucket.matches(place.tag) {
+                0 => NIL,
+                ways => bucket.slot(ways.trailing_zeros()),
+            };
+            let at = found.slot as usize;
+            if let (Some(line), Some(time)) = (self.lines.get(at), self.times.get(at)) {
+                prefetch(line);
+                prefetch(time);
+            }
+        }
+        for ((key, place), found) in keys.iter().zip(&places).zip(found) {
+            let is_over = match self.lines.get(found.slot as usize) {
+                Some(line) => same(&line.key, key),
+                None => !self.index.bucket(place.bucket).is_passed(),
+            };
+            if key.family == 0 {
+                *found = Found::NONE;
+                continue;
+            }
+            if !is_over {
+                found.slot = self.find_hashed(key, self.hash.of(key)).unwrap_or(NIL);
+            }
+            found.outcome = if found.slot == NIL { Outcome::NotAdmitted } else { Outcome::Known };
         }
     }
 

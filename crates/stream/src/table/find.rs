@@ -1,4 +1,5 @@
-//! The search for keys, whose memory accesses overlap over the keys of a batch.
+//! The search for a key, step by step. That of a batch is [`FlowTable::search`], whose memory accesses overlap; it ends here where
+//! tags are equal by chance, or buckets are full.
 //!
 //! ```text
 //!  begin    hash the key                              ask for its bucket
@@ -8,7 +9,7 @@
 
 use std::task::Poll;
 
-use interleave::{Machine, Walk, prefetch};
+use interleave::{Machine, prefetch};
 
 use super::index::Place;
 use super::{FlowTable, Found, NIL, Outcome, same};
@@ -67,27 +68,6 @@ impl<H: Copy + Default> Finder<'_, H> {
         }
         let outcome = if slot == NIL { Outcome::NotAdmitted } else { Outcome::Known };
         Found { slot, outcome }
-    }
-}
-
-impl<H: Copy + Default> Walk for Finder<'_, H> {
-    type Key = FlowKey;
-    type Value = Found;
-    type State = Search;
-
-    #[inline(always)]
-    fn begin(&self, key: &FlowKey) -> Search {
-        self.start(self.0.hash.of(key))
-    }
-
-    #[inline(always)]
-    fn level(&self, key: &FlowKey, search: &mut Search) -> bool {
-        key.family != 0 && self.advance(key, search)
-    }
-
-    #[inline(always)]
-    fn end(&self, key: &FlowKey, search: &Search) -> Found {
-        Self::answer(key, search.slot)
     }
 }
 

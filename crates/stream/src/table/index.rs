@@ -39,8 +39,16 @@ impl Bucket {
     /// The ways with a tag, as bits.
     #[inline(always)]
     pub(super) fn matches(&self, tag: u16) -> u32 {
-        let bits = |(way, other): (usize, &u16)| u32::from(*other == tag) << way;
-        self.tags.iter().enumerate().map(bits).fold(0, |ways, bit| ways | bit)
+        // The first eight as one vector; a bit for each, at its place.
+        let (eight, rest) = self.tags.split_at(8);
+        let mut ways = 0_u16;
+        for (at, other) in eight.iter().enumerate() {
+            ways |= if *other == tag { 1 << at } else { 0 };
+        }
+        for (at, other) in (8..).zip(rest) {
+            ways |= u16::from(*other == tag) << at;
+        }
+        ways.into()
     }
 
     /// The slot of a way.

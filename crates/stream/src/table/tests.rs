@@ -583,3 +583,22 @@ fn a_slot_has_generations() {
     // The generation wraps around within its 30 bits.
     assert_eq!(Meta(u32::MAX - 1).freed().0, 0);
 }
+
+/// Hashes of keys may meet; then each field tells them apart.
+#[test]
+fn keys_are_the_same_in_all_fields_alone() {
+    let key = FlowKey::new(([1, 2], 3), ([4, 5], 6), 17, 6, 7).0;
+    let key = FlowKey { tunnels: 8, tunnel_id: 9, ..key };
+    assert!(same(&key, &key));
+    let others = [
+        FlowKey { addresses: [[0, 2], [4, 5]], ..key },
+        FlowKey { addresses: [[1, 2], [4, 0]], ..key },
+        FlowKey { ports: [3, 0], ..key },
+        FlowKey { scope: 0, ..key },
+        FlowKey { protocol: 6, ..key },
+        FlowKey { family: 4, ..key },
+        FlowKey { tunnels: 0, ..key },
+        FlowKey { tunnel_id: 0, ..key },
+    ];
+    assert!(others.iter().all(|other| !same(&key, other)));
+}
