@@ -378,24 +378,17 @@ impl Reassembler {
         Outcome::Accepted
     }
 
-    /// Takes the next segment of a connection whose bytes nobody reads, if all that it does is to carry the stream on: it is the
-    /// next one of an established side of which nothing waits, and has no flags but ACK and PSH. Of its payload the length
-    /// counts alone. Otherwise nothing is done, and it is one for [`segment`](Self::segment), after which the connection is the
-    /// same either way.
-    #[inline]
-    pub fn pass(
+    /// Whether all that a segment of a connection does whose bytes nobody reads is to carry the stream on: it is the next one of an
+    /// established side of which nothing waits, and has no flags but ACK and PSH. Of its payload the length counts alone. Then
+    /// [`carry_on`](Self::carry_on) leaves the connection as [`segment`](Self::segment) would.
+    #[inline(always)]
+    pub(crate) fn passes(
         &self,
-        connection: &mut Connection,
+        connection: &Connection,
         side: Side,
         segment: &Segment<'_>,
-        now_ns: u64,
     ) -> bool {
-        let is_plain = segment.flags & !flags::PSH == flags::ACK;
-        let passes = is_plain && self.is_next(connection, side, segment);
-        if passes {
-            advance(connection, side, segment, now_ns);
-        }
-        passes
+        segment.flags & !flags::PSH == flags::ACK && self.is_next(connection, side, segment)
     }
 
     /// Whether a segment only carries the stream on: see [`carry_on`](Self::carry_on).

@@ -199,6 +199,14 @@ struct Row {
     none: Option<Unkeyed>,
     /// The checksum of its segment is not verified yet.
     is_unchecked: bool,
+    /// Its flow passes it over, and it is done.
+    is_taken: bool,
+}
+
+impl Row {
+    /// Nothing is known.
+    const NONE: Self =
+        Self { side: Side::A, about: None, none: None, is_unchecked: false, is_taken: false };
 }
 
 /// Why a packet has no flow that could be looked up.
@@ -431,11 +439,13 @@ impl<M: Module> Tracker<M> {
         }
         let seen_ms = self.seen_ms(latest);
         self.search(rows.start);
-        if defers {
-            self.check_others(rows.start, &input);
-        }
+        let are_others = !defers || self.pass_all(rows.start, input, output);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest, rows: &self.rows };
         self.table.settle(&self.keys, seen_ms, &mut policy, &mut self.found);
+        if !are_others {
+            self.end_passing();
+            return rows.end;
+        }
         self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
         for (at, row) in rows.clone().enumerate() {
             if at.is_multiple_of(AHEAD) {
@@ -451,7 +461,10 @@ impl<M: Module> Tracker<M> {
                 let at = at + NEAREST;
                 self.rest.prefetch_waiting(self.found[at], self.rows[at].side);
             }
-            let Row { side, about, none, is_unchecked } = self.rows[at];
+            let Row { side, about, none, is_unchecked, is_taken } = self.rows[at];
+            if is_taken {
+                continue;
+            }
             let own = input(row);
             let found = self.found[at];
             // Only now: a packet behind one that waits comes again.
@@ -467,13 +480,15 @@ impl<M: Module> Tracker<M> {
             }
             let key = self.keys[at];
             if self.is_undecided(found) || self.rest.helpers.waits(&key, side) {
+                // What comes again must not have been taken.
+                debug_assert!(self.options.confirms && !defers);
                 self.take_back(at);
                 self.remove_voids();
                 self.end_passing();
                 return row;
             }
             if self.passing.is_on
-                && let Some(tracked) = self.pass(&own, &key, side, found)
+                && let Some(tracked) = self.pass(&own, side, found)
             {
                 output(row, tracked);
                 continue;

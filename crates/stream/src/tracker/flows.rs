@@ -316,17 +316,37 @@ impl<M: Module> Rest<M> {
         self.reassembler.segment(connection, side, segment, time_ns, &mut sink)
     }
 
-    /// Takes a segment of a flow that is passed over, if it only carries the stream on.
+    /// Whether a segment of a flow that is passed over only carries the stream on, before the flow is over.
+    #[inline(always)]
+    pub(super) fn passes(
+        &self,
+        slot: Slot,
+        side: Side,
+        (segment, hot): (&Segment<'_>, &Hot),
+        time_ns: u64,
+    ) -> bool {
+        let Some(Record { warm, connection }) = self.records.get(slot.index()) else {
+            return false;
+        };
+        time_ns.saturating_sub(warm.end_ns) <= self.timeouts.of(hot.phase)
+            && self.reassembler.passes(connection, side, segment)
+    }
+
+    /// Takes such a segment; what the packet is, and the phase behind it: all that may change is whether data waits to be
+    /// acknowledged.
     #[inline(always)]
     pub(super) fn pass(
         &mut self,
         slot: Slot,
         side: Side,
-        segment: &Segment<'_>,
-        time_ns: u64,
-    ) -> bool {
-        let connection = &mut self.records[slot.index()].connection;
-        self.reassembler.pass(connection, side, segment, time_ns)
+        (segment, hot): (&Segment<'_>, &Hot),
+        input: &Input<'_>,
+    ) -> Option<(Tracked, Phase)> {
+        let connection = &mut self.records.get_mut(slot.index())?.connection;
+        let _ = self.reassembler.carry_on(connection, side, segment, input.time_ns);
+        let phase = hot.phase.with_unacknowledged(connection.is_unacknowledged());
+        self.count(slot, side, input, segment.flags, (1, input.frame_len.into()));
+        Some((self.tracked(slot, side, true), phase))
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use packet::{Decoded, IpProtocol};
 
-use super::input::{Input, cause_of, key_of};
+use super::input::{Input, cause_of, is_plain, key_of, write_key};
 use super::module::Module;
 use super::{Options, Row, SPAN_NS, Tracker, Unkeyed};
 use crate::key::FlowKey;
@@ -44,9 +44,12 @@ impl<M: Module> Tracker<M> {
             if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
                 break;
             }
-            self.keys.push(FlowKey::default());
+            self.keys.push(FlowKey::NONE);
             let Some(key) = self.keys.last_mut() else { break };
-            self.rows.push(Self::of_row(&self.options, &packet, defers, key));
+            self.rows.push(match defers && is_plain(&packet, &self.options) {
+                true => Row { side: write_key(&packet, key), is_unchecked: true, ..Row::NONE },
+                false => Self::of_row(&self.options, &packet, defers, key),
+            });
             latest_ns = latest_ns.max(packet.time_ns);
             earliest_ns = earliest_ns.min(packet.time_ns);
         }
@@ -65,30 +68,30 @@ impl<M: Module> Tracker<M> {
         defers: bool,
         key: &mut FlowKey,
     ) -> Row {
-        let none = |why| Row { none: Some(why), ..Row::default() };
+        let none = |why| Row { none: Some(why), ..Row::NONE };
         let side = match key_of(input, options, defers, key) {
             Ok(side) => side,
             Err(why) => {
-                *key = FlowKey::default();
+                *key = FlowKey::NONE;
                 return none(Unkeyed::Rejected(why));
             }
         };
         if !options.confirms || !packet::quoted::is_error_packet(input.decoded) {
             let is_segment = input.decoded.protocol == IpProtocol::TCP;
             let is_unchecked = defers && is_segment && input.segment.is_none();
-            return Row { side, is_unchecked, ..Row::default() };
+            return Row { side, is_unchecked, ..Row::NONE };
         }
         let Some(((cause, side), sequence)) = cause_of(input, options) else {
-            *key = FlowKey::default();
+            *key = FlowKey::NONE;
             return none(Unkeyed::AboutNothing);
         };
         *key = cause;
-        Row { side, about: Some(sequence), ..Row::default() }
+        Row { side, about: Some(sequence), ..Row::NONE }
     }
 
     /// The same of a single packet.
     pub(super) fn of_one(&self, input: &Input<'_>) -> Result<(FlowKey, Row), Unkeyed> {
-        let mut key = FlowKey::default();
+        let mut key = FlowKey::NONE;
         let row = Self::of_row(&self.options, input, false, &mut key);
         row.none.map_or(Ok((key, row)), Err)
     }

@@ -82,14 +82,8 @@ pub(super) fn key_of(
             None => check_segment(input)?,
         }
     }
-    let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-    let side = if (d.src, ports.0) <= (d.dst, ports.1) { Side::A } else { Side::B };
-    key.addresses[side.index()] = d.src;
-    key.addresses[side.other().index()] = d.dst;
-    key.ports[side.index()] = ports.0;
-    key.ports[side.other().index()] = ports.1;
+    let side = write_ends(d, ports, key);
     key.scope = scope(d, options);
-    (key.protocol, key.family) = (d.protocol.0, family);
     (key.tunnels, key.tunnel_id) = input.tunnels.map_or((0, 0), Path::key);
     if options.confirms
         && let Some((kind, _)) = d.icmp_type_code()
@@ -97,6 +91,42 @@ pub(super) fn key_of(
         mark_asker(key, side, kind);
     }
     Ok(side)
+}
+
+/// Writes what a key has of both ends, and the protocol; the side that sent the packet.
+#[inline(always)]
+fn write_ends(d: &Decoded, (src_port, dst_port): (u16, u16), key: &mut FlowKey) -> Side {
+    let number = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+    let (src, dst) = (number(d.src), number(d.dst));
+    // Without a branch: which end sends next is anybody's guess.
+    let is_first = (src < dst) | (src == dst) & (src_port <= dst_port);
+    let side = if is_first { Side::A } else { Side::B };
+    key.addresses[side.index()] = d.src;
+    key.addresses[side.other().index()] = d.dst;
+    key.ports[side.index()] = src_port;
+    key.ports[side.other().index()] = dst_port;
+    (key.protocol, key.family) = (d.protocol.0, if d.kind == Kind::Ipv4 { 4 } else { 6 });
+    side
+}
+
+/// Whether a packet is a whole TCP segment in no tunnel, whose flow is known by both ends alone. Its own header may be wrong.
+#[inline(always)]
+pub(super) fn is_plain(input: &Input<'_>, options: &Options) -> bool {
+    let d = input.decoded;
+    d.is_ip()
+        && d.anomaly == Anomaly::None
+        && d.protocol == IpProtocol::TCP
+        && d.flags & (Decoded::FRAGMENT | Decoded::HAS_PORTS) == Decoded::HAS_PORTS
+        && input.tunnels.is_none()
+        && input.segment.is_none()
+        && !options.by_vlan
+}
+
+/// Writes the key of such a packet, which is none so far; the side that sent it.
+#[inline(always)]
+pub(super) fn write_key(input: &Input<'_>, key: &mut FlowKey) -> Side {
+    let d = input.decoded;
+    write_ends(d, (d.src_port(), d.dst_port()), key)
 }
 
 /// The VLANs of a packet, where they distinguish flows.
@@ -174,7 +204,7 @@ fn tcp_bytes<'a>(input: &Input<'a>) -> Option<&'a [u8]> {
 
 /// Whether the header of a TCP segment is right, but for its checksum; its bytes.
 #[inline(always)]
-fn check_header<'a>(input: &Input<'a>) -> Result<&'a [u8], Reject> {
+pub(super) fn check_header<'a>(input: &Input<'a>) -> Result<&'a [u8], Reject> {
     let bytes = tcp_bytes(input).ok_or(Reject::Malformed)?;
     TcpView::new_checked(bytes).ok_or(Reject::Malformed)?;
     Ok(bytes)

@@ -8,14 +8,17 @@
 //! The payload of such a packet is not read: a sum over it would be most of what the packet costs, as it is in no cache. A wrong
 //! checksum is found where a segment does anything but carry the stream on. One that is wrong and next is counted with the flow;
 //! its receiver drops it, and what is sent again is a retransmission here. A firewall depends on sums, so there all are verified.
+//!
+//! Such packets of a batch are taken right after its search, before all others ([`Tracker::pass_all`]): in one loop that does little
+//! for each. Packets of one flow keep their order.
 
 use packet::Decoded;
 
 use super::flows::Hot;
-use super::input::{Input, check_segment, segment_of};
+use super::input::{Input, check_header, check_segment, segment_of};
 use super::module::{Module, Passed};
 use super::tracked::Tracked;
-use super::{Tracker, Unkeyed};
+use super::{AHEAD, Row, Tracker, Unkeyed};
 use crate::key::{FlowKey, Side};
 use crate::table::{Found, Slot};
 
@@ -56,63 +59,84 @@ impl<M: Module> Tracker<M> {
         }
     }
 
-    /// Verifies the segments of the batch whose flows are looked at. Those that are wrong reach no table. `first`: the number of the
-    /// first row.
-    pub(super) fn check_others<'a>(&mut self, first: usize, input: &impl Fn(usize) -> Input<'a>) {
+    /// Takes the packets of the batch that their flows pass over, and verifies the segments of the others; whether there are
+    /// others. Those that are wrong reach no table. `first`: the number of the first row.
+    ///
+    /// Packets of different flows may be taken in any order, and those of one flow keep theirs: once one of a flow that is passed
+    /// over is left, all behind it are.
+    pub(super) fn pass_all<'a>(
+        &mut self,
+        first: usize,
+        input: &impl Fn(usize) -> Input<'a>,
+        output: &mut impl FnMut(usize, Tracked),
+    ) -> bool {
+        self.found.iter().take(AHEAD).for_each(|found| self.rest.prefetch(*found));
+        let (mut is_left, mut are_others) = (false, false);
         for at in 0..self.rows.len() {
-            if !self.rows[at].is_unchecked || self.is_passed(self.found[at]).is_some() {
-                continue;
+            if at.is_multiple_of(AHEAD) {
+                let later = self.found.iter().skip(at + AHEAD).take(AHEAD);
+                later.for_each(|found| self.rest.prefetch(*found));
             }
-            self.rows[at].is_unchecked = false;
-            if let Err(why) = check_segment(&input(first + at)) {
-                self.rows[at].none = Some(Unkeyed::Rejected(why));
-                (self.keys[at], self.found[at]) = (FlowKey::default(), Found::NONE);
+            let (Row { side, is_unchecked, .. }, found) = (self.rows[at], self.found[at]);
+            let hot = found.slot().and_then(|slot| self.table.get(slot));
+            let passes = hot.is_some_and(|hot| self.passing.passes(hot));
+            if passes && !is_left {
+                let number = first + at;
+                if let Some(tracked) = self.pass(&input(number), side, found) {
+                    output(number, tracked);
+                    self.rows[at].is_taken = true;
+                    continue;
+                }
             }
+            (is_left, are_others) = (is_left | passes, true);
+            if is_unchecked {
+                self.check_other(at, &input(first + at), passes);
+            }
+        }
+        are_others
+    }
+
+    /// Verifies a segment that was not taken; if its flow is passed over, its header, as far as that says which flow it is of.
+    #[inline(never)]
+    fn check_other(&mut self, at: usize, input: &Input<'_>, passes: bool) {
+        self.rows[at].is_unchecked = passes;
+        let checked = match passes {
+            true => check_header(input).map(drop),
+            false => check_segment(input),
+        };
+        if let Err(why) = checked {
+            self.rows[at] = Row { none: Some(Unkeyed::Rejected(why)), ..Row::NONE };
+            (self.keys[at], self.found[at]) = (FlowKey::NONE, Found::NONE);
         }
     }
 
-    /// The place of a flow that is passed over.
+    /// Takes a packet that its flow passes over, if the flow holds its place.
     #[inline(always)]
-    fn is_passed(&self, found: Found) -> Option<Slot> {
+    pub(super) fn pass(&mut self, input: &Input<'_>, side: Side, found: Found) -> Option<Tracked> {
+        let Self { table, rest, passing, counts, .. } = self;
         let slot = found.slot()?;
-        let hot = self.table.get(slot)?;
-        self.passing.passes(hot).then_some(slot)
-    }
-
-    /// Takes a packet that its flow passes over.
-    #[inline(always)]
-    pub(super) fn pass(
-        &mut self,
-        input: &Input<'_>,
-        key: &FlowKey,
-        side: Side,
-        found: Found,
-    ) -> Option<Tracked> {
-        let slot = self.is_passed(found)?;
-        let hot = *self.table.get(slot)?;
-        let is_over = hot.is_void || self.rest.is_over(slot, hot, input.time_ns);
-        if is_over || input.decoded.has(Decoded::FRAGMENT) {
+        let (key, hot) = table.entry_mut(slot)?;
+        let may_pass = passing.passes(hot) && hot.is_firm && !hot.is_void;
+        if !may_pass || input.decoded.has(Decoded::FRAGMENT) {
             return None;
         }
         let segment = segment_of(input)?;
-        if self.rest.module.looks_at(input, &segment) {
+        let of_segment = (&segment, &*hot);
+        if !rest.passes(slot, side, of_segment, input.time_ns)
+            || rest.module.looks_at(input, &segment)
+        {
             return None;
         }
         // Its record goes on before the packet counts.
-        self.rest.report(slot, key, hot, input.time_ns);
-        if !self.rest.pass(slot, side, &segment, input.time_ns) {
-            return None;
-        }
-        self.count_tunnels(input, 1);
-        self.counts.packets += 1;
-        let bytes = u64::from(input.frame_len);
-        self.rest.count(slot, side, input, segment.flags, (1, bytes));
-        let phase = self.rest.phase(slot, key);
+        rest.report(slot, key, *hot, input.time_ns);
+        let (tracked, phase) = rest.pass(slot, side, of_segment, input)?;
         if phase != hot.phase {
-            self.set_phase(slot, key, hot, phase);
+            (hot.phase, hot.timeout_ms) = (phase, rest.timeouts.ms_of(phase));
         }
-        self.passing.passed.add(bytes, input.time_ns);
-        Some(self.rest.tracked(slot, side, true))
+        passing.passed.add(input.frame_len.into(), input.time_ns);
+        counts.packets += 1;
+        self.count_tunnels(input, 1);
+        Some(tracked)
     }
 
     /// The module passes over the flow from now on, unless a helper reads it; the number in its line.

@@ -93,6 +93,13 @@ impl Phase {
         Self(bit | Self::TCP | state as u8)
     }
 
+    /// The same, with or without data that is not acknowledged.
+    #[inline(always)]
+    pub(super) fn with_unacknowledged(self, is_unacknowledged: bool) -> Self {
+        let bit = if is_unacknowledged { Self::UNACKNOWLEDGED } else { 0 };
+        Self(self.0 & !Self::UNACKNOWLEDGED | bit)
+    }
+
     /// Of a flow of another protocol, with or without an answer.
     pub(super) fn of_other(protocol: u8, is_answered: bool) -> Self {
         let protocol = match IpProtocol(protocol) {

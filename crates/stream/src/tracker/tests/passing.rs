@@ -96,12 +96,16 @@ impl Module for Skips {
     }
 }
 
+/// What the tracker says of a packet.
+type Answer = (PacketState, bool, Option<Slot>);
+
 fn run_skipping(
     scene: &Scene,
     options: Options,
     (batch, checksums): (usize, bool),
     (after, changes): (u64, u64),
-) -> (Vec<Ended>, Counts, Passed, u64) {
+) -> (Vec<Ended>, Counts, Passed, u64, Vec<Option<Answer>>) {
+    let mut outputs = Vec::new();
     let ears = Ears::default();
     let skips = Skips { ears, after, packets: 0, changes, passed: Passed::default() };
     let mut tracker = Tracker::new(options, skips).unwrap();
@@ -118,13 +122,19 @@ fn run_skipping(
             tunnels: None,
             segment: None,
         };
-        tracker.packets(frames.len(), input, |_, _| {});
+        let begin = outputs.len();
+        outputs.resize(begin + frames.len(), None);
+        tracker.packets(frames.len(), input, |at, tracked| {
+            let state = (tracked.state, tracked.is_reply, tracked.slot);
+            assert_eq!(outputs[begin + at].replace(state), None, "one answer for each");
+        });
     }
+    assert!(outputs.iter().all(Option::is_some));
     tracker.finish(scene.latest_ns());
     let (counts, module) = (tracker.counts(), tracker.module());
     let mut ended = std::mem::take(&mut module.ears.ended);
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
-    (ended, counts, module.passed, module.packets)
+    (ended, counts, module.passed, module.packets, outputs)
 }
 
 /// All but bytes, and of these those that were heard come in their order.
@@ -149,12 +159,13 @@ fn check(steps: &[Step], batch: usize, (after, changes): (u64, u64), active_ns: 
     check_counts(&scene, &ended, own);
     assert!(own.checksum <= scene.counts.checksum);
     // Nothing is passed over where no flow is.
-    let (all, counts, passed, packets) =
+    let (all, counts, passed, packets, answers) =
         run_skipping(&scene, options, (batch, checksums), (u64::MAX, 1));
     assert_eq!(passed.packets, 0);
-    let (ended, own, passed, heard) =
+    let (ended, own, passed, heard, skipped) =
         run_skipping(&scene, options, (batch, checksums), (after, changes));
     assert_eq!(own, counts);
+    assert_eq!(skipped, answers);
     assert_eq!((all.len(), packets), (ended.len(), heard + passed.packets));
     for (own, expected) in ended.iter().zip(&all) {
         let (heard, all) = (&own.heard, &expected.heard);
@@ -177,7 +188,7 @@ fn some_are_passed_over() {
     let (mut passed, mut bypassed) = (0, 0);
     for _ in 0..64 {
         let scene = Scene::new(&steps(2).new_tree(&mut runner).unwrap().current());
-        let (ended, _, own, _) =
+        let (ended, _, own, ..) =
             run_skipping(&scene, options(IdleTimeouts::default()), (7, true), (1, 1 << 20));
         passed += own.packets;
         bypassed += ended.iter().filter(|own| own.record.state == FlowState::Bypassed).count();
