@@ -30,7 +30,7 @@ pub struct Place {
     /// The place of its flow in the table.
     pub slot: Slot,
     /// The addresses of the frame's bytes, by which bytes of a stream are found in it; those of other packets and of
-    /// datagrams in fragments are elsewhere.
+    /// datagrams in fragments are elsewhere. Nothing where nobody [asks](Follower::asks_for_frames) and packets were not searched.
     pub frame: Range<usize>,
     /// The number of the literals of which none is in its bytes behind the headers; 0: not known (see [`search`](super::search)).
     pub clean: u32,
@@ -40,6 +40,11 @@ pub struct Place {
 pub trait Follower: Send {
     /// The packets of another chunk follow.
     fn begin(&mut self) {}
+
+    /// Whether [`Place::frame`] matters to it where packets were not searched.
+    fn asks_for_frames(&self) -> bool {
+        false
+    }
 
     /// A packet belongs to a flow: see [`Module::packet`].
     fn packet(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _packet: &OfFlow<'_>) {}
@@ -174,7 +179,7 @@ pub struct Followers {
     pub(super) all: Vec<Box<dyn Follower>>,
     /// By packet of the batch at hand: its row in the chunk.
     pub(super) rows: Vec<u16>,
-    /// By packet, too: the addresses of its frame.
+    /// By packet, too: the addresses of its frame. None where nobody asks for them.
     pub(super) frames: Vec<Range<usize>>,
     /// By packet, where packets were searched: see [`Place::clean`].
     pub(super) clean: Vec<u32>,
@@ -223,7 +228,8 @@ impl Module for Followers {
             return;
         }
         let number = packet.number;
-        let (row, frame) = (self.rows[number].into(), self.frames[number].clone());
+        let row = self.rows[number].into();
+        let frame = self.frames.get(number).cloned().unwrap_or_default();
         let clean = self.clean.get(number).copied().unwrap_or_default();
         let place = Place { row, slot: packet.slot, frame, clean };
         for (at, follower) in self.all.iter_mut().enumerate() {

@@ -301,14 +301,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                         *decoded = Decoded::from_words(src, dst, [w0, w1, w2, w3]);
                         *segment = heads.flow_segment[row];
                     }
-                    Known::Records(records) => {
-                        *decoded = *records.of(row, packet);
-                        *segment = [0; 2];
-                    }
-                    Known::Heads(_) | Known::Nothing => {
+                    Known::Records(records) => *decoded = *records.of(row, packet),
+                    Known::Heads(_) => {
                         crate::received::decode_into(packet, decoded);
                         *segment = [0; 2];
                     }
+                    Known::Nothing => crate::received::decode_into(packet, decoded),
                 }
                 if !self.tunnels.is_empty() {
                     let checksums = crate::received::checksums(packet);
@@ -319,7 +317,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     }
                     self.inner.push(inner.map(|inner| (inner.at, inner.path)));
                 }
-                if packet.data().len() != packet.frame_len() {
+                if packet.cells() > 1 {
                     let begin = self.linear.len();
                     packet.segments().for_each(|segment| self.linear.extend_from_slice(segment));
                     self.places.resize(at, None);
@@ -338,6 +336,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 _ => packets[usize::from(piece[at])].data(),
             };
             let view = FlowColumns::view(rows);
+            let has_segments = self.is_decoded;
             let input = |at: usize| {
                 let packet = &packets[usize::from(piece[at])];
                 let inner = self.inner.get(at).and_then(Option::as_ref);
@@ -351,14 +350,17 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     checksums: crate::received::checksums(packet)
                         == packet::checksum::Checksums::Verify,
                     tunnels: inner.map(|(_, path)| path),
-                    segment: decode::segment_of(self.segments[at], &self.decoded[at], frame),
+                    segment: match has_segments {
+                        true => decode::segment_of(self.segments[at], &self.decoded[at], frame),
+                        false => None,
+                    },
                 }
             };
             let followers = owned.module();
             followers.rows.clear();
             followers.rows.extend_from_slice(piece);
             followers.frames.clear();
-            if !followers.all.is_empty() {
+            if self.is_searched || followers.all.iter().any(|own| own.asks_for_frames()) {
                 followers.frames.extend((0..piece.len()).map(|at| {
                     let bytes = frame(at).as_ptr_range();
                     bytes.start.addr()..bytes.end.addr()
@@ -371,8 +373,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     columns::encode(tracked);
             });
             // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
-            let times = piece[..taken].iter().map(|row| cx.arrival_ns(&packets[usize::from(*row)]));
-            latest_ns = times.fold(latest_ns, u64::max);
+            let arrival = |row: &u16| cx.arrival_ns(&packets[usize::from(*row)]);
+            // Of a clock they have all the same.
+            let times = &piece[..if cx.is_live() { taken.min(1) } else { taken }];
+            latest_ns = times.iter().map(arrival).fold(latest_ns, u64::max);
             if let Some(row) = piece.get(taken) {
                 // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
                 let _ = cx.divide(usize::from(*row));

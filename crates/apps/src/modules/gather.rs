@@ -141,6 +141,10 @@ impl Listener for Places {
 struct Gathering(Shared);
 
 impl Follower for Gathering {
+    fn asks_for_frames(&self) -> bool {
+        true
+    }
+
     fn begin(&mut self) {
         lock(&self.0).clear();
     }
