@@ -138,6 +138,9 @@ pub trait Follower: Send {
     /// A datagram of fragments is whole or has failed.
     fn fragments(&mut self, _fragments: &Fragments) {}
 
+    /// The flow of this number never was: the packet that opened it was dropped. Its end is not told.
+    fn never_was(&mut self, _flow: u64) {}
+
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
 
@@ -356,6 +359,10 @@ impl Module for Followers {
 
     fn fragments(&mut self, fragments: &Fragments) {
         self.all.iter_mut().for_each(|follower| follower.fragments(fragments));
+    }
+
+    fn never_was(&mut self, flow: u64) {
+        self.all.iter_mut().for_each(|follower| follower.never_was(flow));
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {

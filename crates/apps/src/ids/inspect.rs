@@ -624,6 +624,14 @@ impl Inspector {
         }
     }
 
+    /// Nothing is written of it but what its packet caused.
+    fn never_was(&mut self, id: u64) {
+        self.end_step();
+        if let Some(flow) = self.flows.remove(&id) {
+            self.session_bytes -= flow.session_bytes;
+        }
+    }
+
     fn ended(&mut self, record: &FlowRecord, time_ns: u64) {
         self.end_step();
         self.lines.release(time_ns);
@@ -864,6 +872,10 @@ impl Follower for Following {
         if why == Reject::Untracked {
             lock(&self.0).lone(input, None);
         }
+    }
+
+    fn never_was(&mut self, flow: u64) {
+        lock(&self.0).never_was(flow);
     }
 
     fn ended(&mut self, record: &FlowRecord, _: Side, _: &mut Kept, time_ns: u64) {

@@ -477,6 +477,7 @@ impl<M: Module> Rest<M> {
             self.reassembler.close(&mut self.records[at].connection, &mut Silence);
         }
         self.helpers.end(slot);
+        self.module.never_was(self.records[at].warm.id);
         self.states[at] = M::State::default();
     }
 

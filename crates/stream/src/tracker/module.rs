@@ -109,6 +109,10 @@ pub trait Module {
     /// A datagram of fragments is whole or has failed, or a fragment was discarded.
     fn fragments(&mut self, _fragments: &Fragments) {}
 
+    /// The flow of this number never was: the packet that opened it, which the module has seen, was dropped
+    /// ([`Tracker::decide`](super::Tracker::decide)). Its end is not told.
+    fn never_was(&mut self, _flow: u64) {}
+
     /// A flow has ended, at `time_ns`. `client` is the side of the client.
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
 }

@@ -62,6 +62,8 @@ struct Ears {
     ended: Vec<Ended>,
     /// Of flows that have not ended, by number.
     reports: HashMap<u64, Vec<Report>>,
+    /// Flows that never were, by number.
+    never: Vec<u64>,
 }
 
 impl Module for Ears {
@@ -118,6 +120,10 @@ impl Module for Ears {
         time_ns: u64,
     ) {
         state.1.push(Heard::Event(side, event, time_ns));
+    }
+
+    fn never_was(&mut self, flow: u64) {
+        self.never.push(flow);
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64) {

@@ -28,7 +28,7 @@ fn run_confirming(
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
     let mut said: Vec<Said> = Vec::new();
     let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
-    let mut latest_ns = 0;
+    let (mut latest_ns, mut flows) = (0, 0);
     for frames in frames.chunks(batch) {
         let decoded: Vec<_> = frames.iter().map(decode).collect();
         let mut first = 0;
@@ -51,6 +51,7 @@ fn run_confirming(
                 opened.extend(tracked.opens.map(|flow| (begin + at, flow)));
             });
             said.truncate(begin + taken);
+            flows += opened.len();
             for (at, flow) in opened {
                 tracker.decide(flow, !drops(at, said[at]));
             }
@@ -64,7 +65,8 @@ fn run_confirming(
     }
     tracker.finish(latest_ns);
     assert_eq!((tracker.len(), tracker.buffered_bytes()), (0, 0));
-    let mut ended = std::mem::take(&mut tracker.module().ended);
+    let Ears { mut ended, never, .. } = std::mem::take(tracker.module());
+    assert_eq!(ended.len() + never.len(), flows, "the module is told what became of each");
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
     (said, ended)
 }
