@@ -50,11 +50,11 @@ if [ -n "${SHORT:-}" ]; then
 else
     short=false
     quick=
-    device="--routes $full --rules $kit/rules"
-    ipsec="--packets 524288"
+    device="--seconds 0.2 --routes $full --rules $kit/rules"
+    ipsec="--packets 524288 --workers 4,12"
     paper="--seconds 0.1"
     update="--routes $full"
-    shade="--routes $full"
+    shade="--seconds 0.1 --routes $full"
 fi
 
 # A file as the inside of a JSON string.
@@ -263,15 +263,15 @@ done
 part bench_device bench device --json --backend "$backend" $device
 # shellcheck disable=SC2086
 part bench_ipsec bench ipsec --json --backend "$backend" $ipsec
+# shellcheck disable=SC2086
+part bench_update bench update --json --backend "$backend" $update
+# shellcheck disable=SC2086
+part bench_shade bench shade --json --backend "$backend" --loads "$loads" --names "$kit/names" $shade
 # Figures and tables of GASPP that show a device.
 for figure in table-1 table-2 8 9a 10a 10b; do
     # shellcheck disable=SC2086
     part "paper_gaspp_$figure" bench paper "gaspp-$figure" --json --backend "$backend" $paper
 done
-# shellcheck disable=SC2086
-part bench_update bench update --json --backend "$backend" $update
-# shellcheck disable=SC2086
-part bench_shade bench shade --json --backend "$backend" --loads "$loads" --names "$kit/names" $shade
 
 # The device's name stands behind its backend's.
 case $backend in
