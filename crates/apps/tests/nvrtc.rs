@@ -21,7 +21,7 @@ fn a_cubin_without_spills() {
 
 #[test]
 fn modules() {
-    let (text, named) = module_program::program();
+    let (text, named) = module_program::program(256);
     // Each module has one that runs in place of it once it is off; `empty` is one, too.
     let kernels = text.lines().filter(|line| line.starts_with("KERNEL(")).count();
     assert!(kernels > named.len() + 1, "{kernels}");

@@ -28,7 +28,8 @@ pub(crate) const ROWS: usize = 10;
 
 /// A program of the modules, as a segment makes it, but for the memory around it: the place of the row in `tables`, which has
 /// zeros for shards and then the rows in order of their flows. Modules that keep nothing take the rows from the last one on.
-pub(crate) fn program() -> (String, Vec<&'static str>) {
+/// Groups have so many items at most.
+pub(crate) fn program(items: u32) -> (String, Vec<&'static str>) {
     let text = "mode = \"wire\"\n[port.a]\n[port.b]\n";
     let (mut config, _) =
         control::config::parse(text, &apps::known_stages()).expect("a configuration");
@@ -51,7 +52,7 @@ pub(crate) fn program() -> (String, Vec<&'static str>) {
     let [sources] = &all[..] else { panic!("modules with a source are one stage") };
     let files: Vec<&KernelFile> =
         [&files::EMPTY].into_iter().chain(sources.files().iter().copied()).collect();
-    let spec = Spec::new("modules", &files, M::COLUMNS);
+    let spec = Spec::new("modules", &files, M::COLUMNS).with_group_items(items);
     let [drop, failed] = [MODULE_DROP, MODULE_FAILED].map(|reason| Verdict::drop(reason).0);
     let text = format!(
         "{}\n#define DROP_MODULE_DROP {drop:#x}u\n\

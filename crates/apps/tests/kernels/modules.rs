@@ -113,9 +113,9 @@ fn a_table_is_shared_by_all_rows() {
 
 /// Runs the modules over a few frames and compares what they did with what they should.
 pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
-    let (text, names) = program();
+    let (text, names) = program(items);
     let key = format!("modules {items}");
-    bed.build(&key, format!("#define GROUP_ITEMS {items}\n{text}"), names.clone());
+    bed.build(&key, text, names.clone());
     let four = Frame::new().ipv4("192.0.2.1", "198.51.100.1").ttl(64);
     let udp = |from, to, ttl| four.clone().ttl(ttl).udp(from, to, b"payload").padded(60);
     // By row: frame, slot, and what becomes of it: 0 next, 1 drop, 2 dump.
@@ -210,9 +210,9 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
 /// Decodes frames, of which only so many bytes are in the first cell and of which that is known before, and compares each
 /// with the reference.
 fn decode_and_compare(bed: &mut Bed, items: u32, frames: &[(Vec<u8>, usize, u32)]) {
-    let (text, names) = program();
+    let (text, names) = program(items);
     let key = format!("modules {items}");
-    bed.build(&key, format!("#define GROUP_ITEMS {items}\n{text}"), names);
+    bed.build(&key, text, names);
     let bytes: Vec<Vec<u8>> = frames.iter().map(|(frame, ..)| frame.clone()).collect();
     let (payload, places) = pack(&bytes, &mut Random(7));
     let mut job = JobBytes::new(M::COLUMNS, frames.len());
