@@ -57,10 +57,10 @@ else
     shade="--seconds 0.1 --routes $full"
 fi
 
-# A file as the inside of a JSON string.
+# A file as the inside of a JSON string; folders of this machine are OUT and KIT.
 escaped() {
     tr -d '\000-\010\013-\037\177' <"$1" |
-        sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/\\t/g' | awk 'BEGIN { ORS = "\\n" } { print }'
+        sed -e "s|$out|OUT|g" -e "s|$kit|KIT|g" -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/	/\\t/g' | awk 'BEGIN { ORS = "\\n" } { print }'
 }
 
 # A word as a JSON string.

@@ -138,7 +138,7 @@ pub trait Follower: Send {
     /// A datagram of fragments is whole or has failed.
     fn fragments(&mut self, _fragments: &Fragments) {}
 
-    /// The flow of this number never was: the packet that opened it was dropped. Its end is not told.
+    /// The flow of this number never was: the packet that opened it was dropped. Its end is not reported.
     fn never_was(&mut self, _flow: u64) {}
 
     /// A flow has ended, at `time_ns` nanoseconds since 1970.

@@ -624,12 +624,9 @@ impl Inspector {
         }
     }
 
-    /// Nothing is written of it but what its packet caused.
     fn never_was(&mut self, id: u64) {
         self.end_step();
-        if let Some(flow) = self.flows.remove(&id) {
-            self.session_bytes -= flow.session_bytes;
-        }
+        self.session_bytes -= self.flows.remove(&id).map_or(0, |flow| flow.session_bytes);
     }
 
     fn ended(&mut self, record: &FlowRecord, time_ns: u64) {

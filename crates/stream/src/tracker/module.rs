@@ -110,7 +110,7 @@ pub trait Module {
     fn fragments(&mut self, _fragments: &Fragments) {}
 
     /// The flow of this number never was: the packet that opened it, which the module has seen, was dropped
-    /// ([`Tracker::decide`](super::Tracker::decide)). Its end is not told.
+    /// ([`Tracker::decide`](super::Tracker::decide)). Its end is not reported.
     fn never_was(&mut self, _flow: u64) {}
 
     /// A flow has ended, at `time_ns`. `client` is the side of the client.

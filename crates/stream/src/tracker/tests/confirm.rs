@@ -66,7 +66,7 @@ fn run_confirming(
     tracker.finish(latest_ns);
     assert_eq!((tracker.len(), tracker.buffered_bytes()), (0, 0));
     let Ears { mut ended, never, .. } = std::mem::take(tracker.module());
-    assert_eq!(ended.len() + never.len(), flows, "the module is told what became of each");
+    assert_eq!(ended.len() + never.len(), flows, "the module learns what became of each");
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
     (said, ended)
 }
