@@ -547,6 +547,9 @@ impl Driver for Cuda {
             return Err(DeviceError::Memory("too many pieces".into()));
         }
         let (start, bytes) = (memory.cast::<u8>(), memory.len());
+        if self.registered.iter().any(|own| own.start == start) {
+            return Err(DeviceError::Call(format!("{start:p} is registered")));
+        }
         HOSTS.register(start, bytes, || {
             // SAFETY: the caller keeps the memory mapped until it is unregistered, here or in `Drop`.
             let code = unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, REGISTER) };
@@ -569,22 +572,43 @@ impl Driver for Cuda {
         let Some(place) = self.registered.iter().position(|r| r.start == start) else {
             return Err(DeviceError::Call(format!("nothing is registered at {start:p}")));
         };
+        self.enter()?;
         let registered = self.registered.swap_remove(place);
         if let Some(alias) = registered.alias {
             self.buffers.remove(alias.0);
         }
-        self.enter()?;
-        let unlocked = HOSTS.unregister(start, || {
-            // SAFETY: registered by `register`, taken out of the list, and no driver has it any more: unregistered once.
-            let code = unsafe { sys::cuMemHostUnregister(start.cast()) };
-            self.check(For::Memory, "cuMemHostUnregister", code)
-        });
-        unlocked.unwrap_or(Ok(()))
+        // SAFETY: registered by `register`, and taken out of the list.
+        let code = unsafe { give_back(&registered, self.device) };
+        code.map_or(Ok(()), |code| self.check(For::Memory, "cuMemHostUnregister", code))
     }
 
     fn abandon(&mut self) {
         self.is_abandoned = true;
     }
+}
+
+/// Memory that a driver of this device has registered is not its own any more; what the library says if nobody else has it.
+///
+/// # Safety
+/// Called once for each time that [`HOSTS`] registered it, with a context of the device.
+unsafe fn give_back(registered: &Registered, device: CUdevice) -> Option<CUresult> {
+    let start = registered.start;
+    let keep = || {
+        let mut context = ptr::null_mut();
+        // SAFETY: room for the context; the device has one. Given back below, by the last user.
+        let code = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
+        (code == CUresult::CUDA_SUCCESS).then_some(device)
+    };
+    HOSTS.unregister(start, keep, |kept| {
+        // SAFETY: no driver has it any more: unregistered once. The contexts were kept, once each.
+        unsafe {
+            let code = sys::cuMemHostUnregister(start.cast());
+            for device in kept {
+                let _ = sys::cuDevicePrimaryCtxRelease_v2(*device);
+            }
+            code
+        }
+    })
 }
 
 impl Drop for Cuda {
@@ -611,8 +635,8 @@ impl Drop for Cuda {
             for &stream in &self.streams {
                 let _ = sys::cuStreamDestroy_v2(stream);
             }
-            for Registered { start, .. } in &self.registered {
-                HOSTS.unregister(*start, || sys::cuMemHostUnregister(start.cast()));
+            for registered in &self.registered {
+                let _ = give_back(registered, self.device);
             }
             for buffer in self.buffers.drain().filter(|b| !b.is_host) {
                 let _ = sys::cuMemFree_v2(buffer.at);

@@ -1,18 +1,22 @@
 //! What of the host's memory is page-locked for CUDA, and by how many drivers of this process.
 //!
 //! CUDA takes a piece of memory once, for all contexts: a second time is an error, also from another device's driver. So
-//! two devices that reach the same cells count here, and the last one that goes gives the memory back.
+//! two devices that reach the same cells count here, and the last one that goes gives the memory back. Until then the contexts
+//! of those that went before it stay, for the memory may have been taken in one of them.
 //!
 //! Threads: any.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use cudarc::driver::sys::CUdevice;
+
 /// A piece of memory that is page-locked.
-#[derive(Clone, Copy)]
 struct Host {
     bytes: usize,
     users: usize,
+    /// Devices whose contexts are kept for it.
+    kept: Vec<CUdevice>,
 }
 
 /// By their first byte's address.
@@ -42,22 +46,28 @@ impl Hosts {
             // Of another length: CUDA is to say what it thinks of that.
             _ => {
                 lock()?;
-                all.insert(start.addr(), Host { bytes, users: 1 });
+                all.insert(start.addr(), Host { bytes, users: 1, kept: Vec::new() });
             }
         }
         Ok(())
     }
 
-    /// Has one user less for a piece; the last one of it calls `unlock`.
-    pub(super) fn unregister<R>(&self, start: *mut u8, unlock: impl FnOnce() -> R) -> Option<R> {
+    /// Has one user less for a piece. If there are others, `keep` keeps its context; the last one calls `unlock` with those
+    /// that were kept, to give them back.
+    pub(super) fn unregister<R>(
+        &self,
+        start: *mut u8,
+        keep: impl FnOnce() -> Option<CUdevice>,
+        unlock: impl FnOnce(&[CUdevice]) -> R,
+    ) -> Option<R> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let host = all.get_mut(&start.addr())?;
         host.users -= 1;
         if host.users > 0 {
+            host.kept.extend(keep());
             return None;
         }
-        all.remove(&start.addr());
-        Some(unlock())
+        all.remove(&start.addr()).map(|host| unlock(&host.kept))
     }
 }
 
@@ -75,9 +85,9 @@ mod tests {
         assert_eq!(hosts.register(one, 1, || Err("twice")), Ok(()));
         assert_eq!(hosts.register(one, 2, || Err("it overlaps")), Err("it overlaps"));
         assert_eq!(hosts.register(other, 1, || Err("another piece")), Err("another piece"));
-        assert_eq!(hosts.unregister(one, || "unlocked"), None);
-        assert_eq!(hosts.unregister(one, || "unlocked"), Some("unlocked"));
-        assert_eq!(hosts.unregister(one, || "unlocked"), None, "it has no user any more");
+        assert_eq!(hosts.unregister(one, || Some(7), <[CUdevice]>::to_vec), None);
+        assert_eq!(hosts.unregister(one, || Some(8), <[CUdevice]>::to_vec), Some(vec![7]));
+        assert_eq!(hosts.unregister(one, || Some(9), <[CUdevice]>::to_vec), None, "nobody has it");
         assert_eq!(hosts.register(one, 1, || Err("again")), Err("again"));
     }
 }

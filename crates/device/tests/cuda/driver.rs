@@ -179,6 +179,30 @@ cases! {
         assert_eq!(live(), 0);
     }
 
+    fn two_drivers_reach_the_same_memory() {
+        let mut host = vec![2u32; 4];
+        let bytes = std::ptr::slice_from_raw_parts_mut(host.as_mut_ptr().cast::<u8>(), 16);
+        let (mut one, mut other) = (cuda(), cuda());
+        // SAFETY: both drivers are gone before the memory is; looked at only after the launch's event.
+        let aliases = [&mut one, &mut other].map(|own| unsafe { own.register(bytes) }.unwrap());
+        drop(one);
+        let queue = other.queue().unwrap();
+        let kernels = other.build(&program(), &["mix_all"]).unwrap();
+        let state = words(&mut *other, queue, &[0; 4]);
+        let arguments = Arguments { arena: aliases[1].unwrap(), ..all(state, 1) };
+        other.launch(queue, kernels[0], Shape { groups: 1, items: 4 }, &arguments).unwrap();
+        let event = other.event(queue).unwrap();
+        assert!(other.wait(event, LIMIT).unwrap());
+        assert_eq!(host, [2001; 4]);
+        drop(other);
+        assert_eq!(live(), 0);
+        let mut again = cuda();
+        // SAFETY: gone before the memory is.
+        assert!(unsafe { again.register(bytes) }.unwrap().is_some(), "nobody has it any more");
+        drop(again);
+        assert_eq!(live(), 0);
+    }
+
     fn programs_that_cannot_be_say_why() {
         let mut driver = cuda();
         for (ptx, names, complaint) in [
