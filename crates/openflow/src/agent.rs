@@ -12,7 +12,7 @@
 //!
 //! - **Bounds.** A channel whose peer does not read stops being read ([`Agent::wants_input`]); a dump of flows waits, packets
 //!   for the controller are dropped and counted. A peer that leaves more than twice [`Settings::out_max`] unread is
-//!   disconnected.
+//!   disconnected; one with flow monitors, more than 64 MiB.
 //! - **Bad input.** A message that cannot be read is answered with its ERROR, and the channel goes on. Where the borders of
 //!   messages are lost (a length below eight, another version), the channel ends, and only it.
 //! - **Roles** (1.3). One master at most; a new one makes the old one a slave. A slave reads; `generation_id` orders
@@ -435,12 +435,13 @@ impl Agent {
                 continue;
             }
             // News that are lost cannot be requested again: the channel ends instead, and the controller asks anew.
-            if channel.outgoing().len() >= 2 * self.settings.out_max {
+            let out_max = channel.unread_max(&self.settings);
+            if channel.outgoing().len() >= out_max {
                 self.counters.dropped_full += 1;
                 channel.close(Closed::SlowReader);
                 continue;
             }
-            // A flow that 1.0 cannot express was not made by 1.0.
+            // What 1.0 cannot express is not sent.
             let body = body(channel);
             let _ = channel.send(0, body);
         }

@@ -565,15 +565,11 @@ fn keep_alive(socket: &TcpStream, silence: Duration) {
     }
     // The kernel counts whole seconds.
     let silence = silence.max(Duration::from_secs(1));
-    let patience = silence * (PROBES + 1);
+    // No time-out of TCP's user (RFC 5482): on Linux it would end a connection whose peer only does not read.
     let _ = sockopt::set_socket_keepalive(socket, true)
         .and_then(|()| sockopt::set_tcp_keepidle(socket, silence))
         .and_then(|()| sockopt::set_tcp_keepintvl(socket, silence))
-        .and_then(|()| sockopt::set_tcp_keepcnt(socket, PROBES))
-        .and_then(|()| {
-            let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-            sockopt::set_tcp_user_timeout(socket, patience)
-        });
+        .and_then(|()| sockopt::set_tcp_keepcnt(socket, PROBES));
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -24,8 +24,18 @@ use crate::wire::Unencodable;
 const MONITORS_MAX: usize = 64;
 /// Updates of one message, and flows of one page of a pass.
 const UPDATES_A_MESSAGE: usize = 128;
-/// Bytes that may wait for the reader of flows that leave; above it the channel ends.
+/// Bytes that may wait for a reader with flow monitors, of flows that leave above all; above it the channel ends.
 const WAITING_MAX: usize = 64 << 20;
+
+impl Channel {
+    /// Bytes that the peer may leave unread before the channel ends.
+    pub(super) fn unread_max(&self, settings: &Settings) -> usize {
+        match self.monitors.all.is_empty() {
+            true => 2 * settings.out_max,
+            false => WAITING_MAX.max(2 * settings.out_max),
+        }
+    }
+}
 
 /// A change of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +144,7 @@ impl Agent {
         });
         for channel in self.channels.values_mut().filter(watching) {
             channel.send_updates(0, false);
-            if channel.outgoing().len() > WAITING_MAX {
+            if channel.outgoing().len() > channel.unread_max(&self.settings) {
                 self.counters.dropped_full += 1;
                 channel.close(Closed::SlowReader);
             }
