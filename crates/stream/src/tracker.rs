@@ -706,6 +706,7 @@ impl<M: Module> Tracker<M> {
         }
         let rest = &mut self.rest;
         if is_undecided && !is_valid && is_first {
+            rest.never_was(slot);
             return self.begins_nothing(slot);
         }
         if is_undecided && !is_valid {

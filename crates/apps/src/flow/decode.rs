@@ -117,7 +117,7 @@ pub(super) fn is_known(words: [u64; 2]) -> bool {
     words[1] >> 56 != 0
 }
 
-/// The number that segments of one direction have in a job, as the tracker is told it: that of rows that were not seen has no meaning.
+/// The number that segments of one direction have in a job, for the tracker: that of rows that were not seen has no meaning.
 #[inline(always)]
 pub(super) fn group_of(words: [u64; 2], group: u32) -> u32 {
     const { assert!(NO_ROW == NO_GROUP) };

@@ -477,6 +477,12 @@ impl<M: Module> Rest<M> {
             self.reassembler.close(&mut self.records[at].connection, &mut Silence);
         }
         self.helpers.end(slot);
+        self.never_was(slot);
+    }
+
+    /// A flow that the module has seen a packet of never was.
+    pub(super) fn never_was(&mut self, slot: Slot) {
+        let at = slot.index();
         self.module.never_was(self.records[at].warm.id);
         self.states[at] = M::State::default();
     }
