@@ -86,8 +86,12 @@ pub(crate) fn run(args: &Args, options: &IpsecArgs) -> Result<Report, String> {
     if let Some(backend) = options.backend {
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         // One core is for the master of the device.
-        let fits = |count: &usize| (1..most.max(2)).contains(count);
-        let workers: Vec<usize> = options.workers.iter().copied().filter(fits).collect();
+        let (workers, too_many): (Vec<usize>, Vec<usize>) =
+            options.workers.iter().partition(|count| (1..most.max(2)).contains(*count));
+        for count in too_many {
+            let row = Row::new(format!("on a device, {count} workers"), "Gbit/s", Vec::new());
+            report.rows.push(row.note(format!("not measured: {most} cores, one for the device")));
+        }
         on_device::run(args, &gateway, backend, &workers, packets, &mut report)?;
         return Ok(report);
     }

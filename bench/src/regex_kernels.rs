@@ -18,6 +18,8 @@ use crate::{Report, Row, ids, patterns};
 const SIZE: usize = 1420;
 /// Of so many rows the state is compared with the CPU's for one.
 const ONE_IS_CHECKED: usize = 16;
+/// Packets that each table walks over by itself, before anything is timed.
+const CHECKED_ALONE: usize = 256;
 /// Expressions out of the whole set, evenly, so that the tables are there in seconds.
 const EXPRESSIONS: usize = 400;
 
@@ -59,6 +61,48 @@ fn expressions(rules: &RuleSet, limits: &RegexLimits) -> (Vec<Regex>, usize) {
     (all.into_iter().step_by(step).collect(), different)
 }
 
+/// Walks over a few packets with each table by itself, and compares all states with the CPU's.
+fn every_table(
+    driver: &mut dyn Driver,
+    regexes: &Regexes,
+    report: &mut Report,
+) -> Result<(), String> {
+    let mut random = crate::tables::Random(10);
+    let packets: Vec<Vec<u8>> = (0..CHECKED_ALONE)
+        .map(|row| (0..SIZE - row % 64).map(|_| patterns::printable(&mut random)).collect())
+        .collect();
+    let mut scratch = regexes.scratch();
+    let states: Vec<Box<[u64]>> = packets
+        .iter()
+        .map(|bytes| {
+            let mut state = regexes.anywhere();
+            regexes.scan(&mut state, bytes, 0, &mut scratch, &mut Vec::new());
+            state
+        })
+        .collect();
+    for (table, from) in regexes.anywhere().iter().enumerate().take(regexes.tables()) {
+        let (mut payload, mut job) = (Vec::new(), JobBytes::new(Walk::COLUMNS, packets.len()));
+        for (row, bytes) in packets.iter().enumerate() {
+            job.put(Walk::PAYLOAD_AT, row, payload.len() as u32);
+            job.put(Walk::PAYLOAD_LEN, row, bytes.len() as u32);
+            job.put(Walk::WALK_FROM, row, *from);
+            append(&mut payload, bytes);
+        }
+        job.add_areas(&[4 * (5 + packets.len()), 4]);
+        let steps = [Step::rows("dfa_count", 128).with_job((table as u32) << 16)];
+        let (rows, regions) = (packets.len(), &[regexes.words()][..]);
+        let own = Alone { program: program(), steps: &steps, job, rows, payload, regions };
+        let ran = own.run(driver, 1)?;
+        let is_wrong = |row: usize| ran.job.get::<u64>(Walk::WALK_TO, row) != states[row][table];
+        if (0..rows).any(is_wrong) {
+            report
+                .wrong
+                .push(format!("regular expressions, table {table}: other states than the CPU's"));
+        }
+    }
+    Ok(())
+}
+
 /// All tables over the same packets of random printable bytes: a byte counts once for the whole set.
 ///
 /// # Errors
@@ -69,10 +113,13 @@ pub(crate) fn run(
     folder: &Path,
     report: &mut Report,
 ) -> Result<(), String> {
-    if !folder.is_dir() {
-        let note = format!("{} is not there", folder.display());
+    let mut without = |why: &str| {
+        let note = format!("{} {why}", folder.display());
         report.rows.push(Row::new("regular expressions of rules", "GB/s", Vec::new()).note(note));
-        return Ok(());
+        Ok(())
+    };
+    if !folder.is_dir() {
+        return without("is not there");
     }
     let limits = RegexLimits::default();
     let (all, different) = expressions(&ids::read_rules(folder, false)?.0, &limits);
@@ -80,7 +127,11 @@ pub(crate) fn run(
     let is_table = |pattern: &u32| matches!(regexes.engine(*pattern), Engine::Table(_));
     let of_tables = (0..all.len() as u32).filter(is_table).count();
     let tables = regexes.tables();
+    if tables == 0 {
+        return without("has no regular expression that is a table");
+    }
     let rows = packets(driver);
+    every_table(driver, &regexes, report)?;
     let mut random = crate::tables::Random(9);
     let mut payload = Vec::new();
     let mut job = JobBytes::new(Walk::COLUMNS, rows);

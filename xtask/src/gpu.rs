@@ -235,7 +235,7 @@ fn fill(root: &Path, kit: &Path) -> io::Result<()> {
     fs::write(kit.join("run.sh"), RUNNER)?;
     fs::write(kit.join("README.txt"), README)?;
     fs::write(kit.join("commit"), commit(root))?;
-    // The captures alone: names come as plain text, and nothing there reads rule sets.
+    // The captures alone: names come as plain text, and rules of classifiers are not asked for.
     copy_folder(&root.join("tests/data"), &kit.join("tests/data"), &|path| !path.is_dir())?;
     fill_cases(&root.join("tests/golden"), &kit.join("cases"))?;
     fill_routes(root, kit)?;
@@ -473,36 +473,58 @@ mod tests {
         case $2 in */five/cuda) exit 9 ;; esac
     "#;
 
-    /// The runner notices what it is there to notice, and its result is JSON whatever was printed.
-    #[test]
-    fn the_runner_compares_and_records() {
-        let scratch = Scratch::new("runner");
-        let kit = &scratch.0;
+    /// A kit for the program above, with these proofs and cases.
+    fn fake_kit(kit: &Path, proofs: &[(&'static str, i32)], cases: &[&str]) {
         fs::write(kit.join("run.sh"), RUNNER).unwrap();
         fs::write(kit.join("commit"), "abc").unwrap();
         fs::write(kit.join("shadeline"), FAKE).unwrap();
         fs::set_permissions(kit.join("shadeline"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(kit.join("proofs")).unwrap();
-        let proofs =
-            [("applications", 0), ("ciphers", 0), ("flows", 0), ("kernels", 0), ("stages", 101)];
         for (name, status) in proofs {
             let proof = kit.join(name);
             let text = format!("#!/bin/sh\necho \"on $SHADELINE_TEST_BACKEND\"; exit {status}\n");
             fs::write(&proof, text).unwrap();
-            fill_proofs(&[(name, proof)], &kit.join("proofs")).unwrap();
+            fill_proofs(&[(*name, proof)], &kit.join("proofs")).unwrap();
         }
-        let names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-        for name in names {
+        for name in cases {
             fs::create_dir_all(kit.join("cases").join(name)).unwrap();
         }
-        let line =
-            |name| format!("{name} {} run config.toml -w {{out}}\n", i32::from(name == "seven"));
-        let list = names.map(line).concat();
-        fs::write(kit.join("cases/list"), list).unwrap();
+        let line = |name: &&str| {
+            format!("{name} {} run config.toml -w {{out}}\n", i32::from(*name == "seven"))
+        };
+        fs::write(kit.join("cases/list"), cases.iter().map(line).collect::<String>()).unwrap();
+    }
+
+    /// Without time nothing is begun, and the result says so.
+    #[test]
+    fn the_runner_ends_in_time() {
+        let scratch = Scratch::new("late");
+        let kit = &scratch.0;
+        fake_kit(kit, &[("kernels", 0)], &["one", "two"]);
+        let mut runner = Command::new("sh");
+        let output = runner.arg(kit.join("run.sh")).env("BUDGET", "0").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
+        let json = Json::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let parts = json.get("parts").unwrap().list();
+        let late = parts.iter().filter(|p| p.get("status").and_then(Json::number) == Some(125));
+        assert_eq!(late.count(), parts.len(), "{said}\n{text}");
+        assert!(parts.len() > 10, "{text}");
+    }
+
+    /// The runner notices what it is there to notice, and its result is JSON whatever was printed.
+    #[test]
+    fn the_runner_compares_and_records() {
+        let scratch = Scratch::new("runner");
+        let kit = &scratch.0;
+        let proofs =
+            [("applications", 0), ("ciphers", 0), ("flows", 0), ("kernels", 0), ("stages", 101)];
+        let names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+        fake_kit(kit, &proofs, &names);
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("11 of 19 parts passed"), "{said}");
+        assert!(said.contains("18 of 26 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();
@@ -530,8 +552,10 @@ mod tests {
             ("proof kernels", 0),
             ("proof stages", 101),
             ("bench_device", 3),
+            ("bench_ipsec", 0),
             ("bench_update", 0),
             ("bench_shade", 0),
+            ("paper_gaspp_10b", 0),
         ] {
             assert_eq!(status(name), Some(expected), "{name}\n{text}");
         }

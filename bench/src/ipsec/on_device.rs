@@ -60,6 +60,9 @@ pub(super) fn run(
             let row = Row::new(format!("{name}, on a device, {count} workers"), "Gbit/s", rates);
             report.rows.push(row.note("end to end, by the clock"));
         }
+        if best.is_empty() {
+            continue;
+        }
         let name =
             format!("{}, on a device, share of the copy limit", super::name_of(cipher, SIZE, way));
         let share = best.iter().map(|rate| rate / limit).collect();

@@ -7,11 +7,11 @@
 # SHORT=1            few and short measurements, to see that it works
 # OUT=FOLDER         where captures, caches, logs and result.json go
 # LIMIT=SECONDS      for each part; what takes longer is killed and recorded as failed (600)
-# BUDGET=SECONDS     for all: a part that would begin later is recorded as failed, so that there is a result in time
+# BUDGET=SECONDS     for all: what would begin later is recorded as failed, so that there is a result in time
 # JOBS=N             cases, and then test programs, at a time (a quarter of the CPUs); benches run alone
 #
 # A part that fails is recorded and the rest goes on. The exit status is 0 if none failed.
-# Needs: a POSIX shell, cmp, and the tools of coreutils, sed and awk. No network, no Python, no compiler.
+# Needs: a POSIX shell, cmp, gzip, find, grep, and the tools of coreutils, sed and awk. No network, no Python, no compiler.
 
 set -u
 kit=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -85,7 +85,7 @@ note() {
         case "$2 $(head -c 1 "$4")" in
         '0 {' | '0 [')
             printf '      "json": '
-            sed '2,$s/^/      /' "$4"
+            sed -e '2,$s/^/      /' -e "s|$out|OUT|g" -e "s|$kit|KIT|g" "$4"
             printf ',\n'
             ;;
         *) printf '      "stdout": "%s",\n' "$(escaped "$4")" ;;
@@ -132,6 +132,14 @@ note_kept() {
     note "$1" "$status" "$seconds" "$2.out" "$2.err" "$(cat "$2.command")"
 }
 
+# is_late LOG BEGUN COMMAND: whether the time is up; then that is kept.
+is_late() {
+    [ $(($2 - start)) -ge "$budget" ] || return 1
+    : >"$1.out"
+    echo "not begun: the time was up" >"$1.err"
+    ended "$1" 125 "$2" "$3"
+}
+
 # differ CASE STATUS ARGUMENTS…: the CPU and the device must write the same bytes.
 differ() {
     case_name=$1 wanted=$2
@@ -141,6 +149,9 @@ differ() {
     bad=0
     : >"$log.out"
     : >"$log.err"
+    if is_late "$log" "$begun" "shadeline $*"; then
+        return
+    fi
     for side in cpu "$backend"; do
         folder=$out/captures/$case_name/$(printf '%s' "$side" | tr ':' '-')
         mkdir -p "$folder"
@@ -200,6 +211,10 @@ prove() {
     esac
     log=$out/parts/proof-$name
     begun=$(date +%s)
+    if is_late "$log" "$begun" "proofs/$name $only"; then
+        rm -f "$proof"
+        return
+    fi
     # shellcheck disable=SC2086
     (cd "$out" && SHADELINE_TEST_BACKEND=$backend SHADELINE_TEST_ROOT="$kit" SHADELINE_CACHE="$out/proofs" timeout -k 10 "$limit" \
         "$proof" $only --skip oclgrind --show-output) >"$log.out" 2>"$log.err"
@@ -298,6 +313,8 @@ cpu_name=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 mv "$out/result.part" "$out/result.json"
 rm -f "$out/parts.json" "$out/word"
 echo "$((total - failed)) of $total parts passed: $out/result.json"
-named=$(printf '%s' "$(below name)" | tr -cs 'A-Za-z0-9' '_')
+# Where `devices` failed, the name is what nvidia-smi says.
+known=$(below name)
+named=$(printf '%s' "${known:-${nvidia%%,*}}" | tr -cs 'A-Za-z0-9' '_')
 echo "to be kept as bench/results/$named-${date%T*}-$(cat "$kit/commit").json"
 [ "$failed" -eq 0 ]
