@@ -1,5 +1,5 @@
 //! The order of TCP segments within a job (GASPP §4.2): which rows are of one direction of a connection, which one begins where
-//! another one ends, and which place each has in its stream. The kernels are in `kernels/reassembly.k`, and [`reference`] is their
+//! another one ends, and which place each has in its stream. The kernels are in `kernels/reassembly.k`, and [`reference()`] is their
 //! twin.
 //!
 //! ```text
