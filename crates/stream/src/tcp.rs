@@ -137,7 +137,7 @@ pub enum Want {
     /// Nothing more of either side.
     EnoughOfFlow,
     /// Bytes that come in order need not be read any more, by whom else they are not wanted; ends, gaps and events are. A
-    /// [`Reassembler`] takes it as [`Want::More`]; who calls it may go on with [`Reassembler::pass`].
+    /// [`Reassembler`] takes it as [`Want::More`].
     PassOver,
 }
 

@@ -13,7 +13,7 @@
 //! whoever does it, and in whatever jobs, the tracker is given the same. The bytes of a packet are read once, by the device; the
 //! worker reads them only if somebody follows streams.
 //!
-//! A device also finds out which segments of its job are of one direction of a connection ([`reassembly`](super::reassembly),
+//! A device also finds out which segments of its job are of one direction of a connection ([`super::reassembly`],
 //! of which the first kernels are launched), and the tracker looks up one of them in a chunk for all. That depends on the job, so
 //! it is only a hint: keys are compared, and what a hint says changes no event. A CPU that shades in its place gives none.
 //!
