@@ -580,7 +580,10 @@ impl Inbound {
         let checked = self.check(packet);
         let (number, text_len, error) = match checked {
             Ok((number, text_len)) => (number, text_len, None),
-            Err(error) => (0, 0, Some(error)),
+            Err(error) => {
+                let low = Header::parse(packet).map_or(0, |header| header.number);
+                (self.whole(low), 0, Some(error))
+            }
         };
         let mut request = Request::new(&self.key, packet, HEADER_LEN, text_len);
         request.sequence_high = self.is_extended.then_some((number >> 32) as u32);
@@ -607,14 +610,34 @@ impl Inbound {
         if text_len & (alignment(suite) - 1) != 0 || text_len > TEXT_MAX {
             return Err(OpenError::Length);
         }
-        let number = match &self.window {
-            Some(window) if self.is_extended => window.extend(header.number),
-            _ => header.number.into(),
-        };
+        let number = self.whole(header.number);
         if let Some(window) = &self.window {
             window.check(number).map_err(OpenError::Replay)?;
         }
         Ok((number, text_len))
+    }
+
+    /// The whole number of a packet with this lower half, as the window stands.
+    #[inline]
+    fn whole(&self, low: u32) -> u64 {
+        match &self.window {
+            Some(window) if self.is_extended => window.extend(low),
+            _ => low.into(),
+        }
+    }
+
+    /// Looks again at a number that was found before, as the window stands now.
+    ///
+    /// # Errors
+    ///
+    /// Why a packet of it is dropped, genuine or not. By another whole number, it would not be genuine.
+    #[inline]
+    fn look_again(&self, number: u64) -> Result<(), OpenError> {
+        let now = self.whole(number as u32);
+        if let Some(window) = &self.window {
+            window.check(now).map_err(OpenError::Replay)?;
+        }
+        if now == number { Ok(()) } else { Err(OpenError::Authentication) }
     }
 
     /// Sets the number of a packet that is genuine, once.
@@ -667,14 +690,26 @@ impl<'a> Carries<'a> for Open<'a> {
 }
 
 /// Authenticates packets of any associations, decrypts them, and accepts each number once, in the order of the packets. What is
-/// refused is as it came.
+/// refused is as it came. The answers are those of one packet after the other: what a packet before has made a replay is one,
+/// whether it is genuine or not.
 pub fn open_batch(packets: &mut [Open<'_>]) {
     open_batch_deferred(packets);
     for packet in packets.iter_mut().filter(|packet| !packet.is_settled) {
         packet.is_settled = true;
-        let is_genuine = matches!(packet.result, Ok(_) | Err(OpenError::Padding));
-        if is_genuine && let Err(error) = packet.association.accept(packet.number) {
-            packet.result = Err(error);
+        let association = packet.association;
+        let is_genuine = packet.is_genuine();
+        let again = match packet.result {
+            Ok(_) | Err(OpenError::Padding) if !association.is_extended => Ok(()),
+            Ok(_) | Err(OpenError::Padding | OpenError::Replay(_) | OpenError::Authentication) => {
+                association.look_again(packet.number)
+            }
+            Err(_) => continue,
+        };
+        let accepted =
+            if is_genuine { again.and_then(|()| association.accept(packet.number)) } else { again };
+        let Err(error) = accepted else { continue };
+        packet.result = Err(error);
+        if is_genuine {
             // It is to be as it came.
             packet.request.result = Ok(());
             seal_all(std::slice::from_mut(&mut packet.request));

@@ -522,6 +522,59 @@ fn one_packet_is_accepted_once_of_a_batch() {
     assert_eq!(results, [Ok(1), seen, seen]);
 }
 
+proptest! {
+    /// Whatever is late, twice or damaged, and wherever batches end: the same answers and bytes as one after the other.
+    #[test]
+    fn a_batch_answers_as_one_packet_after_the_other(
+        suite in prop::sample::select(suites()),
+        is_extended in any::<bool>(),
+        window in prop::sample::select(vec![1u32, 5, 64, 100]),
+        first in prop::sample::select(vec![1, (1 << 31) + 7, (1u64 << 32) - 30]),
+        order in prop::collection::vec((0usize..300, 0usize..40, prop::option::weighted(0.2, any::<u16>())), 1..120),
+        cuts in prop::collection::vec(1usize..40, 1..8),
+    ) {
+        let first = if is_extended { first } else { first.min(1 << 31) };
+        let (sending, _) = ends(suite, is_extended, first);
+        let sent: Vec<Vec<u8>> = (0..order.len()).map(|_| sealed(&sending, b"one of many", 0)).collect();
+        // Most in order, some from far back or ahead.
+        let came = order.iter().enumerate().map(|(at, (far, near, damage))| {
+            let from = if far % 10 == 0 { *far } else { at + 3 - near.min(&3) };
+            let mut packet = sent[from % sent.len()].clone();
+            if let Some(bit) = damage {
+                let bit = 32 + usize::from(*bit) % (packet.len() * 8 - 32);
+                packet[bit / 8] ^= 1 << (bit % 8);
+            }
+            packet
+        });
+        let came: Vec<Vec<u8>> = came.collect();
+        let receiver = || {
+            let own = Inbound::new(key(suite, 5), 0x1000, is_extended, window).unwrap();
+            if first > 1 {
+                own.accept(first - 1).unwrap(); // it has followed so far
+            }
+            own
+        };
+        let (one, many) = (receiver(), receiver());
+        let mut alone = came.clone();
+        let expected: Vec<_> = alone.iter_mut().map(|packet| opened(&one, packet)).collect();
+        let mut together = came;
+        let (mut rest, mut answers) = (&mut together[..], Vec::new());
+        for cut in cuts.iter().cycle() {
+            let (now, later) = rest.split_at_mut((*cut).min(rest.len()));
+            let mut opens: Vec<_> = now.iter_mut().map(|packet| many.open(packet)).collect();
+            esp::open_batch(&mut opens);
+            answers.extend(opens.iter().map(|open| open.result()));
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(answers, expected);
+        prop_assert_eq!(together, alone);
+        prop_assert_eq!(one.window().unwrap().top(), many.window().unwrap().top());
+    }
+}
+
 #[test]
 fn associations_and_buffers_that_do_not_fit() {
     let suite = suites()[0];
