@@ -21,7 +21,7 @@ use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
 use nat::cache::{Place, Places};
-use nat::families::{Pair, Plain6, Turn};
+use nat::families::{Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
 use nat::translator::{Refusal, Source, Way};
@@ -626,7 +626,6 @@ impl Stage<Tables> for Destination {
         self.keys.clear();
         self.plain.clear();
         let families = if has_v6 { flags::IPV4 | flags::IPV6 } else { flags::IPV4 };
-        let takes_plain = cx.is_live() && !keys.is_on();
         let (mut second, mut second_of) = (0, 0);
         let mut next = 0;
         while next < packets.len() {
@@ -648,9 +647,10 @@ impl Stage<Tables> for Destination {
                 self.sweep(self.now_ns, cx.is_live());
             }
             second_of = arrival_ns;
-            if takes_plain {
-                // Time stands still within a chunk, and most packets are plain.
-                let other = self.take_plain(&out, packets, row, families);
+            if !keys.is_on() {
+                // Most packets are plain.
+                let within = (!cx.is_live()).then_some(second);
+                let other = self.take_plain(&out, packets, row, (families, within));
                 if other != row {
                     next = other;
                     continue;
@@ -659,20 +659,20 @@ impl Stage<Tables> for Destination {
             let packet = &mut packets[row];
             let ip = packet.data().get(usize::from(out.l3[row])..).unwrap_or_default();
             let row16 = row as u16;
-            if out.flags[row] == flags::IPV4 {
-                if let Some((plain, tcp)) = Plain::of(ip) {
-                    let place = self.places.of(plain);
-                    let pair = if keys.is_on() { keys.of4(plain) } else { Pair::default() };
-                    self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6: false });
+            if keys.is_on() {
+                let found = match out.flags[row] {
+                    flags::IPV4 => Plain::of(ip).map(|(plain, tcp)| {
+                        (plain, self.places.of(plain), keys.of4(plain), tcp, false)
+                    }),
+                    flags::IPV6 => Plain6::of(ip).map(|(six, tcp)| {
+                        (Plain::default(), Place::default(), keys.of6(&six), tcp, true)
+                    }),
+                    _ => None,
+                };
+                if let Some((plain, place, pair, tcp, is_v6)) = found {
+                    self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6 });
                     continue;
                 }
-            } else if out.flags[row] == flags::IPV6
-                && keys.is_on()
-                && let Some((six, tcp)) = Plain6::of(ip)
-            {
-                let (plain, place, pair) = (Plain::default(), Place::default(), keys.of6(&six));
-                self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6: true });
-                continue;
             }
             // An error or a fragment changes elsewhere than others.
             self.note(row, Changed::All);

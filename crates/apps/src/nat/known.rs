@@ -7,7 +7,7 @@ use nat::families::{Pair, Plain6, Turn};
 use nat::rewrite::Which;
 use nat::{Plain, Translator, nat64};
 
-use super::destination::{Changed, Destination, Out};
+use super::destination::{Changed, Destination, Out, seconds};
 use super::family::turn_plain;
 use super::reasons;
 use super::source::Wanted;
@@ -35,15 +35,15 @@ const GROUP: usize = 32;
 pub(super) const AHEAD: usize = 16;
 
 impl Destination {
-    /// Takes plain IPv4 packets from row `first` on, up to one that is something else and has to be translated. Returns its row, or
-    /// the number of rows.
+    /// Takes plain IPv4 packets from row `first` on, up to one that is something else and has to be translated, or that did not come
+    /// `within` this second. Returns its row, or the number of rows. `families`: flags of packets that are translated.
     #[inline(never)]
     pub(super) fn take_plain(
         &mut self,
         out: &Out<'_>,
         packets: &[Packet],
         first: usize,
-        families: u16,
+        (families, within): (u16, Option<u32>),
     ) -> usize {
         let (places, count, mut rows_of) =
             (self.places, packets.len(), std::mem::take(&mut self.plain));
@@ -54,6 +54,10 @@ impl Destination {
         for ((packet, ((&verdict, &bits), &l3)), row) in rows {
             if !Verdict(verdict).is_next() || bits & families == 0 {
                 continue;
+            }
+            if within.is_some_and(|second| seconds(packet.time_ns) != second) {
+                end = row;
+                break;
             }
             let ip = packet.data().get(usize::from(l3)..).filter(|_| bits == flags::IPV4);
             let Some((plain, tcp)) = ip.and_then(Plain::of) else {
