@@ -67,6 +67,14 @@ pub struct KernelForm {
     pub state: Option<StateForm>,
 }
 
+impl KernelForm {
+    /// Whether a job has memory for its kernels, besides columns, payload and states.
+    fn has_area(&self) -> bool {
+        let has_order = !self.sort.is_empty() || self.schedule.is_some();
+        self.scratch.is_some() || self.output.is_some() || has_order
+    }
+}
+
 /// Names, each of them a C identifier, and numbers.
 pub type Parameters = Vec<(Cow<'static, str>, Parameter)>;
 
@@ -111,6 +119,9 @@ pub struct Scratch {
     pub bytes_per_row: usize,
     /// Whether it is zero before the stage's first kernel; else it is anything.
     pub is_zeroed: bool,
+    /// Whether kernels of `files`, which do not know the stage, find it as `job_area(arena, 0u)`: the stage joins no segment in
+    /// which one before it has such memory, or sorts, or writes records.
+    pub is_first: bool,
 }
 
 /// A column to sort by.
@@ -565,6 +576,8 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
     // What its stages read and the engine does not restore.
     let mut read = ColumnSet::EMPTY;
     let restored = ColumnSet::of(&[ColumnId::VERDICT, ColumnId::CONTEXT]);
+    // Whether its stages have memory of a job.
+    let mut has_area = false;
     for (i, stage) in stages.iter().enumerate() {
         let shader = stage.shader();
         let is_bare = shader.is_none() && stage.phases() == Phases::PRE && !stage.ends_segment();
@@ -573,6 +586,9 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
         let overwrites = stage.writes().intersection(&read) != ColumnSet::EMPTY;
         let has_state = form.as_ref().is_some_and(|form| form.state.is_some());
         let is_limited = form.as_ref().is_some_and(|form| form.time_limit.is_some());
+        let needs_area = form.as_ref().is_some_and(KernelForm::has_area);
+        let needs_first =
+            form.as_ref().is_some_and(|form| form.scratch.is_some_and(|own| own.is_first));
         let places = form.and_then(|form| form.payload).map(|uses| (uses.at, uses.len));
         let fits = |last: &Segment| {
             stages[last.first..last.end].iter().all(|before| {
@@ -585,20 +601,24 @@ pub fn segments<T>(stages: &[Box<dyn Stage<T>>]) -> Vec<Segment> {
             && !is_limited
             && !stage.begins_segment()
             && !overwrites
+            && (!has_area || !needs_first)
             && (places.is_none() || payload.is_none() || places == payload);
         match segments.last_mut() {
             Some(last) if open == Open::Any && fits(last) => {
                 *last = Segment { first: last.first, end: i + 1, on_device, has_state };
                 payload = places;
+                has_area = needs_area;
             }
             Some(last) if open == Open::Kernels && goes_along && fits(last) => {
                 last.end = i + 1;
                 last.has_state |= has_state;
                 payload = payload.or(places);
+                has_area |= needs_area;
             }
             _ => {
                 segments.push(Segment { first: i, end: i + 1, on_device, has_state });
                 payload = places;
+                has_area = needs_area;
                 read = ColumnSet::EMPTY;
             }
         }

@@ -572,7 +572,7 @@ impl Shade<u64> for Find {
                 Step::rows("find_ordered", 64).into(),
             ],
             payload: Some(PAYLOAD),
-            scratch: Some(Scratch { bytes: 4, bytes_per_row: 8, is_zeroed: true }),
+            scratch: Some(Scratch { bytes: 4, bytes_per_row: 8, is_zeroed: true, is_first: false }),
             sort: vec![SortKey { column: TestColumns::SLOT, bits: 8 }],
             output: Some(OutputForm { words_per_row: 8192, words_per_job: self.words_per_job }),
             ..KernelForm::default()

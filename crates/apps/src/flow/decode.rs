@@ -285,7 +285,12 @@ impl<T: Send + Sync + 'static> Shade<T> for Heads {
                 .map(KernelStep::from)
                 .collect(),
             // Area 0 of the job: what may stand before it in its segment has none.
-            scratch: Some(Scratch { bytes: 0, bytes_per_row: SCRATCH_BYTES, is_zeroed: false }),
+            scratch: Some(Scratch {
+                bytes: 0,
+                bytes_per_row: SCRATCH_BYTES,
+                is_zeroed: false,
+                is_first: true,
+            }),
             payload: Some(PayloadUse {
                 at: HeadColumns::FLOW_AT,
                 len: HeadColumns::FLOW_LEN,

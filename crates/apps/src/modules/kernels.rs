@@ -591,7 +591,8 @@ KERNEL(module_{name})
             parameters.push(("OWN_PATTERNS_REGION".into(), region));
         }
         let bytes_per_row = 4 * self.row_words();
-        let scratch = Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state() };
+        let scratch =
+            Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state(), is_first: false };
         KernelForm {
             files: self.files(),
             text: self.text().into(),

@@ -120,7 +120,7 @@ fn instances_have_names_and_numbers_of_their_own_unless_they_are_the_same() {
 fn memory_is_each_instances_own() {
     let column = chunk::ColumnId::CONTEXT;
     let form = KernelForm {
-        scratch: Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: true }),
+        scratch: Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: true, is_first: false }),
         output: Some(OutputForm { words_per_row: 2, words_per_job: 100 }),
         sort: vec![SortKey { column, bits: 5 }],
         steps: vec![KernelStep::Sort, KernelStep::ScanOutput],
@@ -231,6 +231,27 @@ fn a_time_limit_sets_a_stage_apart() {
     assert_eq!(cut, [(0, 2, true), (2, 3, true), (3, 5, true)]);
     let made = program(vec![limited]);
     assert!(made.steps.iter().all(|step| step.limit == Some(Duration::from_millis(1))));
+}
+
+/// Kernels of files find their memory as the first of the job.
+#[test]
+fn memory_for_kernels_of_files_is_the_first() {
+    let scratch =
+        |is_first| Some(Scratch { bytes: 8, bytes_per_row: 4, is_zeroed: false, is_first });
+    let of_files = KernelForm { scratch: scratch(true), ..own(1) };
+    let of_text = KernelForm { scratch: scratch(false), ..own(1) };
+    let sorted =
+        KernelForm { sort: vec![SortKey { column: chunk::ColumnId::CONTEXT, bits: 5 }], ..own(1) };
+    let cut = |forms: &[&KernelForm]| {
+        let stages: Vec<Box<dyn Stage<()>>> =
+            forms.iter().map(|form| Box::new(Own((*form).clone())) as Box<_>).collect();
+        segments(&stages).iter().map(|s| s.end - s.first).collect::<Vec<_>>()
+    };
+    let none = own(1);
+    assert_eq!(cut(&[&none, &of_files, &sorted, &of_text]), [4]);
+    assert_eq!(cut(&[&of_files, &of_files]), [1, 1]);
+    assert_eq!(cut(&[&of_text, &of_text, &of_files]), [2, 1]);
+    assert_eq!(cut(&[&none, &sorted, &none, &of_files, &none]), [3, 2]);
 }
 
 fn cut(kinds: &[Kind]) -> Vec<(usize, usize, bool)> {

@@ -135,7 +135,12 @@ pub fn form(mode: Mode, direction: Direction, vector: Vector, region: usize) -> 
             writes: true,
         }),
         // Area 0 of the job: the segment has no other stage with kernels.
-        scratch: Some(Scratch { bytes: 0, bytes_per_row: 4 * RECORD_WORDS, is_zeroed: false }),
+        scratch: Some(Scratch {
+            bytes: 0,
+            bytes_per_row: 4 * RECORD_WORDS,
+            is_zeroed: false,
+            is_first: true,
+        }),
         ..KernelForm::default()
     }
 }
