@@ -320,6 +320,7 @@ pub struct Probes {
 pub fn programs() -> Vec<device::driver::Program> {
     let mut programs = vec![lookup_job::program(), payload::summing(), payload::sorting()];
     programs.push(paper::scheduling());
+    programs.extend(paper::transfers());
     programs.extend(flow_kernels::programs());
     programs.extend(app_kernels::programs());
     programs.push(regex_kernels::program());

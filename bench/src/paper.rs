@@ -35,6 +35,7 @@ use crate::streams::{CONNECTIONS_MAX, DEFAULT_CAPTURES};
 use crate::{Args, FLOWS_MAX, Report, openflow};
 
 pub(crate) use scheduling::program as scheduling;
+pub(crate) use transfers::programs as transfers;
 
 /// A figure or table of a paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

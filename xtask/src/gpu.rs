@@ -524,7 +524,7 @@ mod tests {
         let output = Command::new("sh").arg(kit.join("run.sh")).env("SHORT", "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("17 of 25 parts passed"), "{said}");
+        assert!(said.contains("18 of 26 parts passed"), "{said}");
         assert!(said.contains("bench/results/Fake_1-20"), "{said}");
 
         let text = fs::read_to_string(kit.join("out/result.json")).unwrap();

@@ -8,6 +8,7 @@ use chunk::{
     Chunk, ColumnSet, Columns, Declaration, Depot, HugePages, Packet, Pool, Region, Rows, Verdict,
 };
 use device::accelerator::{self, Packing, PayloadUse};
+use device::driver::Program;
 use device::measure::{Plan, measure};
 use device::tables::NoTables;
 use device::{Backend, Cost, FaultPlan};
@@ -202,6 +203,16 @@ pub(super) fn forwarding(args: &Args, backend: Backend, seconds: f64) -> Result<
     Ok(report)
 }
 
+/// How long packets are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a device builds for it.
+pub(crate) fn programs() -> Vec<Program> {
+    let stages: Vec<Box<dyn Stage<()>>> = vec![Box::new(Carry)];
+    let made = engine::device_programs(&stages).expect("columns of one stage fit");
+    made.into_iter().map(|(program, _)| program).collect()
+}
+
 /// Packets a second.
 fn forward(between: Between, size: usize, time: Duration) -> Result<f64, String> {
     let depot = depot()?;
@@ -254,11 +265,20 @@ fn forward(between: Between, size: usize, time: Duration) -> Result<f64, String>
     let view = engine.view().clone();
     let sent = || view.workers.iter().map(|worker| worker.tx_packets.get()).sum::<u64>();
     let on_device = || view.masters().iter().map(|master| master.packets).sum::<u64>();
-    std::thread::sleep(time / 4);
-    let (before, before_on_device, begin) = (sent(), on_device(), Instant::now());
-    std::thread::sleep(time);
-    let (packets, seconds) = (sent() - before, begin.elapsed().as_secs_f64());
-    let shaded = on_device() - before_on_device;
+    // A device builds its program first, and what stands for one may be slow: until packets come, for a time.
+    let wait = |time: Duration, (before, before_on_device): (u64, u64)| {
+        let begin = Instant::now();
+        std::thread::sleep(time);
+        let comes = || sent() > before && (!has_device || on_device() > before_on_device);
+        while !comes() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        begin.elapsed().as_secs_f64()
+    };
+    wait(time / 4, (0, 0));
+    let (before, before_on_device) = (sent(), on_device());
+    let seconds = wait(time, (before, before_on_device));
+    let (packets, shaded) = (sent() - before, on_device() - before_on_device);
     let dropped: u64 = view.reasons().iter().map(|reason| view.drops(reason.code())).sum();
     engine.stop(Duration::from_secs(5))?;
     let failures = failures.load(Ordering::Relaxed);

@@ -282,8 +282,8 @@ part bench_ipsec bench ipsec --json --backend "$backend" $ipsec
 part bench_update bench update --json --backend "$backend" $update
 # shellcheck disable=SC2086
 part bench_shade bench shade --json --backend "$backend" --loads "$loads" --names "$kit/names" $shade
-# Figures and tables of GASPP that show a device. Figure 8 is not among them: the release does not bring its program.
-for figure in table-1 table-2 9a 10a 10b; do
+# Figures and tables of GASPP that show a device.
+for figure in table-1 table-2 8 9a 10a 10b; do
     # shellcheck disable=SC2086
     part "paper_gaspp_$figure" bench paper "gaspp-$figure" --json --backend "$backend" $paper
 done
