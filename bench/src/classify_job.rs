@@ -87,8 +87,7 @@ pub fn form(tables: &Tables) -> Option<Classifier> {
     let blob = tables.blob();
     let linear = Linear::new(blob).map(|_| Structure::Linear);
     let known = linear.or_else(|| TupleSpace::new(blob).map(|_| Structure::Tuple));
-    let cuts = || Cuts::new(blob).filter(|cuts| !cuts.has_masks());
-    let known = known.or_else(|| cuts().map(|_| Structure::Cuts));
+    let known = known.or_else(|| Cuts::new(blob).map(|_| Structure::Cuts));
     let known = known.or_else(|| Rfc::new(blob).map(|_| Structure::Rfc));
     let known = known.or_else(|| Tic::new(blob).map(|_| Structure::Tic));
     Classifier::of(known?, tables.words())

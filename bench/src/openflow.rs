@@ -16,6 +16,7 @@
 //! core. Rounds of a table take turns, ours and the peer's; both rates are packets over the time that the one thread ran. That both
 //! do the same with each packet is a test of `flowtable`; here the numbers of packets by port are compared.
 
+pub(crate) mod apart;
 pub(crate) mod delay;
 mod ovs;
 mod sets;
@@ -253,11 +254,16 @@ fn switch(flows_max: usize) -> (FlowControl, FlowTables) {
 
 fn switch_of(settings: Settings, flows_max: usize) -> (FlowControl, FlowTables) {
     let (mut control, tables) = FlowControl::new(settings, flows_max, "auto");
+    set_ports(&mut control);
+    (control, tables)
+}
+
+/// The ports of the benchmark.
+fn set_ports(control: &mut FlowControl) {
     for number in 1..=u32::from(PORTS) {
         let number = PortNo(number);
         control.set_port(number, Some(Port { number, config: PortConfig::empty(), live: true }));
     }
-    (control, tables)
 }
 
 /// The tables of a switch whose flows a device looks up, 32,768 exact ones and 32 wildcards; and packets for them.

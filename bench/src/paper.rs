@@ -16,6 +16,7 @@
 //! | `gaspp-12` | GASPP, Figure 12: applications in one program, against a program for each | `applications.rs` |
 //! | `packetshader-11d` | PacketShader, Figure 11(d): the IPsec gateway by size of frames | `ipsec.rs` |
 //! | `gswitch-9` | GSwitch, Figure 9: an OpenFlow switch under a bound of the delay | `openflow/delay.rs` |
+//! | `gswitch-10` | GSwitch, Figure 10: the same by search, transmit by a worker of its own | `openflow/apart.rs` |
 //! | `packetshader-11c` | PacketShader, Figure 11(c): an OpenFlow switch by size of its tables | `openflow.rs` |
 //!
 //! The papers' machines are not here: what can be compared is how a figure runs, not how high.
@@ -97,6 +98,9 @@ pub enum Figure {
     /// GSwitch, Figure 9: throughput of an OpenFlow switch under a bound of the delay
     #[value(name = "gswitch-9")]
     Gswitch9,
+    /// GSwitch, Figure 10: the same by search, with receive and transmit on workers of their own
+    #[value(name = "gswitch-10")]
+    Gswitch10,
 }
 
 /// Which figure, and on what.
@@ -112,7 +116,7 @@ pub struct PaperArgs {
     /// Seconds per case and round, of figures that run for a time
     #[arg(long, default_value_t = 0.5)]
     pub seconds: f64,
-    /// Folder with rule sets, of figures of TIC
+    /// Folder with rule sets, of figures of TIC and of Figure 10 of GSwitch
     #[arg(long, value_name = "FOLDER", default_value = DEFAULT_SETS)]
     pub sets: PathBuf,
     /// Headers per trace, of figures of GSwitch and TIC
@@ -157,6 +161,7 @@ pub(crate) fn run(args: &Args, options: &PaperArgs) -> Result<Report, String> {
         Figure::Packetshader11d => crate::ipsec::packetshader(args, 1 << 17),
         Figure::PacketShader11c => openflow::figure(args, options.seconds, options.records),
         Figure::Gswitch9 => openflow::delay::figure(args, options.seconds),
+        Figure::Gswitch10 => openflow::apart::figure(args, options.seconds, &options.sets),
     }
 }
 

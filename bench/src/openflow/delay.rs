@@ -25,20 +25,22 @@ use crate::tables::PORTS;
 use crate::{Args, Report, Row};
 
 /// Bytes of frames on the wire, the check sequence included.
-const SIZES: [usize; 3] = [64, 512, 1518];
-const BATCHES: [usize; 6] = [8, 16, 32, 64, 128, 256];
+pub(super) const SIZES: [usize; 3] = [64, 512, 1518];
+pub(super) const BATCHES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 /// Bounds, microseconds.
 const BOUNDS: [usize; 7] = [2, 5, 10, 20, 50, 100, 200];
 
 /// A step of the delays, nanoseconds, and their number: what takes longer is in the last one.
 const STEP_NS: u64 = 100;
 const STEPS: usize = 20_000;
+/// The longest delay that is told apart, microseconds.
+pub(super) const LATEST_US: f64 = (STEP_NS as usize * STEPS) as f64 / 1e3;
 
-/// Delays of packets by steps.
-struct Delays(Vec<AtomicU64>);
+/// Delays of packets by steps, which one thread counts.
+pub(super) struct Delays(Vec<AtomicU64>);
 
 impl Delays {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self((0..STEPS).map(|_| AtomicU64::new(0)).collect())
     }
 
@@ -47,12 +49,17 @@ impl Delays {
         self.0[step].fetch_add(packets, Ordering::Relaxed);
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.iter().for_each(|step| step.store(0, Ordering::Relaxed));
     }
 
+    /// Packets since it was cleared.
+    pub(super) fn packets(&self) -> u64 {
+        self.0.iter().map(|step| step.load(Ordering::Relaxed)).sum()
+    }
+
     /// Microseconds that 99 of 100 packets do not exceed.
-    fn p99(&self) -> f64 {
+    pub(super) fn p99(&self) -> f64 {
         let counts: Vec<u64> = self.0.iter().map(|step| step.load(Ordering::Relaxed)).collect();
         let (all, mut below) = (counts.iter().sum::<u64>(), 0);
         let step = counts.iter().position(|count| {
@@ -84,16 +91,23 @@ impl RxQueue for Timed {
 }
 
 /// Takes the delay of what it sends.
-struct Measured {
+pub(super) struct Measured {
     queue: Recycle,
     delays: Arc<Delays>,
     begin: Instant,
 }
 
+impl Measured {
+    /// Times of packets are nanoseconds since `begin`, one of which is too many.
+    pub(super) fn new(queue: Recycle, delays: Arc<Delays>, begin: Instant) -> Self {
+        Self { queue, delays, begin }
+    }
+}
+
 impl TxQueue for Measured {
     fn send(&mut self, pool: &mut Pool, packets: &mut Vec<Packet>) {
         let now = 1 + self.begin.elapsed().as_nanos() as u64;
-        // All packets of a batch came at one time.
+        // Packets of one time are counted together.
         for same in packets.chunk_by(|a, b| a.time_ns == b.time_ns) {
             self.delays.add(now.saturating_sub(same[0].time_ns), same.len() as u64);
         }
@@ -118,10 +132,8 @@ fn round(
     let mut pool = Pool::new(depot.clone(), 512);
     let frames = frames.iter().map(Vec::as_slice);
     let mut replay = Replay::new(&mut pool, frames, true).ok_or("too few cells")?;
-    let mut measured = || {
-        let (queue, delays) = (replay.recycle(4096), delays.clone());
-        Box::new(Measured { queue, delays, begin }) as Box<dyn TxQueue>
-    };
+    let mut measured =
+        || Box::new(Measured::new(replay.recycle(4096), delays.clone(), begin)) as Box<dyn TxQueue>;
     let tx = (0..PORTS).map(|_| measured()).collect();
     drop(pool);
     let rx = vec![Box::new(Timed { replay, batch, begin }) as Box<dyn RxQueue>];
@@ -170,9 +182,7 @@ pub(crate) fn figure(args: &Args, seconds: f64) -> Result<Report, String> {
             report.rows.push(Row::new(name, "µs", delays.clone()));
         }
         for bound in BOUNDS {
-            let keeps = |own: &&(Vec<f64>, Vec<f64>)| median(&own.1) <= bound as f64;
-            let best =
-                rounds.iter().filter(keeps).max_by(|a, b| median(&a.0).total_cmp(&median(&b.0)));
+            let best = best_within(rounds, bound).map(|at| &rounds[at]);
             // With the gap between frames and the preamble, as GSwitch counts.
             let gigabits = |rate: &f64| rate * (bytes + 20) as f64 * 8.0 / 1e3;
             let rates = best.map(|own| own.0.iter().map(gigabits).collect::<Vec<_>>());
@@ -185,8 +195,15 @@ pub(crate) fn figure(args: &Args, seconds: f64) -> Result<Report, String> {
     Ok(report)
 }
 
+/// Of batches with their rates and delays the one that sends most among those whose packets keep a bound, microseconds.
+pub(super) fn best_within(rounds: &[(Vec<f64>, Vec<f64>)], bound: usize) -> Option<usize> {
+    let keeps = |at: &usize| median(&rounds[*at].1) <= bound as f64;
+    let of = |at: &usize| median(&rounds[*at].0);
+    (0..rounds.len()).filter(keeps).max_by(|a, b| of(a).total_cmp(&of(b)))
+}
+
 /// The same packets with so many bytes on the wire.
-fn padded(frames: &[Vec<u8>], bytes: usize) -> Vec<Vec<u8>> {
+pub(super) fn padded(frames: &[Vec<u8>], bytes: usize) -> Vec<Vec<u8>> {
     let longer = |frame: &Vec<u8>| {
         let mut frame = frame.clone();
         frame.resize(bytes - 4, 0);

@@ -87,8 +87,6 @@ struct Candidate {
 /// What is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Only structures that devices know: no cut trees but those of the 5-tuple.
-    pub for_devices: bool,
     /// The set changes from the beginning: only structures that change easily.
     pub changes: bool,
 }
@@ -97,7 +95,6 @@ pub struct Options {
 #[derive(Debug)]
 pub struct AutoBuilder {
     schema: Arc<Schema>,
-    options: Options,
     chosen: Candidate,
     /// The rules, while the chosen structure does not change easily.
     rules: Option<RuleSet>,
@@ -116,13 +113,13 @@ fn has_masks(set: &RuleSet, least: usize) -> bool {
 }
 
 /// What is tried for a set: for one that changes, structures that change easily.
-fn candidates(set: &RuleSet, options: Options, changes: bool) -> Vec<(&'static str, Build)> {
+fn candidates(set: &RuleSet, changes: bool) -> Vec<(&'static str, Build)> {
     let mut all: Vec<(&'static str, Build)> = Vec::new();
     if set.len() <= LINEAR_RULES {
         all.push((LINEAR, |set| Ok(Box::new(LinearBuilder::build(set)?))));
     }
     let is_masks = set.schema().ranges().next().is_none();
-    let has_trees = !is_masks || !options.for_devices && has_masks(set, MASKS_MIN);
+    let has_trees = !is_masks || has_masks(set, MASKS_MIN);
     if has_trees {
         all.push((CUTS, |set| Ok(Box::new(CutsBuilder::build(set)?))));
     }
@@ -148,7 +145,7 @@ fn candidates(set: &RuleSet, options: Options, changes: bool) -> Vec<(&'static s
 }
 
 /// The quickest of those that take the set; of its rules' errors the last one, where none does.
-fn choose(set: &RuleSet, options: Options, changes: bool) -> Result<Candidate, RuleError> {
+fn choose(set: &RuleSet, changes: bool) -> Result<Candidate, RuleError> {
     let of_trace = trace::Options {
         headers: HEADERS,
         copies: trace::Copies::Uniform,
@@ -161,7 +158,7 @@ fn choose(set: &RuleSet, options: Options, changes: bool) -> Result<Candidate, R
     let worth = |of: &Candidate| {
         if of.classifier.rebuilds() { of.rate / STATIC_GAIN } else { of.rate }
     };
-    for (name, build) in candidates(set, options, changes) {
+    for (name, build) in candidates(set, changes) {
         let built = build(set).and_then(|mut classifier| {
             let mut rate = measure(&*classifier, &headers)?;
             if changes {
@@ -245,16 +242,16 @@ impl AutoBuilder {
     /// # Errors
     /// As [`Classifier::build`].
     pub fn with(set: &RuleSet, options: Options) -> Result<Self, RuleError> {
-        let chosen = choose(set, options, options.changes)?;
+        let chosen = choose(set, options.changes)?;
         let changes = [LINEAR, CUTS, TUPLE, BLOOM].contains(&chosen.name);
         let rules = (!changes).then(|| set.clone());
-        Ok(Self { schema: set.schema().clone(), options, chosen, rules })
+        Ok(Self { schema: set.schema().clone(), chosen, rules })
     }
 
     /// From now on a structure that takes changes; its image, where it has become another one.
     fn changeable(&mut self, patches: &mut Vec<Patch>) -> Result<(), RuleError> {
         if let Some(rules) = &self.rules {
-            self.chosen = choose(rules, self.options, true)?;
+            self.chosen = choose(rules, true)?;
             self.rules = None;
             patches.push(Patch::Replace(self.chosen.classifier.blob().words().to_vec()));
         }

@@ -14,12 +14,14 @@
 //! the packet, and its table. Control keeps a twin of EXACT and makes patches of it (`Follower`); everything else follows from the
 //! patches that the CPU's tables get. Nothing of this is made without `device` of [`Settings`].
 //!
-//! A device knows the first [`TABLES_MAX`] tables, and linear, tuple and Bloom search, the latter two over [`TUPLE_WORDS_MAX`] words.
+//! A device knows the first [`TABLES_MAX`] tables, and linear search, tuple and Bloom search and cut trees, all but the first over
+//! [`TUPLE_WORDS_MAX`] words.
 //! Paths end at other tables.
 
 use std::borrow::Cow;
 
 use chunk::hash::MultiplyShift;
+use classify::cuts::Cuts;
 use classify::linear::Linear;
 use classify::tuple::TupleSpace;
 use classify::{Classify, Tables as Classes};
@@ -151,7 +153,8 @@ pub fn knows(tables: &FlowTables, table: u8) -> bool {
     tables.classes(table).is_none_or(|(_, classes)| {
         let blob = classes.blob();
         let tuple = TupleSpace::new(blob).is_some_and(|own| own.words() <= TUPLE_WORDS_MAX);
-        tuple || Linear::new(blob).is_some()
+        // Cut trees have no more words.
+        tuple || Linear::new(blob).is_some() || Cuts::new(blob).is_some()
     })
 }
 

@@ -178,8 +178,7 @@ impl How {
         chosen: Option<&'static str>,
     ) -> Result<Box<dyn Classifier>, RuleError> {
         let auto = || -> Result<Box<dyn Classifier>, RuleError> {
-            let options = Options { for_devices: self.for_devices, changes: true };
-            Ok(Box::new(AutoBuilder::with(set, options)?))
+            Ok(Box::new(AutoBuilder::with(set, Options { changes: true })?))
         };
         match (self.algorithm.name, chosen.and_then(find)) {
             (AUTO, _) if set.len() <= FEW => Ok(Box::new(LinearBuilder::build(set)?)),
@@ -300,15 +299,19 @@ impl Lookup {
         }
         let is_near = (self.chosen_at / GROWTH..=self.chosen_at.saturating_mul(GROWTH))
             .contains(&self.wild.len());
-        let known = self.chosen.filter(|_| is_near && set.len() > FEW);
+        let is_auto = how.algorithm.name == AUTO;
+        let known = self.chosen.filter(|_| is_auto && is_near && set.len() > FEW);
         // Every set of masks can be searched one by one.
-        let built = how.build(&set, known).or_else(|_| {
-            let linear: Result<Box<dyn Classifier>, _> =
-                LinearBuilder::build(&set).map(|own| Box::new(own) as _);
-            linear
-        });
-        self.classifier = built.ok();
-        self.chosen = self.classifier.as_ref().and_then(|own| own.chosen()).or(known);
+        let (built, instead) = match how.build(&set, known) {
+            Ok(built) => (Some(built), None),
+            Err(_) => {
+                let linear = LinearBuilder::build(&set).ok();
+                (linear.map(|own| Box::new(own) as Box<dyn Classifier>), Some("linear"))
+            }
+        };
+        self.classifier = built;
+        let chosen = self.classifier.as_ref().and_then(|own| own.chosen());
+        self.chosen = instead.or(chosen).or(known);
         if known.is_none() {
             self.chosen_at = self.wild.len();
         }

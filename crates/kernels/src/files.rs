@@ -293,6 +293,7 @@ pub const CLASSIFY12: KernelFile = KernelFile {
         KernelInfo::new("linear12", HEAD_12, 256),
         KernelInfo::new("tuple9", HEAD_12, 256),
         KernelInfo::new("tuple10", HEAD_12, 256),
+        KernelInfo::new("cuts12", HEAD_12, 256),
     ],
     known: known::classify::of_12_words,
     ..KernelFile::NONE
@@ -309,6 +310,7 @@ pub const CLASSIFY32: KernelFile = KernelFile {
         KernelInfo::new("linear32", HEAD_32, 256),
         KernelInfo::new("tuple16", &["head0", "head1", "head2", "head3", "found"], 256),
         KernelInfo::new("tuple32", HEAD_32, 256),
+        KernelInfo::new("cuts16", &["head0", "head1", "head2", "head3", "found"], 256),
     ],
     known: known::classify::of_32_words,
     ..KernelFile::NONE

@@ -232,10 +232,11 @@ impl Agent {
             }
             let Some((header, bytes)) = channel.next_message(&self.settings) else { return };
             self.counters.received += 1;
+            let extensions = channel.extensions;
             match channel.version() {
                 None => channel.greet(header, &bytes, &self.settings),
                 Some(version) => {
-                    let done = wire::decode(&bytes)
+                    let done = wire::decode_with(&bytes, extensions)
                         .and_then(|message| self.handle(id, version, message, &bytes, switch, now));
                     // An ERROR is not answered by another.
                     if let Err(code) = done
@@ -526,6 +527,10 @@ impl Agent {
             }
             Body::SetFlowFormat(format @ (0 | 2)) => {
                 channel.has_nicira_flows = format == 2;
+                return Ok(());
+            }
+            Body::SetFlowModTableId(is_on) => {
+                channel.extensions.flow_mod_table_id = is_on;
                 return Ok(());
             }
             Body::SetPacketInFormat(format @ (0 | 1)) => {

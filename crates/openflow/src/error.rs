@@ -202,6 +202,7 @@ errors! {
     TableFeaturesLen, "OFPTFFC_BAD_LEN", NONE, w(13, 3);
     TableFeaturesArgument, "OFPTFFC_BAD_ARGUMENT", NONE, w(13, 4);
     TableFeaturesEperm, "OFPTFFC_EPERM", NONE, w(13, 5);
+    NxmInvalid, "NXBRC_NXM_INVALID", w(VENDOR, 256), NONE;
     MonitorExists, "OFPMOFC_MONITOR_EXISTS", w(VENDOR, 517), w(EXPERIMENTER, 6);
     MonitorFlags, "OFPMOFC_BAD_FLAGS", w(VENDOR, 518), w(EXPERIMENTER, 7);
     MonitorUnknown, "OFPMOFC_UNKNOWN_MONITOR", w(VENDOR, 519), w(EXPERIMENTER, 8);

@@ -48,11 +48,14 @@ bits! {
 /// FLOW_MOD: a change to the flows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
-    /// The controller's name for the flow.
+    /// In add the controller's name for the flow, in modify and delete that of the flows that are meant.
     pub cookie: u64,
-    /// 1.3, in modify and delete: only flows whose cookie under this mask is `cookie`; 0: all.
+    /// In modify and delete: only flows whose cookie under this mask is `cookie`; 0: all. Of 1.0 only with Nicira's extension.
     pub cookie_mask: u64,
-    /// The table; [`ALL_TABLES`] in delete. Of 1.0: table 0, in [`FlowCommand::Delete`] all.
+    /// Of 1.0, in modify: the cookie that the flows get. `None`: they keep theirs.
+    pub new_cookie: Option<u64>,
+    /// The table; [`ALL_TABLES`] in delete. Of 1.0 without Nicira's `FLOW_MOD_TABLE_ID`: table 0 in add, otherwise all. With it,
+    /// [`ALL_TABLES`] may be in any command; in add it is table 0.
     pub table: u8,
     /// What to do.
     pub command: FlowCommand,
@@ -82,6 +85,7 @@ impl FlowMod {
         Self {
             cookie: 0,
             cookie_mask: 0,
+            new_cookie: None,
             table: 0,
             command,
             idle_timeout: 0,
@@ -106,7 +110,7 @@ pub struct FlowFilter {
     pub out_port: PortNo,
     /// Only flows that use this group; [`ANY_GROUP`]: all (1.3).
     pub out_group: u32,
-    /// Only flows whose cookie under `cookie_mask` is this (1.3).
+    /// Only flows whose cookie under `cookie_mask` is this (1.3, and Nicira's extension of 1.0).
     pub cookie: u64,
     /// The bits of the cookie that count; 0: all flows.
     pub cookie_mask: u64,

@@ -42,7 +42,7 @@ pub use matches::{FieldMatch, Match};
 pub use message::{Body, Message};
 pub use port::{PortDesc, PortNo};
 pub use syntax::Syntax;
-pub use wire::{Header, Unencodable, decode, encode};
+pub use wire::{Extensions, Header, Unencodable, decode, decode_with, encode, encode_with};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

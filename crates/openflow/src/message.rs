@@ -114,6 +114,8 @@ pub enum Body {
     BundleAdd(BundleAdd),
     /// The controller wants flows in another form (Nicira's extension of 1.0): 0, that of 1.0; 2, with matches of NXM.
     SetFlowFormat(u32),
+    /// From now on FLOW_MODs name a table, in the first byte of their command (Nicira's extension of 1.0).
+    SetFlowModTableId(bool),
     /// FLOW_MOD with a match of NXM (Nicira's extension of 1.0).
     NiciraFlowMod(FlowMod),
     /// FLOW_REMOVED with a match of NXM (Nicira's extension of 1.0).

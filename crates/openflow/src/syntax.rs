@@ -14,6 +14,7 @@ mod actions;
 mod flows;
 mod groups;
 mod matches;
+mod nearest;
 mod values;
 
 use std::fmt;
@@ -232,6 +233,14 @@ impl<'a> Word<'a> {
     /// ``` `word` message ```
     fn error(&self, message: &str) -> SyntaxError {
         SyntaxError::new(self.at, format!("`{}` {message}", self.text))
+    }
+
+    /// The same of a word that is none of some names, with the nearest of them.
+    fn unknown<'n>(&self, message: &str, names: impl Iterator<Item = &'n str>) -> SyntaxError {
+        match nearest::nearest(self.text, names) {
+            Some(name) => self.error(&format!("{message}, did you mean `{name}`?")),
+            None => self.error(message),
+        }
     }
 
     /// From byte `from` on.

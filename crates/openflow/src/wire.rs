@@ -52,6 +52,7 @@ const MONITORS_13: [u32; 3] = [1870, 1871, 1872];
 const SET_FLOW_FORMAT: u32 = 12;
 const FLOW_MOD: u32 = 13;
 const FLOW_REMOVED: u32 = 14;
+const FLOW_MOD_TABLE_ID: u32 = 15;
 /// Nicira's messages about PACKET_IN in 1.0.
 const SET_PACKET_IN_FORMAT: u32 = 16;
 const PACKET_IN: u32 = 17;
@@ -108,11 +109,26 @@ impl Header {
     }
 }
 
+/// What both ends of a channel have agreed on beyond the version, as far as it changes what bytes mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// FLOW_MODs of 1.0 name a table ([`Body::SetFlowModTableId`]).
+    pub flow_mod_table_id: bool,
+}
+
 /// Reads one message; `bytes` is all of it.
 ///
 /// # Errors
 /// The error that the sender gets.
 pub fn decode(bytes: &[u8]) -> Result<Message, ErrorCode> {
+    decode_with(bytes, Extensions::default())
+}
+
+/// As [`decode`], of a channel with extensions.
+///
+/// # Errors
+/// The error that the sender gets.
+pub fn decode_with(bytes: &[u8], extensions: Extensions) -> Result<Message, ErrorCode> {
     let header = Header::read(bytes).ok_or(ErrorCode::BadRequestLen)?;
     if usize::from(header.len) != bytes.len() {
         return Err(ErrorCode::BadRequestLen);
@@ -122,7 +138,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, ErrorCode> {
         Body::Hello(read_hello(&mut reader))
     } else {
         let version = Version::from_wire(header.version).ok_or(ErrorCode::BadRequestVersion)?;
-        read_body(version, header, &mut reader)?
+        read_body(version, header, &mut reader, extensions)?
     };
     // What is behind HELLO's elements is ignored, as its text says.
     match reader.is_empty() || header.is_hello() {
@@ -136,8 +152,16 @@ pub fn decode(bytes: &[u8]) -> Result<Message, ErrorCode> {
 /// # Errors
 /// Where its version has no such message, or it is too long.
 pub fn encode(message: &Message) -> Result<Vec<u8>, Unencodable> {
+    encode_with(message, Extensions::default())
+}
+
+/// As [`encode`], of a channel with extensions.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_with(message: &Message, extensions: Extensions) -> Result<Vec<u8>, Unencodable> {
     let mut out = Vec::with_capacity(64);
-    encode_into(&mut out, message)?;
+    write(&mut out, message, extensions)?;
     Ok(out)
 }
 
@@ -147,14 +171,14 @@ pub fn encode(message: &Message) -> Result<Vec<u8>, Unencodable> {
 /// As [`encode`]; `out` is as it was.
 pub fn encode_into(out: &mut Vec<u8>, message: &Message) -> Result<(), Unencodable> {
     let start = out.len();
-    let written = write(out, message);
+    let written = write(out, message, Extensions::default());
     if written.is_err() {
         out.truncate(start);
     }
     written
 }
 
-fn write(out: &mut Vec<u8>, message: &Message) -> Result<(), Unencodable> {
+fn write(out: &mut Vec<u8>, message: &Message, extensions: Extensions) -> Result<(), Unencodable> {
     let start = out.len();
     out.u8(message.version);
     out.u8(0);
@@ -167,7 +191,7 @@ fn write(out: &mut Vec<u8>, message: &Message) -> Result<(), Unencodable> {
         }
         body => {
             let version = Version::from_wire(message.version).ok_or(Unencodable::Version)?;
-            write_body(out, version, body)?;
+            write_body(out, version, body, extensions)?;
             kind_of(version, body)?
         }
     };
@@ -250,6 +274,7 @@ fn kind_of(version: Version, body: &Body) -> Result<u8, Unencodable> {
         Body::SetPacketInFormat(_)
         | Body::NiciraPacketIn(_)
         | Body::SetFlowFormat(_)
+        | Body::SetFlowModTableId(_)
         | Body::NiciraFlowMod(_)
         | Body::NiciraFlowRemoved(_) => match version {
             Version::V10 => Ok(4),
@@ -268,7 +293,12 @@ const fn v13_kind(kind: u8) -> Option<u8> {
     }
 }
 
-fn read_body(version: Version, header: Header, r: &mut Reader<'_>) -> Result<Body, ErrorCode> {
+fn read_body(
+    version: Version,
+    header: Header,
+    r: &mut Reader<'_>,
+    extensions: Extensions,
+) -> Result<Body, ErrorCode> {
     let kind = match version {
         Version::V10 => v13_kind(header.kind),
         Version::V13 => Some(header.kind),
@@ -277,7 +307,7 @@ fn read_body(version: Version, header: Header, r: &mut Reader<'_>) -> Result<Bod
         1 => Body::Error(read_error(version, r)?),
         2 => Body::EchoRequest(r.all().to_vec()),
         3 => Body::EchoReply(r.all().to_vec()),
-        4 => read_experimenter(version, header, r)?,
+        4 => read_experimenter(version, header, r, extensions)?,
         5 => Body::FeaturesRequest,
         6 => Body::FeaturesReply(tables::read_features(r, version)?),
         7 => Body::GetConfigRequest,
@@ -296,7 +326,7 @@ fn read_body(version: Version, header: Header, r: &mut Reader<'_>) -> Result<Bod
             Body::PortStatus(reason, ports::read_desc(r, version)?)
         }
         13 => Body::PacketOut(flows::read_out(r, version)?),
-        14 => Body::FlowMod(flows::read_mod(r, version)?),
+        14 => Body::FlowMod(flows::read_mod(r, version, extensions)?),
         15 => Body::GroupMod(groups::read_group_mod(r)?),
         16 => Body::PortMod(ports::read_mod(r, version)?),
         17 => {
@@ -333,7 +363,12 @@ fn read_body(version: Version, header: Header, r: &mut Reader<'_>) -> Result<Bod
     })
 }
 
-fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Unencodable> {
+fn write_body(
+    out: &mut Vec<u8>,
+    version: Version,
+    body: &Body,
+    extensions: Extensions,
+) -> Result<(), Unencodable> {
     match body {
         Body::Hello(hello) => write_hello(out, hello)?,
         Body::Error(error) => write_error(out, version, error),
@@ -358,7 +393,7 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
             ports::write_desc(out, version, port)?;
         }
         Body::PacketOut(packet) => flows::write_out(out, version, packet)?,
-        Body::FlowMod(flow) => flows::write_mod(out, version, flow)?,
+        Body::FlowMod(flow) => flows::write_mod(out, version, flow, extensions)?,
         Body::GroupMod(group) => groups::write_group_mod(out, group)?,
         Body::PortMod(port) => ports::write_mod(out, version, port)?,
         Body::TableMod { table, config } => {
@@ -397,7 +432,7 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
             out.u32(add.bundle);
             out.u16(0);
             out.u16(add.flags.0);
-            write(out, &add.message)?;
+            write(out, &add.message, extensions)?;
         }
         Body::SetFlowFormat(format) => {
             out.u32(NICIRA);
@@ -407,7 +442,13 @@ fn write_body(out: &mut Vec<u8>, version: Version, body: &Body) -> Result<(), Un
         Body::NiciraFlowMod(flow) => {
             out.u32(NICIRA);
             out.u32(FLOW_MOD);
-            nicira::write_mod(out, flow)?;
+            nicira::write_mod(out, flow, extensions)?;
+        }
+        Body::SetFlowModTableId(is_on) => {
+            out.u32(NICIRA);
+            out.u32(FLOW_MOD_TABLE_ID);
+            out.u8((*is_on).into());
+            out.zeros(7);
         }
         Body::NiciraFlowRemoved(flow) => {
             out.u32(NICIRA);
@@ -512,12 +553,13 @@ fn read_experimenter(
     version: Version,
     header: Header,
     r: &mut Reader<'_>,
+    extensions: Extensions,
 ) -> Result<Body, ErrorCode> {
     let id = r.u32()?;
     let mut body = *r;
     let kind = match (version, id) {
         (Version::V13, ONF) => body.u32()?,
-        (Version::V10, NICIRA) => return read_nicira(r),
+        (Version::V10, NICIRA) => return read_nicira(r, extensions),
         _ => 0,
     };
     match kind {
@@ -574,10 +616,10 @@ fn read_experimenter(
 }
 
 /// A message of Nicira's extension of 1.0.
-fn read_nicira(r: &mut Reader<'_>) -> Result<Body, ErrorCode> {
+fn read_nicira(r: &mut Reader<'_>, extensions: Extensions) -> Result<Body, ErrorCode> {
     let mut body = *r;
     let kind = body.u32().unwrap_or(0);
-    let known = SET_FLOW_FORMAT..=FLOW_REMOVED;
+    let known = SET_FLOW_FORMAT..=FLOW_MOD_TABLE_ID;
     let others = [SET_PACKET_IN_FORMAT, PACKET_IN, 21, 22, 23];
     if !known.contains(&kind) && !others.contains(&kind) {
         return Ok(Body::Experimenter(Experimenter { id: NICIRA, data: r.all().to_vec() }));
@@ -585,8 +627,13 @@ fn read_nicira(r: &mut Reader<'_>) -> Result<Body, ErrorCode> {
     *r = body;
     Ok(match kind {
         SET_FLOW_FORMAT => Body::SetFlowFormat(r.u32()?),
-        FLOW_MOD => Body::NiciraFlowMod(nicira::read_mod(r)?),
+        FLOW_MOD => Body::NiciraFlowMod(nicira::read_mod(r, extensions)?),
         FLOW_REMOVED => Body::NiciraFlowRemoved(nicira::read_removed(r)?),
+        FLOW_MOD_TABLE_ID => {
+            let is_on = r.u8()? != 0;
+            r.skip(7)?;
+            Body::SetFlowModTableId(is_on)
+        }
         SET_PACKET_IN_FORMAT => Body::SetPacketInFormat(r.u32()?),
         PACKET_IN => Body::NiciraPacketIn(flows::read_nicira_in(r)?),
         21 => Body::FlowMonitorCancel(r.u32()?),

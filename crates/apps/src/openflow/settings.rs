@@ -32,6 +32,8 @@ control::words! {
         Tuple = "tuple",
         /// The same with Bloom filters.
         Bloom = "bloom",
+        /// Cut trees, where flows look at no more than sixteen words of 32 bits; else one after the other.
+        Cuts = "cuts",
     }
 }
 
@@ -125,6 +127,7 @@ impl Settings {
             Search::Linear => "linear",
             Search::Tuple => "tuple",
             Search::Bloom => "bloom",
+            Search::Cuts => "cuts",
         }
     }
 }

@@ -26,7 +26,7 @@ fn world(random: &mut Random) -> World {
     let (tables, is_10) = (random.of(&[3, 12, 20]), random.one_in(3));
     let settings = if is_10 { Settings::of_10(128) } else { Settings::of_13(tables) };
     let settings = Settings { device: true, ..settings };
-    let mut world = World::new(settings, random.of(&["linear", "tuple", "bloom"]));
+    let mut world = World::new(settings, random.of(&["linear", "tuple", "bloom", "cuts"]));
     let version = if is_10 { Version::V10 } else { Version::V13 };
     // Words that the flows look at: headers of every width.
     let (most, mut used) = (random.of(&[2, 4, 9, 10, 16, 32]), 0_u32);

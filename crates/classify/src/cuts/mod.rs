@@ -29,7 +29,7 @@
 //! Headers are two addresses of IPv4, two ports, and a word of which any bits may be asked for: the 5-tuple, and the
 //! header of a packet [`filter`](crate::filter). Or they are up to sixteen words of fields without ranges, as the flows of an OpenFlow
 //! table look at: such rules are values and masks in leaves (`masks`), and cuts are at bits of four of the words.
-//! Other schemas are refused, and devices know the first kind alone.
+//! Other schemas are refused.
 //!
 //! Thread rule: as the crate's.
 

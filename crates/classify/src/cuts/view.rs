@@ -229,11 +229,6 @@ impl<'a> Cuts<'a> {
         Some(Self { image, trees, count, levels, rows })
     }
 
-    /// Whether leaves hold masks, over any words: devices know only the others.
-    pub fn has_masks(&self) -> bool {
-        matches!(self.rows, Kind::Masks(..))
-    }
-
     /// Trees.
     pub fn trees(&self) -> usize {
         self.count

@@ -27,7 +27,8 @@ impl FlowControl {
         now_ns: u64,
     ) -> Result<(), ErrorCode> {
         let is_delete = matches!(request.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
-        let is_of_all = request.table == ALL_TABLES && is_delete;
+        // Of 1.0, where it is not said which table: the first one in add, all in modify.
+        let is_of_all = request.table == ALL_TABLES && (is_delete || version == Version::V10);
         if request.table >= self.settings.tables && !is_of_all {
             return Err(ErrorCode::FlowModTableId);
         }
@@ -78,7 +79,7 @@ impl FlowControl {
             local: self.port(PortNo::LOCAL).is_some(),
             version: target.version,
         };
-        known.instructions(request.table, &target.matches, &request.instructions)
+        known.instructions(first_table(request), &target.matches, &request.instructions)
     }
 
     /// Actions of a PACKET_OUT, which alone may send to TABLE.
@@ -111,9 +112,10 @@ impl FlowControl {
 
     fn add(&mut self, request: &FlowMod, target: &Target) -> Result<(), ErrorCode> {
         self.check(request, target)?;
-        let identity = (request.table, target.words, target.priority);
+        let table = first_table(request);
+        let identity = (table, target.words, target.priority);
         if request.flags.contains(FlowFlags::CHECK_OVERLAP) {
-            let (table, priority) = (request.table, target.priority);
+            let priority = target.priority;
             let has = |words: &Words| self.by_identity.contains_key(&(table, *words, priority));
             if self.index.overlaps((table, priority), &target.words, has, &self.flows) {
                 return Err(ErrorCode::FlowModOverlap);
@@ -134,13 +136,13 @@ impl FlowControl {
         let added = before.map_or(changed, |old| old.added);
         let flow = Arc::new(Flow {
             id,
-            table: request.table,
+            table,
             priority: target.priority,
             matches: target.matches.clone(),
             words: target.words,
             instructions: request.instructions.clone(),
             steps: Steps::of(&request.instructions),
-            cookie: request.cookie,
+            cookie: request.new_cookie.unwrap_or(request.cookie),
             idle_timeout: request.idle_timeout,
             hard_timeout: request.hard_timeout,
             flags: request.flags,
@@ -163,14 +165,14 @@ impl FlowControl {
     fn modify(&mut self, request: &FlowMod, target: &Target) -> Result<(), ErrorCode> {
         self.check(request, target)?;
         let found = self.found(request, target);
-        if found.is_empty() && target.version == Version::V10 {
+        if found.is_empty() && target.version == Version::V10 && request.cookie_mask == 0 {
             return self.add(request, target);
         }
         for id in found {
             let Some(old) = self.flows[id as usize].clone() else { continue };
             let resets = request.flags.contains(FlowFlags::RESET_COUNTS);
             let counters = if resets { Arc::default() } else { old.counters.clone() };
-            let is_10 = target.version == Version::V10;
+            let new_cookie = request.new_cookie.filter(|_| target.version == Version::V10);
             let flow = Flow {
                 id,
                 table: old.table,
@@ -179,7 +181,7 @@ impl FlowControl {
                 words: old.words,
                 instructions: request.instructions.clone(),
                 steps: Steps::of(&request.instructions),
-                cookie: if is_10 { request.cookie } else { old.cookie },
+                cookie: new_cookie.unwrap_or(old.cookie),
                 idle_timeout: old.idle_timeout,
                 hard_timeout: old.hard_timeout,
                 flags: old.flags,
@@ -200,7 +202,7 @@ impl FlowControl {
             out_port: request.out_port,
             out_group: request.out_group,
             cookie: request.cookie,
-            cookie_mask: if target.version == Version::V10 { 0 } else { request.cookie_mask },
+            cookie_mask: request.cookie_mask,
             matches: target.matches.clone(),
         };
         let is_delete = matches!(request.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
@@ -226,6 +228,11 @@ impl FlowControl {
         });
         found.collect()
     }
+}
+
+/// The table that a flow is added to.
+fn first_table(request: &FlowMod) -> u8 {
+    if request.table == ALL_TABLES { 0 } else { request.table }
 }
 
 /// What a FLOW_MOD is about.

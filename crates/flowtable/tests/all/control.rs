@@ -285,6 +285,39 @@ fn strict_is_one_flow_and_loose_all_within() {
     assert_eq!((stats[0].priority, stats[0].cookie), (5, 1));
 }
 
+/// Requests of 1.0 with Nicira's extension: no table is table 0 or all, a modify gives cookies and adds a flow unless it names some.
+#[test]
+fn requests_of_10_name_tables_and_cookies() {
+    let mut world = world();
+    let mut apply = |request: &FlowMod| {
+        world.control.flow_mod(request, Version::V10, SECOND).unwrap();
+        let all = world.control.flow_stats(&FlowFilter::all(), Version::V10, SECOND).unwrap();
+        let mut all: Vec<_> = all.iter().map(|flow| (flow.table, flow.cookie)).collect();
+        all.sort_unstable();
+        all
+    };
+    let of = |command, table, cookie| {
+        let mut own = add(ipv4(), 5, out(1));
+        (own.command, own.table, own.cookie) = (command, table, cookie);
+        own
+    };
+    assert_eq!(apply(&of(FlowCommand::Add, 0xff, 1)), [(0, 1)]);
+    assert_eq!(apply(&of(FlowCommand::Add, 2, 0x12)), [(0, 1), (2, 0x12)]);
+    let modify = |cookie_mask, new_cookie| {
+        let own = of(FlowCommand::Modify, 0xff, 2);
+        FlowMod { cookie_mask, new_cookie, ..own }
+    };
+    assert_eq!(apply(&modify(0xf, Some(0x22))), [(0, 1), (2, 0x22)]);
+    assert_eq!(apply(&modify(0xff, Some(9))), [(0, 1), (2, 0x22)], "none has it, none is added");
+    assert_eq!(apply(&modify(0, None)), [(0, 1), (2, 0x22)], "they keep theirs");
+    assert_eq!(apply(&modify(0, Some(7))), [(0, 7), (2, 7)]);
+    let mut other = modify(0, Some(8));
+    other.matches = Match::new().with(Field::EthType, 0x0806u128);
+    assert_eq!(apply(&other), [(0, 7), (0, 8), (2, 7)]);
+    let delete = FlowMod { cookie_mask: 0xf, ..of(FlowCommand::DeleteStrict, 0xff, 7) };
+    assert_eq!(apply(&delete), [(0, 8)]);
+}
+
 #[test]
 fn flows_count_and_a_flow_that_is_added_again_keeps_its_counters() {
     let mut world = world();

@@ -8,7 +8,7 @@ use crate::generate;
 use crate::random::{Random, seeds};
 use crate::world::World;
 
-const ALGORITHMS: [&str; 4] = ["auto", "linear", "tuple", "bloom"];
+const ALGORITHMS: [&str; 5] = ["auto", "linear", "tuple", "bloom", "cuts"];
 
 /// What a random request may be refused for.
 fn is_expected(error: ErrorCode) -> bool {

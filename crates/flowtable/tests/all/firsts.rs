@@ -34,7 +34,8 @@ fn nothing_depends_on_rows() {
     for seed in seeds() {
         let mut random = Random(seed);
         let settings = random.of(&[Settings::of_13(3), Settings::of_10(128)]);
-        let mut world = World::new(settings, random.of(&["auto", "linear", "tuple", "bloom"]));
+        let search = random.of(&["auto", "linear", "tuple", "bloom", "cuts"]);
+        let mut world = World::new(settings, search);
         let groups = if settings.exact_wins { 0 } else { random.below(4) as u32 };
         for number in 0..groups {
             let group = generate::group(&mut random, number);

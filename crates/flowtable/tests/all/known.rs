@@ -55,7 +55,8 @@ fn each(mut check: impl FnMut(u64, &mut Random, &mut World)) {
         let mut random = Random(seed);
         let tables = random.of(&[1, 3, 12, 20]);
         let settings = Settings { device: true, ..Settings::of_13(tables) };
-        let mut world = World::new(settings, random.of(&["auto", "linear", "tuple", "bloom"]));
+        let mut world =
+            World::new(settings, random.of(&["auto", "linear", "tuple", "bloom", "cuts"]));
         let mut copy = regions(&world);
         let groups = random.below(4) as u32;
         for number in 0..groups {

@@ -9,16 +9,25 @@ use crate::image::ImageLayout;
 use crate::job::JobBytes;
 
 pub(crate) fn of_4_words(_: u32) -> Vec<Known> {
-    let trees = [trees::rfc(), trees::tic(), cuts::cuts().known(Structure::Cuts, 4)];
+    let trees = [
+        trees::rfc(),
+        trees::tic(),
+        cuts::cuts().known(Structure::Cuts, 4),
+        cuts::masks(2).known(Structure::Cuts, 2),
+    ];
     searches(4, &[2, 4]).into_iter().chain(trees).collect()
 }
 
 pub(crate) fn of_12_words(_: u32) -> Vec<Known> {
-    searches(10, &[9, 10])
+    let mut all = searches(10, &[9, 10]);
+    all.push(cuts::masks(9).known(Structure::Cuts, 9));
+    all
 }
 
 pub(crate) fn of_32_words(_: u32) -> Vec<Known> {
-    searches(32, &[16, 32])
+    let mut all = searches(32, &[16, 32]);
+    all.push(cuts::masks(16).known(Structure::Cuts, 16));
+    all
 }
 
 fn searches(words: usize, of_tuples: &[usize]) -> Vec<Known> {

@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, Version};
 use crate::flow::FlowFilter;
 use crate::message::{AsyncConfig, Body, ErrorMessage, Hello, Message, Role};
 use crate::table::SwitchConfig;
-use crate::wire::{self, HEADER_LEN, Header, Unencodable};
+use crate::wire::{self, Extensions, HEADER_LEN, Header, Unencodable};
 
 /// Why a channel ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,7 @@ pub(super) struct Channel {
     /// Packets come in the form of Nicira's extension of 1.0, and flows that leave.
     pub(super) is_nicira: bool,
     pub(super) has_nicira_flows: bool,
+    pub(super) extensions: Extensions,
     pub(super) asynchronous: AsyncConfig,
     pub(super) bundles: Bundles,
     pub(super) dump: Option<Dump>,
@@ -137,6 +138,7 @@ impl Channel {
             is_configured: kind == ChannelKind::Controller,
             is_nicira: false,
             has_nicira_flows: false,
+            extensions: Extensions::default(),
             asynchronous: AsyncConfig::default(),
             bundles: Bundles::new(budget),
             dump: None,

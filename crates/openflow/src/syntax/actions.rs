@@ -97,6 +97,54 @@ fn parse_instruction(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Option<Inst
     }))
 }
 
+/// Names of actions and instructions, and of ports that are actions.
+fn names() -> impl Iterator<Item = &'static str> {
+    const NAMES: &[&str] = &[
+        "output",
+        "controller",
+        "enqueue",
+        "mod_vlan_vid",
+        "mod_vlan_pcp",
+        "strip_vlan",
+        "pop_vlan",
+        "push_vlan",
+        "push_mpls",
+        "pop_mpls",
+        "push_pbb",
+        "pop_pbb",
+        "mod_dl_src",
+        "mod_dl_dst",
+        "mod_nw_src",
+        "mod_nw_dst",
+        "mod_nw_tos",
+        "mod_nw_ecn",
+        "mod_nw_ttl",
+        "mod_tp_src",
+        "mod_tp_dst",
+        "dec_ttl",
+        "set_mpls_ttl",
+        "dec_mpls_ttl",
+        "copy_ttl_in",
+        "copy_ttl_out",
+        "set_queue",
+        "set_field",
+        "group",
+        "drop",
+        "normal",
+        "flood",
+        "all",
+        "in_port",
+        "local",
+        "meter",
+        "goto_table",
+        "clear_actions",
+        "write_metadata",
+        "write_actions",
+        "apply_actions",
+    ];
+    NAMES.iter().copied()
+}
+
 fn parse_action(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Action> {
     let (name, argument) = take_apart(word)?;
     let argument_of = || need(word, argument);
@@ -172,9 +220,11 @@ fn parse_action(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Action> {
         _ if argument.is_none() => match syntax.port(word) {
             Ok(PortNo::CONTROLLER) => Action::controller(NO_BUFFER),
             Ok(port) => Action::output(port),
-            Err(_) => return Err(word.error("is neither an action nor a port")),
+            Err(_) => {
+                return Err(word.unknown("is neither an action nor a port", names()));
+            }
         },
-        _ => return Err(name.error("is not an action")),
+        _ => return Err(name.unknown("is not an action", names())),
     })
 }
 
@@ -258,7 +308,7 @@ fn set_field(syntax: &Syntax<'_>, word: &Word<'_>, inner: &Word<'_>) -> Parsed<A
             Ok(Action::SetField(field, values::value(syntax, field, &value)?))
         }
         Some(_) => Err(name.error("cannot be set")),
-        None => Err(name.error("is not a field")),
+        None => Err(name.unknown("is not a field", matches::field_names())),
     }
 }
 

@@ -71,10 +71,12 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
                     (flow.cookie, flow.cookie_mask) = (cookie.u64()?, mask.u64()?);
                 }
                 (_, Some(mask)) => return Err(mask.error("is a mask, and a new flow has none")),
-                (cookie, None) => {
-                    flow.cookie = cookie.u64()?;
-                    flow.cookie_mask = if is_delete { u64::MAX } else { 0 };
+                (cookie, None) if is_delete => {
+                    (flow.cookie, flow.cookie_mask) = (cookie.u64()?, u64::MAX);
                 }
+                (cookie, None) if command == FlowCommand::Add => flow.cookie = cookie.u64()?,
+                // A modify may have both: which flows, and what they get.
+                (cookie, None) => flow.new_cookie = Some(cookie.u64()?),
             },
             "out_port" if is_delete => flow.out_port = syntax.port(&value)?,
             "out_group" if is_delete => flow.out_group = value.u32()?,
@@ -86,6 +88,10 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
             "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" | "importance" => {}
             _ => rest.push(word),
         }
+    }
+    // In 1.0 a modify that names no flows adds one where there is none.
+    if !is_delete && command != FlowCommand::Add && flow.cookie_mask == 0 {
+        flow.new_cookie.get_or_insert(0);
     }
     flow.matches = matches::parse(syntax, &rest)?;
     match actions {
@@ -206,6 +212,7 @@ impl FlowStats {
         FlowMod {
             cookie: self.cookie,
             cookie_mask: 0,
+            new_cookie: None,
             table: self.table,
             command: FlowCommand::Add,
             idle_timeout: self.idle_timeout,

@@ -47,6 +47,21 @@ const ALIASES: &[(&str, Field)] = &[
     ("tunnel_id", Field::TunnelId),
 ];
 
+/// Words that are a field by what the rest of the match says, or more than one.
+const OTHERS: &[&str] = &[
+    "eth",
+    "dl_vlan",
+    "vlan_tci",
+    "nw_tos",
+    "nw_src",
+    "nw_dst",
+    "nw_proto",
+    "tp_src",
+    "tp_dst",
+    "icmp_type",
+    "icmp_code",
+];
+
 /// The field of a name.
 pub(super) fn field(name: &str) -> Option<Field> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, field)| *field);
@@ -55,22 +70,30 @@ pub(super) fn field(name: &str) -> Option<Field> {
 
 /// Reads a word that belongs to the match; `false`: it does not.
 pub(super) fn is_word(name: &str) -> bool {
-    let others = [
-        "eth",
-        "dl_vlan",
-        "vlan_tci",
-        "nw_tos",
-        "nw_src",
-        "nw_dst",
-        "nw_proto",
-        "tp_src",
-        "tp_dst",
-        "icmp_type",
-        "icmp_code",
-    ];
     field(name).is_some()
-        || others.contains(&name)
+        || OTHERS.contains(&name)
         || PROTOCOLS.iter().any(|(word, _, _)| *word == name)
+}
+
+/// Names of fields.
+pub(super) fn field_names() -> impl Iterator<Item = &'static str> {
+    let aliases = ALIASES.iter().map(|(name, _)| *name);
+    aliases.chain(Field::ALL.into_iter().map(Field::name)).chain(OTHERS.iter().copied())
+}
+
+/// All words of a flow before its actions.
+fn all_words() -> impl Iterator<Item = &'static str> {
+    const KEYS: [&str; 8] = [
+        "table",
+        "priority",
+        "cookie",
+        "idle_timeout",
+        "hard_timeout",
+        "out_port",
+        "out_group",
+        "actions",
+    ];
+    field_names().chain(PROTOCOLS.iter().map(|(name, _, _)| *name)).chain(KEYS)
 }
 
 pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
@@ -112,7 +135,7 @@ pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
         if !is_done {
             let given = given.ok_or_else(|| match is_word(name.text) {
                 true => name.error("has no value"),
-                false => name.error("is not a field"),
+                false => name.unknown("is not a field", all_words()),
             })?;
             one(syntax, &mut matches, word, &name, &given)?;
         }
@@ -218,7 +241,7 @@ fn one(
                     "tp_src" | "tp_dst" => {
                         name.error("needs a protocol in the match (tcp, udp, sctp)")
                     }
-                    _ => name.error("is not a field"),
+                    _ => name.unknown("is not a field", all_words()),
                 });
             };
             let (value, mask) = masked(syntax, field, given)?;

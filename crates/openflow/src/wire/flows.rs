@@ -1,7 +1,7 @@
 //! Flows and packets on the wire.
 
 use super::bytes::{Put, Reader, close};
-use super::{Unencodable, action, match10, nxm, oxm, ports};
+use super::{Extensions, Unencodable, action, match10, nxm, oxm, ports};
 use crate::error::{ErrorCode, Version};
 use crate::flow::{ALL_TABLES, ANY_GROUP};
 use crate::flow::{
@@ -61,17 +61,50 @@ pub(super) fn flags_out(version: Version, flags: FlowFlags) -> u16 {
     }
 }
 
-pub(super) fn read_mod(reader: &mut Reader<'_>, version: Version) -> Result<FlowMod, ErrorCode> {
+/// Command and table of 1.0: with `FLOW_MOD_TABLE_ID` the table is in the command's first byte; else only an add means the first one.
+pub(super) fn command10(bits: u16, extensions: Extensions) -> Result<(FlowCommand, u8), ErrorCode> {
+    if extensions.flow_mod_table_id {
+        return Ok((command(bits & 0xff)?, (bits >> 8) as u8));
+    }
+    let command = command(bits)?;
+    Ok((command, if command == FlowCommand::Add { 0 } else { ALL_TABLES }))
+}
+
+pub(super) fn command10_out(flow: &FlowMod, extensions: Extensions) -> u16 {
+    let table = if extensions.flow_mod_table_id { flow.table } else { 0 };
+    u16::from(table) << 8 | u16::from(command_out(flow.command))
+}
+
+/// The cookie of an add, and the one that other commands give; all ones is none.
+pub(super) fn cookies10(command: FlowCommand, cookie: u64) -> (u64, Option<u64>) {
+    match command {
+        FlowCommand::Add => (cookie, None),
+        _ => (0, Some(cookie).filter(|cookie| *cookie != u64::MAX)),
+    }
+}
+
+pub(super) fn cookie10_out(flow: &FlowMod) -> u64 {
+    match flow.command {
+        FlowCommand::Add => flow.cookie,
+        _ => flow.new_cookie.unwrap_or(u64::MAX),
+    }
+}
+
+pub(super) fn read_mod(
+    reader: &mut Reader<'_>,
+    version: Version,
+    extensions: Extensions,
+) -> Result<FlowMod, ErrorCode> {
     match version {
-        Version::V10 => read_mod10(reader),
+        Version::V10 => read_mod10(reader, extensions),
         Version::V13 => read_mod13(reader),
     }
 }
 
-fn read_mod10(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
+fn read_mod10(reader: &mut Reader<'_>, extensions: Extensions) -> Result<FlowMod, ErrorCode> {
     let matches = match10::read_match(reader)?;
     let cookie = reader.u64()?;
-    let command = command(reader.u16()?)?;
+    let (command, table) = command10(reader.u16()?, extensions)?;
     let (idle_timeout, hard_timeout, priority) = (reader.u16()?, reader.u16()?, reader.u16()?);
     let buffer_id = read_buffer(reader)?;
     let out_port = PortNo::from_v10(reader.u16()?);
@@ -80,10 +113,12 @@ fn read_mod10(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
         return Err(ErrorCode::FlowModUnsupported);
     }
     let actions = action::read_actions(Version::V10, Reader::new(reader.all()))?;
+    let (cookie, new_cookie) = cookies10(command, cookie);
     Ok(FlowMod {
         cookie,
         cookie_mask: 0,
-        table: if command == FlowCommand::Delete { ALL_TABLES } else { 0 },
+        new_cookie,
+        table,
         command,
         idle_timeout,
         hard_timeout,
@@ -113,6 +148,7 @@ fn read_mod13(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
     Ok(FlowMod {
         cookie,
         cookie_mask,
+        new_cookie: None,
         table,
         command,
         idle_timeout,
@@ -127,11 +163,19 @@ fn read_mod13(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
     })
 }
 
-pub(super) fn write_mod(out: &mut Vec<u8>, version: Version, flow: &FlowMod) -> Write {
+pub(super) fn write_mod(
+    out: &mut Vec<u8>,
+    version: Version,
+    flow: &FlowMod,
+    extensions: Extensions,
+) -> Write {
     if version == Version::V10 {
+        if flow.cookie_mask != 0 {
+            return Err(Unencodable::Version);
+        }
         match10::write_match(out, &flow.matches)?;
-        out.u64(flow.cookie);
-        out.u16(u16::from(command_out(flow.command)));
+        out.u64(cookie10_out(flow));
+        out.u16(command10_out(flow, extensions));
     } else {
         out.u64(flow.cookie);
         out.u64(flow.cookie_mask);

@@ -2,30 +2,42 @@
 //! field that has them in 1.3 (`nicira-ext.h` of Open vSwitch). Actions are those of 1.0.
 
 use super::bytes::{Put, Reader, close};
-use super::flows::{NO_BUFFER, command, command_out, flags, flags_out, read_buffer};
-use super::{Unencodable, action, nxm, ports};
+use super::flows::{
+    NO_BUFFER, command10, command10_out, cookie10_out, cookies10, flags, flags_out, read_buffer,
+};
+use super::{Extensions, Unencodable, action, nxm, ports};
 use crate::error::{ErrorCode, Version};
 use crate::flow::{
-    ALL_TABLES, ANY_GROUP, FlowCommand, FlowFilter, FlowFlags, FlowMod, FlowRemoved, FlowStats,
-    RemovedReason,
+    ANY_GROUP, FlowCommand, FlowFilter, FlowFlags, FlowMod, FlowRemoved, FlowStats, RemovedReason,
 };
 use crate::matches::Match;
 use crate::port::PortNo;
+use nxm::Cookie;
 
 type Write = Result<(), Unencodable>;
 
-/// A match of `len` bytes, and its padding.
-fn read_match(reader: &mut Reader<'_>, len: u16) -> Result<Match, ErrorCode> {
+/// The fields of a match of `len` bytes, behind which its padding is.
+fn fields<'a>(reader: &mut Reader<'a>, len: u16) -> Result<Reader<'a>, ErrorCode> {
     let (len, bad) = (usize::from(len), ErrorCode::BadMatchLen);
     let fields = reader.part(len, bad)?;
     reader.skip(len.next_multiple_of(8) - len).map_err(|_| bad)?;
-    nxm::read_match(fields)
+    Ok(fields)
+}
+
+fn read_match(reader: &mut Reader<'_>, len: u16) -> Result<Match, ErrorCode> {
+    nxm::read_match(fields(reader, len)?)
 }
 
 /// Writes a match, and its length into the field at `at`.
 fn write_match(out: &mut Vec<u8>, matches: &Match, at: usize) -> Write {
+    write_with_cookie(out, matches, Cookie::default(), at)
+}
+
+/// The same with a cookie.
+fn write_with_cookie(out: &mut Vec<u8>, matches: &Match, cookie: Cookie, at: usize) -> Write {
     let start = out.len();
     nxm::write_match(out, matches)?;
+    nxm::write_cookie(out, cookie);
     close(out, start, at)?;
     out.pad8(start);
     Ok(())
@@ -37,9 +49,12 @@ fn place(out: &mut Vec<u8>) -> usize {
     out.len() - 2
 }
 
-pub(super) fn read_mod(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
+pub(super) fn read_mod(
+    reader: &mut Reader<'_>,
+    extensions: Extensions,
+) -> Result<FlowMod, ErrorCode> {
     let cookie = reader.u64()?;
-    let command = command(reader.u16()?)?;
+    let (command, table) = command10(reader.u16()?, extensions)?;
     let (idle_timeout, hard_timeout, priority) = (reader.u16()?, reader.u16()?, reader.u16()?);
     let buffer_id = read_buffer(reader)?;
     let out_port = PortNo::from_v10(reader.u16()?);
@@ -48,12 +63,17 @@ pub(super) fn read_mod(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
         return Err(ErrorCode::FlowModUnsupported);
     }
     reader.skip(6)?;
-    let matches = read_match(reader, len)?;
+    let (matches, of) = nxm::read_with_cookie(fields(reader, len)?)?;
+    if command == FlowCommand::Add && of.mask != 0 {
+        return Err(ErrorCode::NxmInvalid);
+    }
     let actions = action::read_actions(Version::V10, Reader::new(reader.all()))?;
+    let (cookie, new_cookie) = cookies10(command, cookie);
     Ok(FlowMod {
-        cookie,
-        cookie_mask: 0,
-        table: if command == FlowCommand::Delete { ALL_TABLES } else { 0 },
+        cookie: if command == FlowCommand::Add { cookie } else { of.value },
+        cookie_mask: of.mask,
+        new_cookie,
+        table,
         command,
         idle_timeout,
         hard_timeout,
@@ -67,9 +87,9 @@ pub(super) fn read_mod(reader: &mut Reader<'_>) -> Result<FlowMod, ErrorCode> {
     })
 }
 
-pub(super) fn write_mod(out: &mut Vec<u8>, flow: &FlowMod) -> Write {
-    out.u64(flow.cookie);
-    out.u16(u16::from(command_out(flow.command)));
+pub(super) fn write_mod(out: &mut Vec<u8>, flow: &FlowMod, extensions: Extensions) -> Write {
+    out.u64(cookie10_out(flow));
+    out.u16(command10_out(flow, extensions));
     out.u16(flow.idle_timeout);
     out.u16(flow.hard_timeout);
     out.u16(flow.priority);
@@ -78,7 +98,11 @@ pub(super) fn write_mod(out: &mut Vec<u8>, flow: &FlowMod) -> Write {
     out.u16(flags_out(Version::V10, flow.flags));
     let at = place(out);
     out.zeros(6);
-    write_match(out, &flow.matches, at)?;
+    let of = match flow.command {
+        FlowCommand::Add => Cookie::default(),
+        _ => Cookie { value: flow.cookie, mask: flow.cookie_mask },
+    };
+    write_with_cookie(out, &flow.matches, of, at)?;
     let actions = action::v10_actions(&flow.instructions)?;
     action::write_actions(out, Version::V10, actions, &flow.matches)
 }
@@ -87,8 +111,9 @@ pub(super) fn read_filter(reader: &mut Reader<'_>) -> Result<FlowFilter, ErrorCo
     let out_port = PortNo::from_v10(reader.u16()?);
     let (len, table) = (reader.u16()?, reader.u8()?);
     reader.skip(3)?;
-    let matches = read_match(reader, len)?;
-    Ok(FlowFilter { table, out_port, matches, ..FlowFilter::all() })
+    let (matches, of) = nxm::read_with_cookie(fields(reader, len)?)?;
+    let (cookie, cookie_mask) = (of.value, of.mask);
+    Ok(FlowFilter { table, out_port, cookie, cookie_mask, matches, ..FlowFilter::all() })
 }
 
 pub(super) fn write_filter(out: &mut Vec<u8>, filter: &FlowFilter) -> Write {
@@ -96,7 +121,8 @@ pub(super) fn write_filter(out: &mut Vec<u8>, filter: &FlowFilter) -> Write {
     let at = place(out);
     out.u8(filter.table);
     out.zeros(3);
-    write_match(out, &filter.matches, at)
+    let of = Cookie { value: filter.cookie, mask: filter.cookie_mask };
+    write_with_cookie(out, &filter.matches, of, at)
 }
 
 /// How long ago the flow was used and changed is not said, and not kept.

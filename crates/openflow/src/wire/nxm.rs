@@ -43,6 +43,16 @@ const FIELDS: &[(u16, u8, usize, Field)] = &[
     (1, 28, 1, Field::IpEcn),
 ];
 
+/// Class and number of the cookie, which is no field of packets: which flows a request is about.
+const COOKIE: (u16, u8) = (1, 30);
+
+/// The cookie of flows under a mask; of all flows where the mask is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cookie {
+    pub(super) value: u64,
+    pub(super) mask: u64,
+}
+
 /// Class and number of the tag.
 const VLAN_TCI: (u16, u8) = (0, 4);
 /// Bits of the identifier with its presence, and of the priority, in the tag.
@@ -50,13 +60,29 @@ const VID: u128 = 0x1fff;
 const PCP: u128 = 0xe000;
 
 /// The fields of a match: all of `reader`, without padding.
-pub(super) fn read_match(mut reader: Reader<'_>) -> Result<Match, ErrorCode> {
+pub(super) fn read_match(reader: Reader<'_>) -> Result<Match, ErrorCode> {
+    read(reader, None)
+}
+
+/// The same of a request about flows, which may name their cookies.
+pub(super) fn read_with_cookie(reader: Reader<'_>) -> Result<(Match, Cookie), ErrorCode> {
+    let mut cookie = Cookie::default();
+    let matches = read(reader, Some(&mut cookie))?;
+    Ok((matches, cookie))
+}
+
+fn read(mut reader: Reader<'_>, mut cookie: Option<&mut Cookie>) -> Result<Match, ErrorCode> {
     let mut matches = Match::new();
     while !reader.is_empty() {
         let mut ahead = reader;
         let head = (ahead.u16(), ahead.u8(), ahead.u8());
         let (Ok(class), Ok(number), Ok(len)) = head else { return Err(ErrorCode::BadMatchLen) };
         let (has_mask, number) = (number & 1 != 0, number >> 1);
+        if let Some(own) = cookie.as_deref_mut().filter(|_| (class, number) == COOKIE) {
+            reader = ahead;
+            *own = read_cookie(&mut reader, *own, has_mask, len)?;
+            continue;
+        }
         let known = FIELDS.iter().find(|own| (own.0, own.1) == (class, number));
         let bytes = match known {
             _ if (class, number) == VLAN_TCI => 2,
@@ -93,6 +119,34 @@ pub(super) fn read_match(mut reader: Reader<'_>) -> Result<Match, ErrorCode> {
     }
     matches.check()?;
     Ok(matches)
+}
+
+fn read_cookie(
+    reader: &mut Reader<'_>,
+    before: Cookie,
+    has_mask: bool,
+    len: u8,
+) -> Result<Cookie, ErrorCode> {
+    let bad = |_| ErrorCode::BadMatchLen;
+    if len != if has_mask { 16 } else { 8 } {
+        return Err(ErrorCode::BadMatchLen);
+    }
+    let value = reader.u64().map_err(bad)?;
+    let mask = if has_mask { reader.u64().map_err(bad)? } else { u64::MAX };
+    if before.mask != 0 {
+        return Err(ErrorCode::BadMatchDupField);
+    }
+    if value & !mask != 0 {
+        return Err(ErrorCode::BadMatchWildcards);
+    }
+    Ok(Cookie { value, mask })
+}
+
+/// Behind the fields of a match.
+pub(super) fn write_cookie(out: &mut Vec<u8>, Cookie { value, mask }: Cookie) {
+    if mask != 0 {
+        write(out, COOKIE, 8, ((value & mask).into(), mask.into()));
+    }
 }
 
 fn set(matches: &mut Match, field: Field, value: u128, mask: u128) -> Result<(), ErrorCode> {

@@ -11,8 +11,8 @@ use openflow::message::{
 use openflow::port::PortReason;
 use openflow::table::{Capabilities, SwitchConfig};
 use openflow::{
-    Action, Body, ErrorCode, Field, FlowCommand, FlowMod, Header, Instruction, Match, Message,
-    PortNo, Version, decode, encode,
+    Action, Body, ErrorCode, Extensions, Field, FlowCommand, FlowMod, Header, Instruction, Match,
+    Message, PortNo, Version, decode, encode, encode_with,
 };
 
 use crate::plain::{FLOWS_MAX, Plain, port};
@@ -366,6 +366,60 @@ fn packets_come_in_the_form_that_is_asked_for() {
     let refused = form(&mut bench, 2);
     let [Body::Error(error), Body::NiciraPacketIn(_)] = &refused[..] else { panic!("{refused:?}") };
     assert_eq!(error.code, ErrorCode::BadRequestEperm);
+}
+
+/// Nicira's extension of 1.0: FLOW_MODs name a table, and which cookies they are about.
+#[test]
+fn flow_mods_of_10_name_tables_and_cookies() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V10);
+    let with_tables = Extensions { flow_mod_table_id: true };
+    let of = |command: FlowCommand, table: u8, cookie: u64| FlowMod {
+        table,
+        cookie,
+        ..FlowMod::new(command)
+    };
+    // Not agreed on: no such command.
+    let own = Body::NiciraFlowMod(of(FlowCommand::Add, 1, 5));
+    let bytes = encode_with(&Message::new(Version::V10, 5, own), with_tables).unwrap();
+    bench.give(id, &bytes);
+    let [Message { body: Body::Error(error), .. }] = &bench.take(id)[..] else { panic!() };
+    assert_eq!((error.code, bench.switch.flows.len()), (ErrorCode::FlowModCommand, 0));
+    bench.ask(id, Version::V10, Body::SetFlowModTableId(true));
+    let mut give = |own: FlowMod| {
+        let message = Message::new(Version::V10, 5, Body::NiciraFlowMod(own));
+        bench.give(id, &encode_with(&message, with_tables).unwrap());
+        assert_eq!(bench.take(id), []);
+        let flows = &bench.switch.flows;
+        flows.iter().map(|flow| (flow.table, flow.cookie)).collect::<Vec<_>>()
+    };
+    assert_eq!(give(of(FlowCommand::Add, 1, 5)), [(1, 5)]);
+    assert_eq!(give(of(FlowCommand::Add, 0xff, 6)), [(1, 5), (0, 6)]);
+    assert_eq!(give(of(FlowCommand::Add, 2, 0x15)), [(1, 5), (0, 6), (2, 0x15)]);
+    let modify = |cookie, cookie_mask, new_cookie| FlowMod {
+        cookie_mask,
+        new_cookie,
+        ..of(FlowCommand::Modify, 0xff, cookie)
+    };
+    assert_eq!(give(modify(5, 0xf, Some(9))), [(1, 9), (0, 6), (2, 9)]);
+    assert_eq!(give(modify(5, 0xf, Some(8))), [(1, 9), (0, 6), (2, 9)], "and adds none");
+    assert_eq!(give(modify(9, u64::MAX, None)), [(1, 9), (0, 6), (2, 9)]);
+    let delete = |table, cookie_mask| FlowMod { cookie_mask, ..of(FlowCommand::Delete, table, 9) };
+    assert_eq!(give(delete(0, u64::MAX)), [(1, 9), (0, 6), (2, 9)]);
+    assert_eq!(give(delete(1, u64::MAX)), [(0, 6), (2, 9)]);
+    assert_eq!(give(delete(0xff, 1)), [(0, 6)]);
+    assert_eq!(give(of(FlowCommand::Delete, 0xff, 0)), []);
+    // A new flow has no cookie of others.
+    let add = FlowMod { cookie_mask: 1, ..of(FlowCommand::Delete, 0, 1) };
+    let mut bytes = encode(&Message::new(Version::V10, 5, Body::NiciraFlowMod(add))).unwrap();
+    bytes[25] = 0;
+    bench.give(id, &bytes);
+    let [Message { body: Body::Error(error), .. }] = &bench.take(id)[..] else { panic!() };
+    assert_eq!(error.code, ErrorCode::NxmInvalid);
+    bench.ask(id, Version::V10, Body::SetFlowModTableId(false));
+    let plain = FlowMod::new(FlowCommand::Add);
+    bench.give(id, &bytes_of(Version::V10, 6, Body::FlowMod(plain)));
+    assert_eq!(bench.switch.flows.len(), 1);
 }
 
 #[test]

@@ -89,13 +89,15 @@ impl Plain {
                     if takes(&self.flows[at]) {
                         let own = &mut self.flows[at].instructions;
                         let before = std::mem::replace(own, flow.instructions.clone());
+                        let cookie = flow.new_cookie.filter(|_| version == Version::V10);
+                        self.flows[at].cookie = cookie.unwrap_or(self.flows[at].cookie);
                         self.sequence += 1;
                         self.stamps[at][2] = self.sequence;
                         self.note(at, FlowEvent::Modified, Some(before));
                         found = true;
                     }
                 }
-                if !found && version == Version::V10 {
+                if !found && version == Version::V10 && flow.cookie_mask == 0 {
                     self.add(flow)?;
                 }
             }
@@ -105,6 +107,8 @@ impl Plain {
     }
 
     fn add(&mut self, flow: &FlowMod) -> Result<(), ErrorCode> {
+        let table = if flow.table == ALL_TABLES { 0 } else { flow.table };
+        let flow = &FlowMod { table, ..flow.clone() };
         let same = |f: &FlowStats| {
             f.table == flow.table && f.priority == flow.priority && f.matches == flow.matches
         };
@@ -135,7 +139,7 @@ impl Plain {
             idle_timeout: flow.idle_timeout,
             hard_timeout: flow.hard_timeout,
             flags: flow.flags,
-            cookie: flow.cookie,
+            cookie: flow.new_cookie.unwrap_or(flow.cookie),
             packets: 0,
             bytes: 0,
             matches: flow.matches.clone(),

@@ -239,12 +239,14 @@ impl Random {
         use FlowCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
         let is_v10 = version == Version::V10;
         let command = self.of(&[Add, Modify, ModifyStrict, Delete, DeleteStrict]);
+        let is_new = is_v10 && command != Add;
         FlowMod {
-            cookie: self.next(),
+            cookie: if is_new { 0 } else { self.next() },
             cookie_mask: if is_v10 { 0 } else { self.next() },
+            new_cookie: (is_new && self.coin()).then(|| self.next() >> 1),
             table: match (is_v10, command) {
-                (true, Delete) => 0xff,
-                (true, _) => 0,
+                (true, Add) => 0,
+                (true, _) => 0xff,
                 (false, _) => self.u8(),
             },
             command,
@@ -509,9 +511,21 @@ impl Random {
         let reply = |reply| Body::MultipartReply { more: false, reply };
         let request = |request| Body::MultipartRequest { more: false, request };
         match self.below(6) {
-            0 | 1 => Body::NiciraFlowMod(FlowMod { matches, ..self.flow_mod(version) }),
+            0 if self.coin() => Body::SetFlowModTableId(self.coin()),
+            0 | 1 => {
+                let mut flow = FlowMod { matches, ..self.flow_mod(version) };
+                if flow.command != FlowCommand::Add && self.coin() {
+                    flow.cookie_mask = self.of(&[u64::MAX, 0xff, 1 << 63]);
+                    flow.cookie = self.next() & flow.cookie_mask;
+                }
+                Body::NiciraFlowMod(flow)
+            }
             2 => {
-                let filter = FlowFilter { matches, ..self.filter(version) };
+                let mut filter = FlowFilter { matches, ..self.filter(version) };
+                if self.coin() {
+                    filter.cookie_mask = self.of(&[u64::MAX, 0xff, 1 << 63]);
+                    filter.cookie = self.next() & filter.cookie_mask;
+                }
                 let all = [
                     MultipartRequest::NiciraFlow(filter.clone()),
                     MultipartRequest::NiciraAggregate(filter),

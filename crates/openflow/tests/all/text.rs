@@ -113,7 +113,7 @@ fn nonsense_is_refused() {
 #[test]
 fn errors_say_where() {
     let cases = [
-        ("tcp,nw_srk=10.0.0.1,actions=drop", 4, "`nw_srk` is not a field"),
+        ("tcp,nw_srk=10.0.0.1,actions=drop", 4, "`nw_srk` is not a field, did you mean `nw_src`?"),
         ("tcp,nw_src=10.0.0.300,actions=drop", 11, "`10.0.0.300` is not a value of ip_src"),
         ("tp_dst=80,actions=drop", 0, "`tp_dst` needs a protocol in the match (tcp, udp, sctp)"),
         (
@@ -417,7 +417,11 @@ fn groups_and_meters() {
             "`any` is not a type of groups (all, select, indirect, fast_failover)",
         ),
         ("group_id=1,type=ff,bucket=output:1", 26, "`output:1` watches neither a port nor a group"),
-        ("group_id=1,type=all,bucket=outptu:1", 27, "`outptu` is not an action"),
+        (
+            "group_id=1,type=all,bucket=outptu:1",
+            27,
+            "`outptu` is not an action, did you mean `output`?",
+        ),
     ];
     for (text, at, message) in wrong {
         let error = Syntax::new().group(text, TableCommand::Add).unwrap_err();

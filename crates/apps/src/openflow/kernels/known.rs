@@ -18,8 +18,8 @@ use crate::openflow::columns::{KEYS, KeyColumns, PATHS, columns_of, path_of};
 const FIRST: u32 = 2;
 
 pub(super) fn flows(_: u32) -> Vec<Known> {
-    let of_13 =
-        ["linear", "tuple", "bloom"].map(|search| known(Settings::of_13(18), search, FLOWS_13));
+    let of_13 = ["linear", "tuple", "bloom", "cuts"]
+        .map(|search| known(Settings::of_13(18), search, FLOWS_13));
     let of_10 = known(Settings::of_10(128), "linear", FLOWS_10);
     of_13.into_iter().chain([of_10]).collect()
 }
