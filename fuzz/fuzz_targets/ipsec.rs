@@ -71,13 +71,14 @@ fuzz_target!(|data: &[u8]| {
     if plan.next_header == esp::NO_NEXT_HEADER {
         return; // for its looks only
     }
-    let (kept, rest) = bytes.split_at(plan.kept);
-    let mut sealed = [kept, &vec![0; plan.front], rest, &vec![0; plan.back]].concat();
+    let (kept, rest) = bytes.split_at(plan.kept as usize);
+    let room = |len: u32| vec![0; len as usize];
+    let mut sealed = [kept, &room(plan.front), rest, &room(plan.back)].concat();
     let Some(number) = sending.sealer().and_then(|own| own.take(1).next()) else { return };
     plan.write_headers(&sending, &mut sealed, number.value());
     {
-        let mut seals =
-            [number.seal(&mut sealed, plan.payload_range(), plan.next_header, plan.padding)];
+        let padding = plan.padding as usize;
+        let mut seals = [number.seal(&mut sealed, plan.payload_range(), plan.next_header, padding)];
         esp::seal_batch(&mut seals);
         seals[0].result().expect("there is room");
     }

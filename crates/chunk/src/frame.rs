@@ -156,6 +156,19 @@ impl Packet {
         fits && self.cell.is_some()
     }
 
+    /// Adds `n` bytes behind a frame in one cell: room for a trailer, to be written by the caller. `false`, and nothing changed, if
+    /// the cell has no room; [`Packet::grow_back`] takes another one then.
+    #[inline]
+    pub fn push_back(&mut self, n: usize) -> bool {
+        let end = usize::from(self.off) + usize::from(self.len);
+        let fits = self.cells() == 1 && n <= CELL_BYTES - end;
+        if fits {
+            self.len += n as u16;
+            self.extent += n as u32;
+        }
+        fits
+    }
+
     /// Bytes that [`Packet::push_front`] can add.
     #[inline]
     pub fn headroom(&self) -> usize {
@@ -205,8 +218,13 @@ mod tests {
         assert!(!p.push_front(usize::MAX) && !p.push_front(1));
         assert!(!p.pull_front(1000));
         assert_eq!(p.frame_len(), headroom + 3);
+        let tailroom = CELL_BYTES - LINK_BYTES - p.frame_len();
+        assert!(!p.push_back(tailroom + 1) && !p.push_back(usize::MAX));
+        assert!(p.push_back(tailroom) && p.push_back(0) && !p.push_back(1));
+        assert_eq!((p.frame_len(), p.data().len()), (CELL_BYTES - LINK_BYTES, p.frame_len()));
         p.free(&mut pool);
         let mut none = Packet::empty();
         assert!(none.data().is_empty() && !none.push_front(0) && !none.pull_front(1));
+        assert!(!none.push_back(0));
     }
 }

@@ -28,7 +28,7 @@ use crate::batch::{Carries, Failure, Request, TEXT_MAX, open_all, seal_all};
 use crate::marks::Marks;
 use crate::sequence::Sequence;
 use crate::suite::{Key, Suite, place_of};
-use crate::window::{Replay, ReplayWindow, WindowError};
+use crate::window::{Replay, ReplayWindow, WORD, WindowError};
 
 /// Bytes in front of the initialisation vector.
 pub const HEADER_LEN: usize = 8;
@@ -675,6 +675,40 @@ impl Open<'_> {
     pub fn result(&self) -> Result<Opened, OpenError> {
         self.result.clone()
     }
+
+    /// Gives its number to the window, once.
+    fn settle(&mut self) {
+        if self.is_settled {
+            return;
+        }
+        self.is_settled = true;
+        let association = self.association;
+        let is_genuine = self.is_genuine();
+        let again = match self.result {
+            Ok(_) | Err(OpenError::Padding) if !association.is_extended => Ok(()),
+            Ok(_) | Err(OpenError::Padding | OpenError::Replay(_) | OpenError::Authentication) => {
+                association.look_again(self.number)
+            }
+            Err(_) => return,
+        };
+        let accepted =
+            if is_genuine { again.and_then(|()| association.accept(self.number)) } else { again };
+        if let Err(error) = accepted {
+            self.refuse(error);
+        }
+    }
+
+    /// The window refuses its number: a packet that is genuine is to be as it came.
+    #[cold]
+    fn refuse(&mut self, error: OpenError) {
+        let is_genuine = self.is_genuine();
+        self.result = Err(error);
+        if is_genuine {
+            self.request.result = Ok(());
+            seal_all(std::slice::from_mut(&mut self.request));
+            self.request.result = Err(Failure::Layout);
+        }
+    }
 }
 
 impl<'a> Carries<'a> for Open<'a> {
@@ -694,28 +728,46 @@ impl<'a> Carries<'a> for Open<'a> {
 /// whether it is genuine or not.
 pub fn open_batch(packets: &mut [Open<'_>]) {
     open_batch_deferred(packets);
-    for packet in packets.iter_mut().filter(|packet| !packet.is_settled) {
-        packet.is_settled = true;
-        let association = packet.association;
-        let is_genuine = packet.is_genuine();
-        let again = match packet.result {
-            Ok(_) | Err(OpenError::Padding) if !association.is_extended => Ok(()),
-            Ok(_) | Err(OpenError::Padding | OpenError::Replay(_) | OpenError::Authentication) => {
-                association.look_again(packet.number)
+    let mut at = 0;
+    while at < packets.len() {
+        match accept_run(&mut packets[at..]) {
+            0 => {
+                packets[at].settle();
+                at += 1;
             }
-            Err(_) => continue,
-        };
-        let accepted =
-            if is_genuine { again.and_then(|()| association.accept(packet.number)) } else { again };
-        let Err(error) = accepted else { continue };
-        packet.result = Err(error);
-        if is_genuine {
-            // It is to be as it came.
-            packet.request.result = Ok(());
-            seal_all(std::slice::from_mut(&mut packet.request));
-            packet.request.result = Err(Failure::Layout);
+            count => at += count,
         }
     }
+}
+
+/// Accepts the numbers of genuine packets in front that follow one another in one association, which is one change of its window;
+/// how many: 0 where there is no such run.
+fn accept_run(packets: &mut [Open<'_>]) -> usize {
+    let Some(first) = packets.first() else { return 0 };
+    let (association, number) = (first.association, first.number);
+    let window = match &association.window {
+        Some(window) if !association.is_extended => window,
+        _ => return 0,
+    };
+    let follows = |(own, number): &(&Open<'_>, u64)| {
+        std::ptr::eq(own.association, association)
+            && own.number == *number
+            && !own.is_settled
+            && own.is_genuine()
+    };
+    let most = (WORD - number % WORD) as usize;
+    let count = packets.iter().zip(number..).take(most).take_while(follows).count();
+    if count < 2 {
+        return 0;
+    }
+    let Some(accepted) = window.update_run(number, count as u32) else { return 0 };
+    for (at, packet) in packets[..count].iter_mut().enumerate() {
+        packet.is_settled = true;
+        if accepted >> at & 1 == 0 {
+            packet.refuse(OpenError::Replay(Replay::Seen));
+        }
+    }
+    count
 }
 
 /// Authenticates and decrypts packets of any associations. The caller passes the number of each to

@@ -207,11 +207,15 @@ impl fmt::Display for Authentication {
     }
 }
 
-/// Encryption and authentication that go together.
+/// Encryption and authentication that go together. Lengths that each packet asks for follow from them and stand beside them: to
+/// find them again is a branch each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Suite {
     encryption: Encryption,
     authentication: Authentication,
+    iv_len: u8,
+    icv_len: u8,
+    block_len: u8,
 }
 
 impl Suite {
@@ -224,7 +228,13 @@ impl Suite {
         match (encryption.icv_len() > 0, authentication != Authentication::None) {
             (false, false) => Err(KeyError::Unauthenticated { encryption }),
             (true, true) => Err(KeyError::AuthenticatedTwice { encryption, authentication }),
-            _ => Ok(Self { encryption, authentication }),
+            _ => Ok(Self {
+                encryption,
+                authentication,
+                iv_len: encryption.iv_len() as u8, // all below 100
+                icv_len: (encryption.icv_len() + authentication.icv_len()) as u8, // one of them is 0
+                block_len: encryption.block_len() as u8,
+            }),
         }
     }
 
@@ -265,19 +275,19 @@ impl Suite {
     /// Length in bytes of the initialisation vector.
     #[inline]
     pub const fn iv_len(self) -> usize {
-        self.encryption.iv_len()
+        self.iv_len as usize
     }
 
     /// Length in bytes of the check value.
     #[inline]
     pub const fn icv_len(self) -> usize {
-        self.encryption.icv_len() + self.authentication.icv_len() // one of them is 0
+        self.icv_len as usize
     }
 
     /// The text is a multiple of this.
     #[inline]
     pub const fn block_len(self) -> usize {
-        self.encryption.block_len()
+        self.block_len as usize
     }
 }
 
@@ -406,7 +416,7 @@ impl Key {
         encryption: &Secret,
         authentication: &Secret,
     ) -> Result<Self, KeyError> {
-        let Suite { encryption: kind, authentication: mac } = suite;
+        let Suite { encryption: kind, authentication: mac, .. } = suite;
         let wrong = KeyError::EncryptionLength { encryption: kind, found: encryption.len() };
         if encryption.len() != suite.encryption_key_len() {
             return Err(wrong);

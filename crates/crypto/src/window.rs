@@ -34,7 +34,7 @@ use std::fmt;
 /// Numbers of the longest window.
 pub const WINDOW_MAX: u32 = 4096;
 /// Numbers of one word.
-const WORD: u64 = 32;
+pub(crate) const WORD: u64 = 32;
 
 /// Which numbers of an association were accepted.
 pub struct ReplayWindow {
@@ -181,6 +181,39 @@ impl ReplayWindow {
         }
     }
 
+    /// Accepts `count` numbers from `first` on, as [`ReplayWindow::update`] of one after the other would, by one change of their
+    /// word. Bit n of the answer says that number `first` + n is accepted; the others were accepted before. For packets that are
+    /// genuine.
+    ///
+    /// `None`: none is accepted. They are of several words, or the window is shorter than a word, or a number lies behind it: then
+    /// they are to be accepted one by one.
+    #[inline]
+    pub fn update_run(&self, first: u64, count: u32) -> Option<u32> {
+        let last = first.checked_add(u64::from(count).checked_sub(1)?)?;
+        if first == 0 || first / WORD != last / WORD || self.len < WORD {
+            return None;
+        }
+        // Above the window as it was, none of them is behind the window that ends with the last.
+        self.top.fetch_max(last, Ordering::Relaxed);
+        let (word, generation, _) = self.place(first);
+        let bits = (u64::MAX >> (WORD * 2 - u64::from(count))) << (first % WORD);
+        let mut before = word.load(Ordering::Acquire);
+        loop {
+            // Behind the word, as for one number: whoever is ahead of the first is ahead of all.
+            self.check_top(first).ok()?;
+            let (kept, seen) = match (before >> 32) as u32 == generation {
+                true => (before, before & bits),
+                false => (u64::from(generation) << 32, 0),
+            };
+            let accepted = (bits & !seen) >> (first % WORD);
+            let (done, not_done) = (Ordering::AcqRel, Ordering::Acquire);
+            match word.compare_exchange_weak(before, kept | bits, done, not_done) {
+                Ok(_) => return Some(accepted as u32), // below 2^32, as all bits of a word
+                Err(now) => before = now,
+            }
+        }
+    }
+
     #[inline]
     fn check_top(&self, number: u64) -> Result<(), Replay> {
         match number {
@@ -282,6 +315,47 @@ mod tests {
             }
         }
 
+        /// Runs of numbers, ahead of the window, in it and behind it, are one number after the other.
+        #[test]
+        fn a_run_is_one_after_the_other(
+            len in prop_oneof![1u32..70, Just(1024), Just(WINDOW_MAX)],
+            start in prop_oneof![Just(0u64), Just((1 << 32) - 50), Just((1 << 37) - 40)],
+            runs in prop::collection::vec((0u32..6, any::<u32>(), 0u32..34), 1..200),
+        ) {
+            let [window, plain] = [(); 2].map(|()| ReplayWindow::new(len).unwrap());
+            let mut at = 0;
+            while at < start {
+                at = (at + (1 << 31)).min(start);
+                prop_assert_eq!(window.update(at), plain.update(at));
+            }
+            for (kind, by, count) in runs {
+                let (top, by) = (plain.top(), u64::from(by));
+                let first = match kind {
+                    0..2 => top + 1,
+                    2 => top + by % 70,
+                    3 => top + by % 10_000,
+                    4 => top.saturating_sub(by % 70),
+                    _ => top.saturating_sub(by % (2 * u64::from(len))),
+                };
+                let numbers = || first..first + u64::from(count);
+                let expected: Vec<_> = numbers().map(|number| plain.update(number)).collect();
+                match window.update_run(first, count) {
+                    Some(accepted) => {
+                        for (n, expected) in expected.iter().enumerate() {
+                            let found = if accepted >> n & 1 == 1 { Ok(()) } else { Err(Replay::Seen) };
+                            prop_assert_eq!(&found, expected, "{} from {}", n, first);
+                        }
+                        prop_assert!(u64::from(accepted) >> count == 0 && first > 0);
+                    }
+                    None => {
+                        let found: Vec<_> = numbers().map(|number| window.update(number)).collect();
+                        prop_assert_eq!(found, expected);
+                    }
+                }
+                prop_assert_eq!(window.top(), plain.top());
+            }
+        }
+
         /// Every number of a window, and those ahead of it, is found by its lower half.
         #[test]
         fn halves_are_extended(
@@ -362,6 +436,24 @@ mod model {
             assert_eq!(accepted.last().copied(), top, "the highest number is accepted");
             // Nothing that was accepted is accepted later.
             assert!(accepted.iter().all(|number| window.update(*number).is_err()));
+        });
+    }
+
+    /// A run and numbers of its word, one by one.
+    #[test]
+    fn a_run_and_single_numbers() {
+        loom::model(|| {
+            let window = Arc::new(ReplayWindow::new(64).unwrap());
+            let other = {
+                let window = window.clone();
+                loom::thread::spawn(move || [3, 6].map(|number| window.update(number).is_ok()))
+            };
+            let own = window.update_run(2, 3).unwrap_or(0);
+            let [three, six] = other.join().unwrap();
+            assert!((own >> 1 & 1 == 1) != three, "number 3 is accepted once");
+            assert!(own & 0b101 == 0b101 && six);
+            assert_eq!(window.top(), 6);
+            assert!([2, 3, 4, 6].iter().all(|number| window.update(*number).is_err()));
         });
     }
 

@@ -263,6 +263,9 @@ const _: () = assert!(size_of::<Association>() <= LINES_MAX * LINE);
 pub struct Association {
     parameters: Parameters,
     family: u8,
+    /// Bytes or packets have a limit, and so has time: what each packet asks of the parameters' limits.
+    is_limited: bool,
+    is_timed: bool,
     ends: (Words, Words),
     esp: Esp,
     /// Nanoseconds since 1970 when its time began; 0: not yet.
@@ -303,9 +306,13 @@ impl Association {
         };
         let ((family, src), (_, dst)) = (words(parameters.source), words(parameters.destination));
         let peer_tag = peer::tag(dst, parameters.udp.map_or(0, |udp| udp.destination));
+        let Limits { bytes, packets, seconds } = parameters.limits;
+        let has_any = |limits: &[Limit]| limits.iter().any(|own| *own != Limit::default());
         Ok(Self {
             parameters,
             family,
+            is_limited: has_any(&[bytes, packets]),
+            is_timed: has_any(&[seconds]),
             ends: (src, dst),
             esp,
             began_ns: AtomicU64::new(now_ns),
@@ -359,8 +366,27 @@ impl Association {
             let (from, to) = (place.start.saturating_sub(own), place.end.saturating_sub(own));
             (from / LINE..to.div_ceil(LINE).min(LINES_MAX)).for_each(|line| lines |= 1 << line);
         };
-        see(place_of(&self.parameters));
+        let Parameters { limits, .. } = &self.parameters;
+        if self.is_limited || self.is_timed {
+            see(place_of(limits));
+        }
+        let Parameters { spi, source, destination, mode, reqid, if_id, udp, .. } = &self.parameters;
+        see(place_of(spi));
+        see(place_of(source));
+        see(place_of(destination));
+        see(place_of(mode));
+        see(place_of(reqid));
+        see(place_of(if_id));
+        see(place_of(udp));
+        let Parameters { pad_to, dscp, dont_fragment, ecn, hop_limit, .. } = &self.parameters;
+        see(place_of(pad_to));
+        see(place_of(dscp));
+        see(place_of(dont_fragment));
+        see(place_of(ecn));
+        see(place_of(hop_limit));
         see(place_of(&self.family));
+        see(place_of(&self.is_limited));
+        see(place_of(&self.is_timed));
         see(place_of(&self.ends));
         see(place_of(&self.bytes));
         see(place_of(&self.packets));
@@ -507,8 +533,7 @@ impl Association {
     /// Whether bytes or packets have a limit: each packet is then counted by itself.
     #[inline]
     pub fn is_limited(&self) -> bool {
-        let Limits { bytes, packets, .. } = self.parameters.limits;
-        [bytes.soft, bytes.hard, packets.soft, packets.hard].iter().any(Option::is_some)
+        self.is_limited
     }
 
     /// Adds packets and bytes of one that is not [limited](Self::is_limited).
@@ -520,10 +545,11 @@ impl Association {
     /// Looks at the clock: whether the hard limit of time is reached.
     #[inline]
     pub fn is_over_time(&self, now_ns: u64) -> bool {
+        self.is_timed && self.looks_at_clock(now_ns)
+    }
+
+    fn looks_at_clock(&self, now_ns: u64) -> bool {
         let Limit { soft, hard } = self.parameters.limits.seconds;
-        if soft.is_none() && hard.is_none() {
-            return false;
-        }
         let began = match self.began_ns.compare_exchange(0, now_ns, Relaxed, Relaxed) {
             Ok(_) => now_ns,
             Err(began) => began,
@@ -727,7 +753,7 @@ mod tests {
                 let all = size_of::<Association>().div_ceil(LINE) as u32;
                 assert!(lines.count_ones() < all && u64::BITS - lines.leading_zeros() <= all);
                 let has = |place: usize| lines >> ((place - start) / LINE) & 1 == 1;
-                assert!(has(ptr::from_ref(&made.parameters).addr()), "{suite}");
+                assert!(has(ptr::from_ref(&made.parameters.mode).addr()), "{suite}");
                 assert!(has(ptr::from_ref(&made.packets).addr()), "{suite}");
                 made.prefetch_lines(lines);
                 made.prefetch_numbers();

@@ -37,6 +37,17 @@ pub enum Found {
     Short,
 }
 
+/// Whether [`found`] says [`Found::Other`] of a packet by its record alone, and no fragment of it is put together: most packets
+/// of a router.
+#[inline]
+pub fn is_other(d: &Decoded) -> bool {
+    match d.protocol {
+        IpProtocol::ESP => false,
+        IpProtocol::UDP => !d.has(Decoded::FRAGMENT) && !matches!(d.ports(), Some((_, UDP_PORT))),
+        _ => true,
+    }
+}
+
 /// What a packet is whose bytes are `frame`, at least its headers, and whose record is `d`.
 #[inline]
 pub fn found(frame: &[u8], d: &Decoded) -> Found {
@@ -80,6 +91,7 @@ fn udp(frame: &[u8], l4: usize, l3_end: usize, port: u16) -> Found {
     }
 }
 
+#[inline]
 fn esp(frame: &[u8], at: usize, end: usize, port: Option<u16>) -> Found {
     let header = frame.get(at..).and_then(|rest| rest.first_chunk::<8>());
     match header {

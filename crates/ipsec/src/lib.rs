@@ -54,7 +54,7 @@ pub use association::{
     Udp,
 };
 pub use database::{Ahead, Database, DatabaseError, NotCarried, View};
-pub use policy::{Action, Policies, Policy, Room, Selector, Template, Tuple};
+pub use policy::{Action, Number, Policies, Policy, Room, Selector, Template, Tuple};
 
 /// An address as packets are looked up by: IPv6 as `[high, low]`, IPv4 as `[0, address]`.
 pub type Words = [u64; 2];

@@ -43,24 +43,27 @@ pub enum Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Bytes of the packet that stay in front of all that is added.
-    pub kept: usize,
+    pub kept: u32,
     /// Bytes that are added behind them.
-    pub front: usize,
+    pub front: u32,
     /// Bytes of the packet that are sealed.
-    pub payload: usize,
+    pub payload: u32,
     /// TFC padding.
-    pub padding: usize,
+    pub padding: u32,
     /// Bytes behind the payload: TFC padding and all of ESP's.
-    pub back: usize,
+    pub back: u32,
+    /// Where in the kept bytes the protocol of what follows is; in transport mode.
+    protocol_at: u32,
     /// Protocol of the payload.
     pub next_header: u8,
-    /// Where in the kept bytes the protocol of what follows is; in transport mode.
-    protocol_at: usize,
     /// The family of the packet that comes out, 4 or 6.
     pub family: u8,
     /// The packet is one of the gateway's own, which no router has forwarded: its TTL stays.
     pub is_own: bool,
 }
+
+/// Small, because there is one for each packet of a group.
+const _: () = assert!(size_of::<Plan>() <= 28);
 
 /// Room for a packet: its bytes from the IP header on begin `ip`, at least its headers, and `d` is its record, counted from
 /// anywhere.
@@ -69,45 +72,52 @@ pub struct Plan {
 /// Why it cannot be protected by this association.
 #[inline]
 pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> {
-    let Parameters { mode, udp, pad_to, .. } = own.parameters();
-    let len = d.ip_total_len as usize;
-    let udp = if udp.is_some() { UDP_LEN } else { 0 };
-    let around = udp + esp::front_len(own.suite());
+    let Parameters { mode, udp, .. } = own.parameters();
     let plan = match mode {
-        Mode::Tunnel => {
-            let outer = if own.family() == 4 { 20 } else { 40 };
-            let padding = usize::from(*pad_to).saturating_sub(len);
-            let next_header = if d.kind == Kind::Ipv4 { IPV4 } else { IPV6 };
-            let back = padding + esp::back_len(own.suite(), len + padding);
-            let (front, family) = (outer + around, own.family());
-            let (kept, protocol_at) = (0, 0);
-            let is_own = false;
-            Plan {
-                kept,
-                front,
-                payload: len,
-                padding,
-                back,
-                next_header,
-                protocol_at,
-                family,
-                is_own,
-            }
-        }
+        Mode::Tunnel => plan_tunnel(own, d),
         Mode::Transport if d.has(Decoded::FRAGMENT) => return Err(Refusal::Fragment),
         Mode::Transport => {
             let (kept, protocol_at, next_header) = place(ip, d).ok_or(Refusal::Malformed)?;
-            let payload = len.checked_sub(kept).ok_or(Refusal::Malformed)?;
-            let back = esp::back_len(own.suite(), payload);
-            let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
-            let (front, padding) = (around, 0);
-            let is_own = false;
-            Plan { kept, front, payload, padding, back, next_header, protocol_at, family, is_own }
+            let payload = (d.ip_total_len as usize).checked_sub(kept).ok_or(Refusal::Malformed)?;
+            let udp = if udp.is_some() { UDP_LEN } else { 0 };
+            // All are bounded by the length of a packet.
+            Plan {
+                kept: kept as u32,
+                front: (udp + esp::front_len(own.suite())) as u32,
+                payload: payload as u32,
+                padding: 0,
+                back: esp::back_len(own.suite(), payload) as u32,
+                protocol_at: protocol_at as u32,
+                next_header,
+                family: if d.kind == Kind::Ipv4 { 4 } else { 6 },
+                is_own: false,
+            }
         }
     };
     // IPv6 counts what is behind its header.
     let most = if plan.family == 4 { 65_535 } else { 65_575 };
     if plan.len() > most { Err(Refusal::TooLong) } else { Ok(plan) }
+}
+
+/// The same by an association in tunnel mode, however long the packet becomes.
+#[inline]
+pub fn plan_tunnel(own: &Association, d: &Decoded) -> Plan {
+    let Parameters { udp, pad_to, .. } = own.parameters();
+    let (suite, len) = (own.suite(), d.ip_total_len as usize);
+    let udp = if udp.is_some() { UDP_LEN } else { 0 };
+    let outer = if own.family() == 4 { 20 } else { 40 };
+    let padding = usize::from(*pad_to).saturating_sub(len);
+    Plan {
+        kept: 0,
+        front: (outer + udp + esp::front_len(suite)) as u32,
+        payload: d.ip_total_len,
+        padding: padding as u32,
+        back: (padding + esp::back_len(suite, len + padding)) as u32,
+        protocol_at: 0,
+        next_header: if d.kind == Kind::Ipv4 { IPV4 } else { IPV6 },
+        family: own.family(),
+        is_own: false,
+    }
 }
 
 /// Where ESP goes in transport mode (RFC 4303 §3.1.1): behind the headers that routers look at, and before destination
@@ -154,7 +164,7 @@ impl Plan {
     /// Bytes of the packet that comes out.
     #[inline]
     pub fn len(&self) -> usize {
-        self.kept + self.front + self.payload + self.back
+        (self.kept + self.front + self.payload + self.back) as usize // each is below 2^18
     }
 
     /// Never true.
@@ -165,8 +175,8 @@ impl Plan {
     /// Where the payload is, once there is room.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
-        let start = self.kept + self.front;
-        start..start + self.payload
+        let start = (self.kept + self.front) as usize;
+        start..start + self.payload as usize
     }
 
     /// Fills the headers of a packet that has room: exactly [`Plan::len`] bytes. `number` is its sequence number. A TTL in
@@ -175,12 +185,13 @@ impl Plan {
     pub fn write_headers(&self, own: &Association, packet: &mut [u8], number: u64) {
         let parameters = own.parameters();
         let (peer, port) = own.peer();
-        let behind = packet.len() - self.kept;
+        let kept = self.kept as usize;
+        let behind = packet.len() - kept;
         let protocol = if parameters.udp.is_some() { IpProtocol::UDP } else { IpProtocol::ESP };
         let udp_at = match parameters.mode {
             Mode::Tunnel => {
                 let outer = if own.family() == 4 { 20 } else { 40 };
-                let (header, inner) = packet.split_at_mut(self.front);
+                let (header, inner) = packet.split_at_mut(self.front as usize);
                 let next = (protocol, number);
                 write_outer(parameters, peer, next, header, inner, behind - outer);
                 if !self.is_own {
@@ -189,7 +200,7 @@ impl Plan {
                 outer
             }
             Mode::Transport => {
-                packet[self.protocol_at] = protocol.0;
+                packet[self.protocol_at as usize] = protocol.0;
                 if self.family == 4 {
                     let len = (packet.len() as u16).to_be_bytes(); // bounded by `plan`
                     packet[2..4].copy_from_slice(&len);
@@ -198,7 +209,7 @@ impl Plan {
                     let len = (packet.len() - 40) as u16; // likewise
                     packet[4..6].copy_from_slice(&len.to_be_bytes());
                 }
-                self.kept
+                kept
             }
         };
         if let (Some(udp), Some(port)) = (parameters.udp, port) {
@@ -220,6 +231,7 @@ fn lower_ttl(packet: &mut [u8]) {
 }
 
 /// Writes an outer header to the front of `header`.
+#[inline]
 fn write_outer(
     parameters: &Parameters,
     peer: IpAddr,
@@ -280,16 +292,20 @@ fn emit_v4(outer: &Ipv4Header<'_>, payload_len: usize, out: &mut [u8]) {
     let second = u32::from(outer.identification) << 16 | fragment;
     let third = u32::from(outer.ttl) << 24 | u32::from(outer.protocol.0) << 16;
     let (src, dst) = (outer.src.to_bits(), outer.dst.to_bits());
-    // The sum of the halves of all words, carries added (RFC 1071).
-    let words = [first, second, third, src, dst];
-    let sum: u64 = words.iter().map(|word| u64::from(*word)).sum();
+    // The sum of the halves of all words, carries added (RFC 1071). Words stay in registers: an array of them would be read back.
+    let wide = |word: u32| u64::from(word);
+    let sum = wide(first) + wide(second) + wide(third) + wide(src) + wide(dst);
     let sum = (sum >> 32) + (sum & 0xffff_ffff);
     let sum = (sum >> 16) + (sum & 0xffff);
     let sum = (sum >> 16) + (sum & 0xffff);
     let sum = (sum >> 16) + (sum & 0xffff);
-    let words = [first, second, third | u32::from(!(sum as u16)), src, dst];
-    for (place, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *place = word.to_be_bytes();
+    let third = third | u32::from(!(sum as u16));
+    let pair = |high: u32, low: u32| wide(high) << 32 | wide(low);
+    let (head, last) = out.split_at_mut(16);
+    if let ([a, b], Some(last)) = (head.as_chunks_mut::<8>().0, last.first_chunk_mut::<4>()) {
+        *a = pair(first, second).to_be_bytes();
+        *b = pair(third, src).to_be_bytes();
+        *last = dst.to_be_bytes();
     }
 }
 
@@ -300,7 +316,7 @@ pub fn finish(own: &Association, plan: &Plan, packet: &mut [u8]) {
     if own.parameters().udp.is_none() || plan.family == 4 {
         return;
     }
-    let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept };
+    let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept as usize };
     finish_udp(packet, at);
 }
 

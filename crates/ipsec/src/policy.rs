@@ -288,40 +288,31 @@ impl Policies {
         self.action(out[0])
     }
 
-    /// The same of many packets, in one lookup for each family: `actions` are in the order of `tuples`.
-    pub fn find_all(&self, tuples: &[Tuple], room: &mut Room, actions: &mut Vec<Option<Action>>) {
-        actions.clear();
-        actions.resize(tuples.len(), None);
+    /// The same of the packets of a room, in one lookup for each family.
+    pub fn find_in(&self, room: &mut Room) {
+        room.numbers.clear();
+        room.numbers.resize(room.count, Number::NONE);
         if self.is_empty() {
             return;
         }
-        for (is_v4, tables) in [(true, &self.v4), (false, &self.v6)] {
-            let Room { headers, places, found } = room;
-            headers.clear();
-            places.clear();
-            for (at, tuple) in tuples.iter().enumerate().filter(|own| (own.1.family == 4) == is_v4)
-            {
-                let Tuple { src, dst, .. } = *tuple;
-                match is_v4 {
-                    true => headers.extend(filter::header_v4(
-                        src[1] as u32,
-                        dst[1] as u32,
-                        tuple.tail(),
-                    )),
-                    false => headers.extend(filter::header_v6(src, dst, tuple.tail())),
-                }
-                places.push(at);
-            }
+        for (tables, Asked { headers, places }) in [&self.v4, &self.v6].into_iter().zip(&room.asked)
+        {
             if places.is_empty() {
                 continue;
             }
-            found.clear();
-            found.resize(places.len(), Match::NONE);
-            tables.classify(headers, found);
-            for (at, found) in places.iter().zip(found) {
-                actions[*at] = self.action(*found);
+            room.found.clear();
+            room.found.resize(places.len(), Match::NONE);
+            tables.classify(headers, &mut room.found);
+            for (at, found) in places.iter().zip(&room.found) {
+                room.numbers[*at as usize] = found.id().map_or(Number::NONE, Number);
             }
         }
+    }
+
+    /// What the policy with this number says; `None` where none was found.
+    #[inline]
+    pub fn answer(&self, number: Number) -> Option<&Action> {
+        self.actions.get(number.0 as usize)
     }
 
     fn action(&self, found: Match) -> Option<Action> {
@@ -329,23 +320,77 @@ impl Policies {
     }
 }
 
-/// Room for lookups of many packets.
+/// The number of a policy that was found, or [`Number::NONE`]. Packets with one number have one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number(u32);
+
+impl Number {
+    /// No policy was found.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// Packets of a family that are asked about.
+#[derive(Debug, Default)]
+struct Asked {
+    headers: Vec<u32>,
+    /// Their places among all.
+    places: Vec<u32>,
+}
+
+/// Room for lookups of many packets: who asks puts them in, and finds answers in their order.
 #[derive(Debug, Default)]
 pub struct Room {
-    headers: Vec<u32>,
-    /// Places of the packets of a family.
-    places: Vec<usize>,
+    /// Of IPv4, and of IPv6.
+    asked: [Asked; 2],
+    count: usize,
     found: Vec<Match>,
+    numbers: Vec<Number>,
 }
 
 impl Room {
     /// For so many packets without a further allocation.
     pub fn for_packets(count: usize) -> Self {
-        Self {
-            headers: Vec::with_capacity(count * filter::WORDS_V6),
+        let asked = |words: usize| Asked {
+            headers: Vec::with_capacity(count * words),
             places: Vec::with_capacity(count),
+        };
+        Self {
+            asked: [filter::WORDS_V4, filter::WORDS_V6].map(asked),
+            count: 0,
             found: Vec::with_capacity(count),
+            numbers: Vec::with_capacity(count),
         }
+    }
+
+    /// Takes all packets out.
+    pub fn clear(&mut self) {
+        for Asked { headers, places } in &mut self.asked {
+            headers.clear();
+            places.clear();
+        }
+        self.count = 0;
+    }
+
+    /// Puts a packet behind those before.
+    #[inline]
+    pub fn put(&mut self, tuple: &Tuple) {
+        let Tuple { src, dst, .. } = *tuple;
+        let [v4, v6] = &mut self.asked;
+        if tuple.family == 4 {
+            let header = filter::header_v4(src[1] as u32, dst[1] as u32, tuple.tail());
+            v4.headers.extend_from_slice(&header);
+            v4.places.push(self.count as u32);
+        } else {
+            v6.headers.extend_from_slice(&filter::header_v6(src, dst, tuple.tail()));
+            v6.places.push(self.count as u32);
+        }
+        self.count += 1;
+    }
+
+    /// After [`Policies::find_in`]: the policy of the packet at a place.
+    #[inline]
+    pub fn number(&self, at: usize) -> Number {
+        self.numbers.get(at).copied().unwrap_or(Number::NONE)
     }
 }
 

@@ -18,9 +18,8 @@ pub(crate) fn be64<const N: usize>(b: &[u8; N], at: usize) -> u64 {
 /// `N` bytes at a constant offset.
 #[inline(always)]
 pub(crate) fn array<const N: usize, const M: usize>(b: &[u8; M], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&b[at..at + N]);
-    out
+    // By reference: a copy of a slice may become a call.
+    b[at..].first_chunk().copied().unwrap_or([0; N])
 }
 
 /// Stores `value` at `at`; the caller has checked the length.

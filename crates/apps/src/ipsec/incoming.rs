@@ -25,7 +25,7 @@ use controlplane::{PartId, Tables};
 use crypto::esp;
 use engine::{Context, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found};
-use ipsec::{Ahead, Association, Direction, Room, Tuple, View};
+use ipsec::{Ahead, Association, Direction, Room, View, Words};
 use lookup::fib::Fib;
 use packet::Decoded;
 
@@ -34,7 +34,7 @@ use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::tunnels::Tunnels;
-use super::{prefetch, reasons};
+use super::{asks_itself, prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -46,7 +46,7 @@ mod judge;
 mod open;
 
 pub(super) use judge::is_ike;
-use judge::{Asked, Questions, is_own, may_be_esp};
+use judge::{Questions, is_own, may_be_esp};
 use open::{How, how_opened, opened, refused};
 
 /// Packets that are opened together.
@@ -126,6 +126,29 @@ fn find_near<'v>(
     Ahead::prefetch_pages(near);
 }
 
+/// The association of the packet before, with what found it: packets that follow one another often have one.
+#[derive(Default)]
+struct Last<'v>(Option<((u8, Words, u32), &'v Association)>);
+
+impl<'v> Last<'v> {
+    #[inline]
+    fn find(
+        &mut self,
+        view: &'v View,
+        (family, destination, spi): (u8, Words, u32),
+    ) -> Option<&'v Association> {
+        let key = (family, destination, spi);
+        if let Some((known, own)) = self.0
+            && known == key
+        {
+            return Some(own);
+        }
+        let own = view.inbound(family, destination, spi)?;
+        self.0 = Some((key, own));
+        Some(own)
+    }
+}
+
 /// What the step in between has made of a packet.
 #[derive(Clone, Copy)]
 struct Shaded {
@@ -135,14 +158,22 @@ struct Shaded {
     is_genuine: bool,
 }
 
+/// ESP that is to be opened.
+#[derive(Clone, Copy)]
+struct Esp<'v> {
+    association: &'v Association,
+    /// From the SPI to the end of the check value, in bytes of the frame.
+    at: usize,
+    end: usize,
+    /// In UDP: the source port.
+    port: Option<u16>,
+}
+
 /// A packet of a group.
 struct Member<'v> {
     row: usize,
-    association: &'v Association,
+    esp: Esp<'v>,
     d: Decoded,
-    at: usize,
-    end: usize,
-    port: Option<u16>,
     now_ns: u64,
     /// It is open, or not genuine.
     shaded: Option<Shaded>,
@@ -180,12 +211,7 @@ impl EspIn {
             tunnels: Tunnels::default(),
             router,
             verdicts: Vec::with_capacity(max),
-            questions: Questions {
-                asked: Vec::with_capacity(max),
-                tuples: Vec::with_capacity(max),
-                actions: Vec::with_capacity(max),
-                room: Room::for_packets(max),
-            },
+            questions: Questions { asked: Vec::with_capacity(max), room: Room::for_packets(max) },
             fragments: Fragments::new(options.seed, reasons::ESP_FRAGMENT),
             now_ns: 0,
             scratch: Vec::with_capacity(FRAME_MAX),
@@ -433,6 +459,7 @@ impl EspIn {
                     find_near(&view, &rows, &chunk.packets, &mut records, &mut near);
                 }
                 near.iter().take(AHEAD).flatten().for_each(Ahead::prefetch);
+                let mut last = Last::default();
                 let mut members: ArrayVec<Member<'_>, GROUP> = ArrayVec::new();
                 for (at, &row) in rows.iter().enumerate() {
                     let row = usize::from(row);
@@ -462,6 +489,13 @@ impl EspIn {
                         Some(records) => *records.of(row, packet),
                         None => received::decode(packet),
                     };
+                    if inbound::is_other(&d) && self.if_ids[row] == 0 {
+                        match has_none && self.reqids[row] == 0 {
+                            true => passed += 1,
+                            false => self.questions.put(row, &d, fib),
+                        }
+                        continue;
+                    }
                     let arrival_ns = cx.arrival_ns(packet);
                     if d.has(Decoded::FRAGMENT) && is_own(fib, &d) && may_be_esp(&view, &d) {
                         match self.fragments.take(packet, &d, arrival_ns, cx) {
@@ -486,36 +520,35 @@ impl EspIn {
                         }
                         _ => None,
                     };
-                    let dropped = match shaded {
-                        Some(own) => opened(row, packet, d, own, arrival_ns),
-                        None => self.find(&view, row, packet, &d, (fib, arrival_ns)),
+                    let found = match shaded {
+                        Some(own) => opened(packet, &d, own, arrival_ns),
+                        None => self.find((&view, &mut last), row, packet, &d, (fib, arrival_ns)),
                     };
-                    match dropped {
+                    match found {
                         Ok(Some(_)) if depth == NESTED_MAX => {
                             verdicts[row] = Verdict::drop(reasons::ESP_MALFORMED).0;
                         }
-                        Ok(Some(member)) => {
+                        Ok(Some(esp)) => {
+                            let shaded = shaded.map(|own| own.0);
                             // In the order of their rows, whoever opens them: a small window would refuse one that is late.
-                            let how = how_opened(&member, &chunk.packets);
-                            let before = members.last().map(|own| how_opened(own, &chunk.packets));
+                            let how = how_opened(row, shaded, &chunk.packets);
+                            let last = members.last();
+                            let before =
+                                last.map(|own| how_opened(own.row, own.shaded, &chunk.packets));
                             if before.is_some_and(|before| before != how || how == How::Alone) {
                                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
                                 members.clear();
                             }
-                            if member.shaded.is_none() {
-                                prefetch(&chunk.packets[row], 0);
+                            if shaded.is_none() {
+                                let is_whole = !asks_itself(esp.association);
+                                prefetch(&chunk.packets[row], 0, is_whole);
                             }
-                            members.push(member);
+                            let now_ns = arrival_ns;
+                            members.push(Member { row, esp, d, now_ns, shaded });
                         }
                         Ok(None) if self.if_ids[row] != 0 => {} // judged by the policies of its interface
                         Ok(None) if has_none && self.reqids[row] == 0 => passed += 1,
-                        Ok(None) => {
-                            if let Some(tuple) = Tuple::of(&d) {
-                                let is_ike = is_ike(&d) && is_own(fib, &d);
-                                self.questions.asked.push(Asked { row: row as u16, is_ike });
-                                self.questions.tuples.push(tuple);
-                            }
-                        }
+                        Ok(None) => self.questions.put(row, &d, fib),
                         Err(reason) => verdicts[row] = Verdict::drop(reason).0,
                     }
                     if members.is_full() {
@@ -545,12 +578,12 @@ impl EspIn {
     /// Whether a packet is to be opened, and by what. `None`: the policies say what becomes of it.
     fn find<'v>(
         &self,
-        view: &'v View,
+        (view, last): (&'v View, &mut Last<'v>),
         row: usize,
         packet: &Packet,
         d: &Decoded,
         (fib, now_ns): (&Fib, u64),
-    ) -> Result<Option<Member<'v>>, DropReason> {
+    ) -> Result<Option<Esp<'v>>, DropReason> {
         let found = inbound::found(packet.data(), d);
         // What is opened and is to be opened once more, or is dropped for another reason, has to have come right before.
         let is_first = self.reqids[row] != 0 && (found != Found::Other || self.if_ids[row] != 0);
@@ -560,7 +593,7 @@ impl EspIn {
         let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };
         match found {
             Found::Esp { at, spi, end, port } => {
-                let Some(association) = view.inbound(family, d.dst, spi) else {
+                let Some(association) = last.find(view, (family, d.dst, spi)) else {
                     return match is_own(fib, d) {
                         true => {
                             let told = || refused(Why::UnknownSpi, spi, d, packet.data(), at);
@@ -576,8 +609,7 @@ impl EspIn {
                 if association.has_ended() || association.is_over_time(now_ns) {
                     return Err(reasons::SA_EXPIRED);
                 }
-                let (d, shaded) = (*d, None);
-                Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
+                Ok(Some(Esp { association, at, end, port }))
             }
             Found::KeepAlive if is_own(fib, d) => Err(reasons::ESP_KEEP_ALIVE),
             Found::Fragment if is_own(fib, d) => Err(reasons::ESP_FRAGMENT),

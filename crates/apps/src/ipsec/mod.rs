@@ -55,12 +55,28 @@ pub const OUT: &str = "esp_out";
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
 
-/// Starts to load all lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it.
+/// Starts to load the lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it: all, or where
+/// the cipher asks for those between itself, as it goes ([`asks_itself`]), the first ones and the last. A core has few misses on
+/// their way at once, so to ask for all keeps it waiting; the streams that a second-level cache follows begin with the first lines.
 #[inline]
-fn prefetch(packet: &chunk::Packet, before: usize) {
+fn prefetch(packet: &chunk::Packet, before: usize, is_whole: bool) {
+    const HEAD: usize = 3 * LINE;
+    const TAIL: usize = 2 * LINE;
     let first = packet.data().as_ptr().wrapping_sub(before);
     let end = before + packet.data().len() + LINE;
-    (0..end).step_by(LINE).for_each(|at| interleave::prefetch_at(first.wrapping_add(at)));
+    let load = |at: usize| interleave::prefetch_at(first.wrapping_add(at));
+    if is_whole || end <= HEAD + TAIL {
+        (0..end).step_by(LINE).for_each(load);
+    } else {
+        (0..HEAD).step_by(LINE).for_each(load);
+        (end - TAIL..end).step_by(LINE).for_each(load);
+    }
+}
+
+/// Whether the cipher of an association goes through a text once, and has the next one loaded meanwhile.
+#[inline]
+fn asks_itself(own: &ipsec::Association) -> bool {
+    matches!(own.suite().encryption(), crypto::Encryption::AesGcm(..))
 }
 
 /// Moves `len` bytes of headers of a frame. That of a link without tags has a constant length: a copy is two moves then.

@@ -18,7 +18,7 @@ use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict
 use controlplane::{PartId, Tables};
 use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
 use ipsec::outbound::{self, Plan};
-use ipsec::{Action, Ahead, Association, Direction, Mode, Room, Tuple, View};
+use ipsec::{Action, Ahead, Association, Direction, Mode, Number, Room, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, IpProtocol, Kind};
 
@@ -27,7 +27,7 @@ use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::tunnels::Tunnels;
-use super::{LINE, prefetch, reasons};
+use super::{LINE, asks_itself, prefetch, reasons};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
@@ -65,9 +65,9 @@ pub struct EspOut {
     /// Rows that the policies are asked about, their headers, and the answers.
     rows: Vec<u16>,
     headers: Vec<Decoded>,
-    tuples: Vec<Tuple>,
-    actions: Vec<Option<Action>>,
     room: Room,
+    /// What is loaded of packets whose association is not known yet: by that of those before.
+    loads_whole: bool,
     tunnels: Tunnels,
     counters: Arc<Counters>,
     /// Of the interfaces.
@@ -91,10 +91,10 @@ struct Ready {
 
 /// A packet of a group.
 struct Member<'v> {
-    row: usize,
     association: &'v Association,
     plan: Plan,
-    l3: usize,
+    row: u16,
+    l3: u16,
 }
 
 impl EspOut {
@@ -115,9 +115,8 @@ impl EspOut {
             sealed: Vec::with_capacity(max),
             rows: Vec::with_capacity(max),
             headers: Vec::with_capacity(max),
-            tuples: Vec::with_capacity(max),
-            actions: Vec::with_capacity(max),
             room: Room::for_packets(max),
+            loads_whole: true,
             tunnels: Tunnels::default(),
             counters,
             router: options.counters.clone(),
@@ -139,7 +138,7 @@ impl EspOut {
     fn ask(&mut self, view: &View, chunk: &mut Chunk, fib: &Fib) {
         self.rows.clear();
         self.headers.clear();
-        self.tuples.clear();
+        self.room.clear();
         let columns = RouterColumns::view(&mut chunk.rows);
         for row in 0..chunk.packets.len() {
             let bits = columns.flags[row];
@@ -152,16 +151,20 @@ impl EspOut {
         let mut records = self.shares.then(|| Records::of_rows(&mut chunk.rows));
         self.rows.retain(|row| {
             let packet = &chunk.packets[usize::from(*row)];
+            let decoded;
             let d = match &mut records {
-                Some(records) => *records.of(usize::from(*row), packet),
-                None => received::decode(packet),
+                Some(records) => &*records.of(usize::from(*row), packet),
+                None => {
+                    decoded = received::decode(packet);
+                    &decoded
+                }
             };
-            let tuple = Tuple::of(&d);
-            self.headers.extend(tuple.map(|_| d));
-            self.tuples.extend(tuple);
-            tuple.is_some()
+            let Some(tuple) = Tuple::of(d) else { return false };
+            self.room.put(&tuple);
+            self.headers.push(*d);
+            true
         });
-        view.outgoing.find_all(&self.tuples, &mut self.room, &mut self.actions);
+        view.outgoing.find_in(&mut self.room);
     }
 }
 
@@ -172,7 +175,7 @@ fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32, last: 
         return;
     }
     let Some((_, Some(Outer { flow_hash, dst, .. }))) = last.way else { return };
-    lead(columns, *row, (plan.family, dst), (decision, flow_hash));
+    lead(columns, (*row).into(), (plan.family, dst), (decision, flow_hash));
 }
 
 /// Gives the packet of a row a destination, its way there and its flow hash.
@@ -345,19 +348,22 @@ impl EspOut {
         self.sealed.clear();
         self.ask(&view, chunk, fib);
         for row in self.rows.iter().take(AHEAD) {
-            prefetch(&chunk.packets[usize::from(*row)], LINE);
+            prefetch(&chunk.packets[usize::from(*row)], LINE, self.loads_whole);
         }
         let mut near: ArrayVec<Option<Ahead<&Association>>, { chunk::CHUNK_PACKETS_MAX }> =
             ArrayVec::new();
         if view.is_large() {
             // Nothing here waits for what is found, so that several are on their way at once.
-            let mut before = None;
-            near.extend(self.actions.iter().map(|action| match action {
-                Some(Action::Protect(own)) if before != Some(own.reqid) => {
-                    before = Some(own.reqid);
-                    view.first_outbound(own)
+            let mut before = Number::NONE;
+            near.extend((0..self.rows.len()).map(|at| {
+                let number = self.room.number(at);
+                match view.outgoing.answer(number) {
+                    Some(Action::Protect(own)) if before != number => {
+                        before = number;
+                        view.first_outbound(own)
+                    }
+                    _ => None,
                 }
-                _ => None,
             }));
             Ahead::prefetch_pages(&near);
         }
@@ -379,7 +385,7 @@ impl EspOut {
             }
             cx.at(row);
             if let Some(ahead) = self.rows.get(at + AHEAD) {
-                prefetch(&chunk.packets[usize::from(*ahead)], LINE);
+                prefetch(&chunk.packets[usize::from(*ahead)], LINE, self.loads_whole);
             }
             if let Some(Some(ahead)) = near.get(at + AHEAD) {
                 ahead.prefetch();
@@ -389,6 +395,22 @@ impl EspOut {
             }
             let packet = &mut chunk.packets[row];
             let now_ns = cx.arrival_ns(packet);
+            if !is_sent && let Some(again) = self.decide_again((at, row), now_ns, &mut last) {
+                match again {
+                    Ok((member, decision)) => {
+                        tell(&mut columns, &member, decision, &last);
+                        self.sealed.push(row as u16);
+                        members.push(member);
+                        if members.is_full() {
+                            let own = (&mut *cx.pool, keys);
+                            self.seal(&members, columns.verdict, &mut chunk.packets, own);
+                            members.clear();
+                        }
+                    }
+                    Err(reason) => columns.verdict[row] = Verdict::drop(reason).0,
+                }
+                continue;
+            }
             let fate = match is_sent {
                 true => self.decide_own(&view, row, packet, (now_ns, fib), &mut last),
                 false => {
@@ -404,8 +426,12 @@ impl EspOut {
                         tell(&mut columns, &member, decision, &last);
                     }
                     if is_sent && way.is_some() {
-                        send(&mut columns, row, packet, member.l3);
+                        send(&mut columns, row, packet, member.l3.into());
                     }
+                    if !is_sent && !has_tunnels && !self.with_nat {
+                        last.remember(self.room.number(at), &member);
+                    }
+                    self.loads_whole = !asks_itself(member.association);
                     self.sealed.push(row as u16);
                     members.push(member);
                 }

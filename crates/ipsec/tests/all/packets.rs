@@ -96,13 +96,14 @@ fn decode(ip: &[u8]) -> Decoded {
 /// Seals a packet; the IP packet that comes out.
 fn seal(own: &Association, ip: &[u8]) -> Result<Vec<u8>, Refusal> {
     let plan = plan(own, ip, &decode(ip))?;
-    let (kept, rest) = ip.split_at(plan.kept);
-    let mut out = [kept, &vec![0xee; plan.front], rest, &vec![0xee; plan.back]].concat();
+    let (kept, rest) = ip.split_at(plan.kept as usize);
+    let room = |len: u32| vec![0xee; len as usize];
+    let mut out = [kept, &room(plan.front), rest, &room(plan.back)].concat();
     assert_eq!(out.len(), plan.len());
     let number = own.sealer().unwrap().take(1).next().unwrap();
     plan.write_headers(own, &mut out, number.value());
     let mut seals: [Seal<'_>; 1] =
-        [number.seal(&mut out, plan.payload_range(), plan.next_header, plan.padding)];
+        [number.seal(&mut out, plan.payload_range(), plan.next_header, plan.padding as usize)];
     esp::seal_batch(&mut seals);
     seals[0].result().unwrap();
     outbound::finish(own, &plan, &mut out);

@@ -10,17 +10,28 @@ use super::EspIn;
 
 /// A row whose packet the policies are asked about.
 pub(super) struct Asked {
-    pub(super) row: u16,
+    row: u16,
     /// A message of a key agreement for the router.
-    pub(super) is_ike: bool,
+    is_ike: bool,
 }
 
 /// Lookups of a turn.
 pub(super) struct Questions {
     pub(super) asked: Vec<Asked>,
-    pub(super) tuples: Vec<Tuple>,
-    pub(super) actions: Vec<Option<Action>>,
+    /// Their headers, in the same order.
     pub(super) room: Room,
+}
+
+impl Questions {
+    /// Asks about a packet in the next lookup.
+    #[inline]
+    pub(super) fn put(&mut self, row: usize, d: &Decoded, fib: &Fib) {
+        if let Some(tuple) = Tuple::of(d) {
+            let is_ike = is_ike(d) && is_own(fib, d);
+            self.asked.push(Asked { row: row as u16, is_ike });
+            self.room.put(&tuple);
+        }
+    }
 }
 
 impl EspIn {
@@ -42,11 +53,11 @@ impl EspIn {
         if reqid == 0 && matches!(found, None | Some(Action::Bypass)) {
             self.counters.passed.add(1);
         }
-        self.judged(found, row, is_ike(d) && is_own(fib, d))
+        self.judged(found.as_ref(), row, is_ike(d) && is_own(fib, d))
     }
 
     /// The same by what the policies say.
-    fn judged(&self, found: Option<Action>, row: usize, is_ike: bool) -> Option<DropReason> {
+    fn judged(&self, found: Option<&Action>, row: usize, is_ike: bool) -> Option<DropReason> {
         let reqid = self.reqids[row];
         if reqid != 0 {
             let fits = matches!(found, Some(Action::Protect(own)) if own.reqid == reqid);
@@ -63,15 +74,14 @@ impl EspIn {
 
     /// Asks the policies about the packets of a turn, in one lookup.
     pub(super) fn ask(&mut self, view: &View, verdicts: &mut [u32]) {
-        let Questions { tuples, actions, room, .. } = &mut self.questions;
-        view.incoming.find_all(tuples, room, actions);
+        view.incoming.find_in(&mut self.questions.room);
         let mut passed = 0;
-        let answers = self.questions.asked.iter().zip(&self.questions.actions);
-        for (Asked { row, is_ike }, found) in answers {
+        for (at, Asked { row, is_ike }) in self.questions.asked.iter().enumerate() {
+            let found = view.incoming.answer(self.questions.room.number(at));
             let row = usize::from(*row);
             let is_plain = self.reqids[row] == 0 && matches!(found, None | Some(Action::Bypass));
             passed += u64::from(is_plain);
-            if let Some(reason) = self.judged(*found, row, *is_ike) {
+            if let Some(reason) = self.judged(found, row, *is_ike) {
                 verdicts[row] = Verdict::drop(reason).0;
             }
         }
@@ -79,7 +89,7 @@ impl EspIn {
             self.counters.passed.add(passed);
         }
         self.questions.asked.clear();
-        self.questions.tuples.clear();
+        self.questions.room.clear();
     }
 }
 

@@ -9,7 +9,7 @@ use packet::{Decoded, EtherType};
 
 use super::super::current::{Event, Refused, Why};
 use super::super::{move_headers, reasons, tunnels};
-use super::{EspIn, FRAME_MAX, GROUP, Member, Shaded};
+use super::{Esp, EspIn, FRAME_MAX, GROUP, Member, Shaded};
 use crate::received;
 use crate::router::MARK_OPENED;
 
@@ -60,20 +60,18 @@ impl EspIn {
                     if wanted.peek().is_none() { break } else { continue }
                 };
                 results.push(None);
+                let Esp { association, at: from, end, .. } = member.esp;
                 if let Some(Shaded { number, is_genuine, .. }) = member.shaded {
-                    let bytes =
-                        packet.data_mut().get_mut(member.at..member.end).unwrap_or_default();
-                    let opener = member.association.opener();
+                    let bytes = packet.data_mut().get_mut(from..end).unwrap_or_default();
+                    let opener = association.opener();
                     results[at] = opener.map(|own| own.settle(bytes, number, is_genuine));
                     continue;
                 }
                 if packet.cells() > 1 && !packet.linearise(pool, packet.frame_len()) {
                     continue;
                 }
-                let Some(opener) = member.association.opener() else { continue };
-                let Some(bytes) = packet.data_mut().get_mut(member.at..member.end) else {
-                    continue;
-                };
+                let Some(opener) = association.opener() else { continue };
+                let Some(bytes) = packet.data_mut().get_mut(from..end) else { continue };
                 opens.push(opener.open(bytes));
                 of.push(at);
             }
@@ -94,8 +92,9 @@ impl EspIn {
                     let mut frame = std::mem::take(&mut self.scratch);
                     frame.resize(packet.frame_len().min(FRAME_MAX), 0);
                     packet.read_at(0, &mut frame);
-                    let bytes = frame.get_mut(member.at..member.end);
-                    let result = member.association.opener().zip(bytes).map(|(opener, bytes)| {
+                    let Esp { association, at, end, .. } = member.esp;
+                    let bytes = frame.get_mut(at..end);
+                    let result = association.opener().zip(bytes).map(|(opener, bytes)| {
                         let mut open = [opener.open(bytes)];
                         esp::open_batch(&mut open);
                         open[0].result()
@@ -115,7 +114,7 @@ impl EspIn {
             match done {
                 Ok(()) => {
                     packet.mark |= MARK_OPENED;
-                    let Parameters { reqid, if_id, .. } = *member.association.parameters();
+                    let Parameters { reqid, if_id, .. } = *member.esp.association.parameters();
                     self.reqids[member.row] = reqid;
                     self.if_ids[member.row] = if_id;
                     if if_id != 0 && !self.enter(packet, if_id) {
@@ -149,7 +148,7 @@ impl EspIn {
         (result, tally, counts): (Result<Opened, OpenError>, &mut Tally<'v>, &mut (u64, u64)),
         frame: &mut [u8],
     ) -> Result<Change, DropReason> {
-        let Member { association, d, at, .. } = member;
+        let Member { d, esp: Esp { association, at, port, .. }, .. } = member;
         let opened = result.map_err(|error| {
             association.count_refused(error);
             let why = match error {
@@ -163,7 +162,7 @@ impl EspIn {
         })?;
         let len = opened.payload.len();
         tally.count(association, len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
-        if let Some(port) = member.port {
+        if let Some(port) = *port {
             // What is sent to the peer follows it.
             let heard = association.heard_from(opened.number, d.src, port);
             if let (Some(true), Some(address)) = (heard, d.src_ip()) {
@@ -183,9 +182,9 @@ impl EspIn {
         }
         let ip = frame.get_mut(l3..).ok_or(reasons::ESP_MALFORMED)?;
         let place = (at - l3, opened.payload);
-        let rest = inbound::transport_back(ip, d, place, opened.next_header, member.port.is_some());
+        let rest = inbound::transport_back(ip, d, place, opened.next_header, port.is_some());
         let rest = rest.map_err(reason_of)?;
-        if member.port.is_some() {
+        if port.is_some() {
             let (kept, from) = (rest.kept, rest.kept + rest.gone);
             let whole = ip.get_mut(..from + rest.len).ok_or(reasons::ESP_MALFORMED)?;
             let (header, segment) = whole.split_at_mut(from);
@@ -206,9 +205,10 @@ pub(super) enum How {
     Alone,
 }
 
-pub(super) fn how_opened(member: &Member<'_>, packets: &[Packet]) -> How {
-    match packets.get(member.row) {
-        _ if member.shaded.is_some() => How::Shaded,
+#[inline]
+pub(super) fn how_opened(row: usize, shaded: Option<Shaded>, packets: &[Packet]) -> How {
+    match packets.get(row) {
+        _ if shaded.is_some() => How::Shaded,
         Some(packet) if packet.cells() > 1 => How::Alone,
         _ => How::Together,
     }
@@ -250,13 +250,12 @@ pub(super) fn refused(why: Why, spi: u32, d: &Decoded, frame: &[u8], at: usize) 
 
 /// A packet that was opened by the association of a key, or is not genuine.
 pub(super) fn opened<'v>(
-    row: usize,
     packet: &mut Packet,
-    d: Decoded,
+    d: &Decoded,
     (shaded, association): (Shaded, &'v Association),
     now_ns: u64,
-) -> Result<Option<Member<'v>>, DropReason> {
-    match inbound::found(packet.data(), &d) {
+) -> Result<Option<Esp<'v>>, DropReason> {
+    match inbound::found(packet.data(), d) {
         Found::Esp { at, end, .. }
             if association.has_ended() || association.is_over_time(now_ns) =>
         {
@@ -267,10 +266,7 @@ pub(super) fn opened<'v>(
             }
             Err(reasons::SA_EXPIRED)
         }
-        Found::Esp { at, end, port, .. } => {
-            let shaded = Some(shaded);
-            Ok(Some(Member { row, association, d, at, end, port, now_ns, shaded }))
-        }
+        Found::Esp { at, end, port, .. } => Ok(Some(Esp { association, at, end, port })),
         _ => Err(reasons::ESP_MALFORMED),
     }
 }

@@ -3,7 +3,7 @@
 use chunk::{DropReason, Packet};
 use ipsec::inbound::{self, Found};
 use ipsec::outbound::{self, Refusal};
-use ipsec::{Action, Association, Dont, Mode, NotCarried, Tally, Template, Tuple, View};
+use ipsec::{Action, Association, Dont, Mode, NotCarried, Number, Tally, Template, Tuple, View};
 use lookup::fib::{Fib, Interface};
 use packet::flow::FlowKey;
 use packet::{Decoded, IpProtocol, Kind};
@@ -38,10 +38,11 @@ impl EspOut {
         tunnel: Option<&Interface>,
         last: &mut Last<'v>,
     ) -> Result<Fate<'v>, DropReason> {
-        let (d, tuple) = (&self.headers[at], &self.tuples[at]);
+        let d = &self.headers[at];
+        let Some(tuple) = Tuple::of(d) else { return Ok(Fate::Pass) };
         // Translation may have given a packet that came otherwise a destination that has to be protected.
         if self.with_nat && packet.mark & MARK_OPENED == 0 {
-            match view.incoming.find(tuple) {
+            match view.incoming.find(&tuple) {
                 Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
                 Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
                 Some(Action::Bypass) | None => {}
@@ -50,7 +51,8 @@ impl EspOut {
         if tunnel.is_some() && d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
-        let own = (tuple, self.actions[at], now_ns);
+        let action = view.outgoing.answer(self.room.number(at)).copied();
+        let own = (&tuple, action, now_ns);
         let Some(association) = self.choose(view, own, tunnel, last)? else {
             return Ok(Fate::Pass);
         };
@@ -58,6 +60,33 @@ impl EspOut {
             return Ok(Fate::Pass);
         }
         self.prepare(row, packet, d, association, ((Some(decision), now_ns, fib), last), tunnel)
+    }
+
+    /// The same of a packet that the policy of the one before protects, if it is to be sealed likewise: its association and its way
+    /// are known, and nothing of it has to be looked at but its length. Otherwise `None`.
+    #[inline]
+    pub(super) fn decide_again<'v>(
+        &self,
+        (at, row): (usize, usize),
+        now_ns: u64,
+        last: &mut Last<'v>,
+    ) -> Option<Result<(Member<'v>, u32), DropReason>> {
+        let (association, Some(Outer { decision, mtu, .. })) = last.way? else { return None };
+        let d = self.headers.get(at)?;
+        let is_same = last.same == Some(self.room.number(at));
+        if !is_same || d.ttl <= 1 || association.has_ended() {
+            return None;
+        }
+        let plan = outbound::plan_tunnel(association, d);
+        if plan.len() > mtu.into() {
+            return None;
+        }
+        if last.tally.count(association, plan.payload as usize, now_ns).is_err() {
+            return Some(Err(reasons::SA_EXPIRED));
+        }
+        // Rows of a chunk are few, and so are the bytes in front of an IP header.
+        let member = Member { association, plan, row: row as u16, l3: d.l3_offset };
+        Some(Ok((member, decision)))
     }
 
     /// The same of a packet that Linux sends by a twin. What `decode` decided is a frame's way out of the port: a packet in
@@ -213,11 +242,13 @@ impl EspOut {
             let is_told = inner_df && len > most && most > 0;
             return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
         }
-        last.tally.count(association, plan.payload, now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        let counted = last.tally.count(association, plan.payload as usize, now_ns);
+        counted.map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(own) = tunnel {
             self.router.count_tagged_tx(own.port, packet.frame_len());
         }
-        Ok(Fate::Seal(Member { row, association, plan, l3 }, decision))
+        let (row, l3) = (row as u16, d.l3_offset); // rows of a chunk are few
+        Ok(Fate::Seal(Member { association, plan, row, l3 }, decision))
     }
 }
 
@@ -236,10 +267,20 @@ pub(super) struct Outer {
 pub(super) struct Last<'v> {
     choice: Option<(Template, &'v Association)>,
     pub(super) way: Option<(&'v Association, Option<Outer>)>,
+    /// The policy whose packets go this way, by this association in tunnel mode.
+    same: Option<Number>,
     tally: Tally<'v>,
 }
 
 impl<'v> Last<'v> {
+    /// A packet that policy `number` protects was decided about; no interface and no translation had a say.
+    pub(super) fn remember(&mut self, number: Number, member: &Member<'v>) {
+        let own = member.association;
+        let is_way = self.way.is_some_and(|(known, _)| std::ptr::eq(known, own));
+        let is_tunnel = own.parameters().mode == Mode::Tunnel;
+        self.same = (is_way && is_tunnel && number != Number::NONE).then_some(number);
+    }
+
     /// The way of an association's packets.
     fn way(&mut self, own: &'v Association, fib: &Fib) -> Option<Outer> {
         if let Some((known, outer)) = self.way
@@ -250,7 +291,7 @@ impl<'v> Last<'v> {
         let (dst, flow_hash) = (ipsec::words(own.peer().0).1, flow_hash(own));
         let found = way(fib, own.family(), dst, flow_hash);
         let outer = found.map(|(decision, mtu)| Outer { decision, mtu, flow_hash, dst });
-        self.way = Some((own, outer));
+        (self.way, self.same) = (Some((own, outer)), None);
         outer
     }
 }

@@ -26,13 +26,15 @@ impl EspOut {
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
             let mut numbers: Option<(&Association, Numbers<'_>)> = None;
             let mut wanted = members.iter().enumerate().peekable();
-            let first = members.first().map_or(0, |own| own.row);
+            let first = members.first().map_or(0, |own| usize::from(own.row));
             for (row, packet) in packets.iter_mut().enumerate().skip(first) {
-                let Some((at, member)) = wanted.next_if(|(_, own)| own.row == row) else {
+                let Some((at, member)) = wanted.next_if(|(_, own)| usize::from(own.row) == row)
+                else {
                     if wanted.peek().is_none() { break } else { continue }
                 };
-                let Member { association, plan, l3, .. } = member;
-                if !grow(packet, pool, plan, *l3) {
+                let Member { association, plan, .. } = member;
+                let l3 = usize::from(member.l3);
+                if !grow(packet, pool, plan, l3) {
                     verdicts[row] = Verdict::drop(chunk::reasons::NO_CELLS).0;
                     continue;
                 }
@@ -47,15 +49,15 @@ impl EspOut {
                     verdicts[row] = Verdict::drop(reasons::SA_EXPIRED).0;
                     continue;
                 };
-                let (payload, padding) = (plan.payload_range(), plan.padding);
+                let (payload, padding) = (plan.payload_range(), plan.padding as usize);
                 if packet.cells() == 1 {
-                    let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
+                    let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
                     plan.write_headers(association, ip, number.value());
                     if let Some(key) = keys.and_then(|keys| keys.place(association)) {
                         match number.prepare(ip, payload, plan.next_header, padding) {
                             Ok(own) => {
                                 let packet = l3 + own.packet.start..l3 + own.packet.end;
-                                let (l3, high) = (*l3, own.high);
+                                let high = own.high;
                                 self.prepared.push(Ready { row, key, l3, packet, high });
                             }
                             Err(_) => verdicts[row] = Verdict::drop(reasons::ESP_TOO_BIG).0,
@@ -68,13 +70,13 @@ impl EspOut {
                 }
                 // A frame over several cells, by itself.
                 self.scratch.resize(plan.len().min(FRAME_MAX), 0);
-                packet.read_at(*l3, &mut self.scratch);
+                packet.read_at(l3, &mut self.scratch);
                 plan.write_headers(association, &mut self.scratch, number.value());
                 let mut seal = [number.seal(&mut self.scratch, payload, plan.next_header, padding)];
                 esp::seal_batch(&mut seal);
                 let is_sealed = seal[0].result().is_ok();
                 outbound::finish(association, plan, &mut self.scratch);
-                packet.write_at(*l3, &self.scratch);
+                packet.write_at(l3, &self.scratch);
                 if !is_sealed {
                     verdicts[row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
                 }
@@ -82,24 +84,25 @@ impl EspOut {
             esp::seal_batch(&mut seals);
             for (seal, at) in seals.iter().zip(of) {
                 if seal.result().is_err() {
-                    verdicts[members[at].row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
+                    verdicts[usize::from(members[at].row)] = Verdict::drop(reasons::ESP_TOO_BIG).0;
                 }
             }
         }
         let mut prepared = self.prepared[before..].iter().peekable();
         let (mut count, mut bytes) = (0, 0);
-        for Member { row, association, plan, l3 } in members {
-            let is_prepared = prepared.next_if(|own| own.row == *row).is_some();
-            if !Verdict(verdicts[*row]).is_next() {
+        for Member { association, plan, row, l3 } in members {
+            let (row, l3) = (usize::from(*row), usize::from(*l3));
+            let is_prepared = prepared.next_if(|own| own.row == row).is_some();
+            if !Verdict(verdicts[row]).is_next() {
                 continue;
             }
             (count, bytes) = (count + 1, bytes + plan.payload as u64);
             if is_prepared || association.parameters().udp.is_none() {
                 continue;
             }
-            let packet = &mut packets[*row];
+            let packet = &mut packets[row];
             if packet.cells() == 1 {
-                let ip = packet.data_mut().get_mut(*l3..).unwrap_or_default();
+                let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
                 outbound::finish(association, plan, ip);
             }
         }
@@ -112,10 +115,12 @@ impl EspOut {
 
 /// Makes room as a plan says, and writes the EtherType of what comes out.
 fn grow(packet: &mut Packet, pool: &mut Pool, plan: &Plan, l3: usize) -> bool {
-    let Plan { kept, front, payload, back, family, .. } = *plan;
-    // What is behind the IP packet goes. Bytes in front need no zeros: all are written.
+    let Plan { family, .. } = *plan;
+    let (kept, front) = (plan.kept as usize, plan.front as usize);
+    let (payload, back) = (plan.payload as usize, plan.back as usize);
+    // What is behind the IP packet goes. Bytes in front and behind need no zeros: all are written.
     if !packet.truncate(pool, l3 + kept + payload)
-        || !packet.grow_back(pool, back)
+        || !packet.push_back(back) && !packet.grow_back(pool, back)
         || !packet.push_front(front) && !packet.grow_front(pool, front)
     {
         return false;
