@@ -15,12 +15,12 @@ use chacha20poly1305::aead::AeadInOut;
 use subtle::ConstantTimeEq;
 
 use crate::aes::{BLOCK, Block};
+#[cfg(feature = "aws-lc-rs")]
+use crate::aws_lc::AwsCipher;
 use crate::chain;
 use crate::gcm::GcmKey;
 use crate::mac::{DIGEST_MAX, MacKey};
 use crate::sha1;
-#[cfg(feature = "aws-lc-rs")]
-use crate::aws_lc::AwsCipher;
 use crate::stream::{self, Part};
 use crate::suite::{CipherKey, Key};
 

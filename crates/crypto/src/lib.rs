@@ -72,4 +72,6 @@ pub mod window;
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
 pub use marks::Marks;
 pub use secret::{NotHex, Secret, SecretWords};
-pub use suite::{Authentication, Encryption, Exposed, Icv, Key, KeyError, KeySize, Provider, Suite};
+pub use suite::{
+    Authentication, Encryption, Exposed, Icv, Key, KeyError, KeySize, Provider, Suite,
+};

@@ -467,7 +467,8 @@ impl Key {
             Provider::RustCrypto => (own(), MacKey::new(mac, authentication.expose())),
             #[cfg(feature = "aws-lc-rs")]
             Provider::AwsLc => {
-                let found = crate::aws_lc::AwsCipher::new(kind, key, || key_of_ivs(&Aes::new(key)?));
+                let found =
+                    crate::aws_lc::AwsCipher::new(kind, key, || key_of_ivs(&Aes::new(key)?));
                 let mac = MacKey::of_aws_lc(mac, authentication.expose());
                 (found.map(CipherKey::AwsLc).or_else(own), mac)
             }

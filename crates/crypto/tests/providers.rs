@@ -27,7 +27,10 @@ fn a_key_shows_the_same() {
         assert!(own.marks() == other.marks(), "{suite}");
         assert_eq!(own.iv(7, 1 << 33), other.iv(7, 1 << 33), "{suite}");
         let (a, b) = (own.expose(), other.expose());
-        assert_eq!((a.encryption, a.salt, a.authentication), (b.encryption, b.salt, b.authentication));
+        assert_eq!(
+            (a.encryption, a.salt, a.authentication),
+            (b.encryption, b.salt, b.authentication)
+        );
         let hash = |own: &Option<Secret>| own.as_ref().map(|own| own.expose().to_vec());
         assert_eq!(hash(&a.hash), hash(&b.hash), "{suite}");
     }
