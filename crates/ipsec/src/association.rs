@@ -649,6 +649,11 @@ impl Association {
     pub(crate) fn can_share(&self, past: &Past) -> bool {
         match (&self.esp, past) {
             (Esp::Out(_), Past::Sent(numbers)) => {
+    /// In UDP: where authentic packets of the peer were heard from, address and port; `None` before the first.
+    pub fn heard(&self) -> Option<(IpAddr, u16)> {
+        self.peer.place()
+    }
+
                 self.parameters.is_extended || !numbers.is_extended()
             }
             (Esp::In(own), Past::Accepted(window, is_extended)) => {

@@ -434,7 +434,7 @@ impl ControlPart for IpsecControl {
                 }
                 self.events.missing(&wanted, env.now_ns);
             }
-            (Event::Moved { spi, destination, address, port }, _) => {
+            (Event::Moved { spi, destination, address, port }, linux) => {
                 tracing::info!(
                     "IPsec: the peer of association {spi:#x} to {destination} has moved to {address}, port {port}"
                 );
@@ -446,6 +446,11 @@ impl ControlPart for IpsecControl {
                 let Refused { why, spi, number, source, destination } = refused;
                 let what = match why {
                     Why::UnknownSpi => "has an index that no association has",
+                if let Some(linux) = linux
+                    && let Some(message) = linux.moved(spi, destination, &self.database)
+                {
+                    linux.announce(message);
+                }
                     Why::Replayed => "was received before, or is too old",
                     Why::Forged => "is not genuine",
                 };
