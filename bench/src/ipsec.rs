@@ -394,6 +394,7 @@ pub(crate) fn packetshader(args: &Args, packets: usize) -> Result<Report, String
 
 #[cfg(test)]
 mod tests {
+    use super::gateway::Shared;
     use super::*;
 
     /// An association that several workers receive: each packet leaves once, and in the order in which its worker received it,
@@ -412,7 +413,7 @@ mod tests {
                     packets: PACKETS,
                     sizes: &[64, 90],
                 };
-                let (left, opened, owner) = gateway.shared(&load, workers, who).unwrap();
+                let Shared { left, opened, owner } = gateway.shared(&load, workers, who).unwrap();
                 let case = format!("{workers} workers, {who:?}: {opened:?}, {owner:?}");
                 let mut all = left.clone();
                 all.sort_unstable();

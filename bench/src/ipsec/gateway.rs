@@ -277,6 +277,17 @@ impl RxQueue for Once {
     }
 }
 
+/// What became of a load that several workers received.
+#[cfg(test)]
+pub(super) struct Shared {
+    /// Places of the packets in the load, as they left.
+    pub(super) left: Vec<usize>,
+    /// Packets that each worker has opened.
+    pub(super) opened: Vec<u64>,
+    /// The association's worker.
+    pub(super) owner: Option<u16>,
+}
+
 /// Tables, and where the packets are.
 pub(super) struct Gateway {
     _writer: Writer<Tables>,
@@ -462,15 +473,14 @@ impl Gateway {
         rate
     }
 
-    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]`: the places of the packets in the load,
-    /// as they left, the packets that each worker has opened, and the association's worker. Each packet has to be what was sealed.
+    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]`. Each packet has to be what was sealed.
     #[cfg(test)]
     pub(super) fn shared(
         &self,
         load: &Load<'_>,
         workers: usize,
         who: control::config::SaWorkers,
-    ) -> Result<(Vec<usize>, Vec<u64>, Option<u16>), String> {
+    ) -> Result<Shared, String> {
         let view = Self::view(load)?;
         let current = Arc::new(Current::new(view.clone(), None, None).with_workers(who));
         let (_, destination) = ipsec::words(OWN[0].into());
@@ -509,7 +519,7 @@ impl Gateway {
         let left: Result<Vec<usize>, String> = left.iter().flat_map(take).map(place).collect();
         let left = left?;
         let opened = counters.iter().map(|own| own.opened.get()).collect();
-        Ok((left, opened, association.worker()))
+        Ok(Shared { left, opened, owner: association.worker() })
     }
 
     /// What leaves of a load, frame by frame, and what should have been inside.

@@ -34,6 +34,7 @@ impl From<aws_lc_rs::error::Unspecified> for Refused {
 }
 
 /// A cipher with its key.
+#[allow(clippy::large_enum_variant)] // as those of RustCrypto: a key is made once and not moved
 pub(crate) enum AwsCipher {
     Ctr(EncryptingKey),
     /// The third key makes initialisation vectors.
