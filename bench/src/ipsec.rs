@@ -394,7 +394,45 @@ pub(crate) fn packetshader(args: &Args, packets: usize) -> Result<Report, String
 
 #[cfg(test)]
 mod tests {
+    use super::gateway::Shared;
     use super::*;
+
+    /// An association that several workers receive: each packet leaves once, and in the order in which its worker received it,
+    /// whichever worker opens it. Fewer packets than the window has numbers: workers are not in step.
+    #[test]
+    fn several_workers_or_one_open_the_packets_of_an_association() {
+        use control::config::SaWorkers::{Any, Auto, One};
+        const PACKETS: usize = 2048;
+        let gateway = Gateway::new(PACKETS).unwrap();
+        for workers in [1, 2, 4] {
+            for who in [Any, One, Auto] {
+                let load = Load {
+                    cipher: Cipher::Gcm,
+                    way: Way::Open,
+                    associations: 1,
+                    packets: PACKETS,
+                    sizes: &[64, 90],
+                };
+                let Shared { left, opened, owner } = gateway.shared(&load, workers, who).unwrap();
+                let case = format!("{workers} workers, {who:?}: {opened:?}, {owner:?}");
+                let mut all = left.clone();
+                all.sort_unstable();
+                assert!(all.into_iter().eq(0..PACKETS), "{case}");
+                for worker in 0..workers {
+                    let own = left.iter().filter(|at| *at / 256 % workers == worker);
+                    assert!(own.is_sorted(), "{case}");
+                }
+                assert_eq!(opened.iter().sum::<u64>(), PACKETS as u64, "{case}");
+                match who {
+                    Any => assert!(owner.is_none() && opened.iter().all(|own| *own > 0), "{case}"),
+                    One | Auto => {
+                        let owner = usize::from(owner.unwrap());
+                        assert_eq!(opened[owner], PACKETS as u64, "{case}");
+                    }
+                }
+            }
+        }
+    }
 
     /// All cases with few packets: what is sealed is opened again, whoever looks.
     #[test]

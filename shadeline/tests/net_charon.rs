@@ -17,12 +17,16 @@ mod common;
 #[path = "../../crates/xfrm/tests/all/recorder.rs"]
 mod recorder;
 
+use std::time::Duration;
+
 use common::{SOON, STARTED, ctl, ping};
 use recorder::Recorder;
 use testkit::netns::{Netns, mac, veth};
 use testkit::process::{Process, Stop};
 use testkit::strongswan::{Charon, DataPath, Ends, Tunnel, require_strongswan, shim};
+use testkit::translator::Translator;
 use testkit::{Scratch, wait_until};
+use xfrm::{Body, Message, group};
 
 struct Bed {
     scratch: Scratch,
@@ -32,7 +36,9 @@ struct Bed {
     right: Charon,
     gateway: Process,
     ends: Ends,
-    _recorder: Recorder,
+    recorder: Recorder,
+    /// Between both ends, with its namespace.
+    translator: Option<(Translator, Netns)>,
 }
 
 impl Bed {
@@ -42,6 +48,17 @@ impl Bed {
 
     /// With `via` of the route to the inside of the other end, and more of a configuration.
     fn with(tunnel: &Tunnel, via: &str, more: &str) -> Option<Bed> {
+        Bed::between(tunnel, via, more, false)
+    }
+
+    /// With an address translator before the right end, which has 198.51.100.2 behind it.
+    fn behind_translator() -> Option<Bed> {
+        let own = |own: &str, other: &str| [own.to_owned(), other.to_owned()];
+        let addresses = [own("192.0.2.1", "%any"), own("198.51.100.2", "198.51.100.1")];
+        Bed::between(&Tunnel { addresses, ..Tunnel::default() }, "192.0.2.2", "", true)
+    }
+
+    fn between(tunnel: &Tunnel, via: &str, more: &str, is_translated: bool) -> Option<Bed> {
         if !require_strongswan() {
             return None;
         }
@@ -51,10 +68,23 @@ impl Bed {
         let recorder = Recorder::start(scratch.path());
         let (host, left, right) = (Netns::new("swan"), Netns::new("swan"), Netns::new("swan"));
         veth((&host, "eth0", mac::LEFT), (&left, "inside", mac::ROUTER_LEFT), 1500);
-        veth((&right, "eth0", mac::RIGHT), (&left, "outside", mac::ROUTER_RIGHT), 1500);
+        let outside = (&left, "outside", mac::ROUTER_RIGHT);
+        let translator = is_translated.then(|| {
+            let between = Netns::new("nat");
+            veth((&between, "eth0", mac::RIGHT), outside, 1500);
+            veth((&right, "eth0", mac::LEFT), (&between, "eth1", mac::ROUTER_LEFT), 1500);
+            between.address("eth0", "192.0.2.2/24");
+            between.address("eth1", "198.51.100.1/24");
+            right.address("eth0", "198.51.100.2/24");
+            let (inside, to) = ([198, 51, 100, 1].into(), [192, 0, 2, 1].into());
+            (Translator::start(&between, inside, to), between)
+        });
+        if !is_translated {
+            veth((&right, "eth0", mac::RIGHT), outside, 1500);
+            right.address("eth0", "192.0.2.2/24");
+        }
         host.address("eth0", "10.1.0.2/24");
         host.ip("route add default via 10.1.0.1");
-        right.address("eth0", "192.0.2.2/24");
         right.address("lo", "10.2.0.1/24");
         let config = format!(
             "mode = \"router\"\n[system]\nsocket = \"{}\"\n[ipsec]\nlinux = true\n\
@@ -76,7 +106,7 @@ impl Bed {
         let ends = Ends { left, right };
         let paths = [DataPath::Xfrm { shim, socket }, DataPath::Libipsec];
         let [left, right] = Charon::pair(&ends, paths, tunnel);
-        Some(Bed { scratch, bin, host, left, right, gateway, ends, _recorder: recorder })
+        Some(Bed { scratch, bin, host, left, right, gateway, ends, recorder, translator })
     }
 
     fn ctl(&self, args: &str) -> String {
@@ -198,4 +228,75 @@ fn a_packet_without_an_association_makes_charon_begin() {
     assert!(wait_until(SOON, || ping(&bed.host, "10.2.0.1", 1) == 1), "{}", bed.story());
     let drops = bed.ctl("show drops");
     assert!(drops.contains("sa_missing"), "{drops}");
+}
+
+/// The other end gets another address and says so by IKE (MOBIKE, RFC 4555), while packets flow. What is sent to the old address
+/// until both daemons have agreed is lost; then nothing is.
+#[test]
+fn a_peer_with_another_address_takes_its_tunnel_along() {
+    let mut tunnel = Tunnel { mobike: true, ..Tunnel::default() };
+    tunnel.addresses[1][0] = "%any".to_owned();
+    let Some(mut bed) = Bed::start(&tunnel) else { return };
+    bed.left.initiate();
+    assert!(wait_until(SOON, || ping(&bed.host, "10.2.0.1", 1) == 1), "{}", bed.story());
+    let right = &bed.ends.right;
+    right.sysctl("net.ipv4.conf.eth0.promote_secondaries", "1");
+    right.address("eth0", "192.0.2.3/24");
+    let mut pings = bed.host.spawn("ping -i 0.01 -c 600 -W 2 -q 10.2.0.1");
+    std::thread::sleep(Duration::from_secs(1));
+    right.ip("addr del 192.0.2.2/24 dev eth0");
+    let is_there = || {
+        let all = bed.ctl("show sa");
+        let (old, new) = (all.contains("192.0.2.2 "), all.matches("192.0.2.3 ").count());
+        !old && new == 2
+    };
+    assert!(wait_until(SOON, is_there), "{}", bed.story());
+    let (_, text) = pings.wait(SOON);
+    let received = number(&text, " received");
+    eprintln!("moved by MOBIKE: {received} of 600 pings, 100 a second, were answered");
+    // An outage of two seconds at most.
+    assert!(received >= 400, "{text}\n{}", bed.story());
+    assert_eq!(ping(&bed.host, "10.2.0.1", 50), 50, "{}", bed.story());
+    let (status, report) = bed.gateway.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{status}\n{report}");
+}
+
+/// An address translator gives the other end another port. The gateway sends to it from the first packet on that comes from there,
+/// and announces that as the kernel does; charon believes it, since it cannot see who announces it, and moves its associations.
+#[test]
+fn a_peer_with_another_port_is_followed_and_announced() {
+    let Some(mut bed) = Bed::behind_translator() else { return };
+    bed.right.initiate();
+    assert!(wait_until(SOON, || ping(&bed.host, "10.2.0.1", 1) == 1), "{}", bed.story());
+    let (translator, _) = bed.translator.as_ref().unwrap();
+    let before = translator.ports()[1];
+    // From both sides: what the gateway sends is lost until something comes from the new port.
+    let mut there = bed.host.spawn("ping -i 0.01 -c 400 -W 2 -q 10.2.0.1");
+    let mut back = bed.ends.right.spawn("ping -i 0.01 -c 400 -W 2 -q -I 10.2.0.1 10.1.0.2");
+    std::thread::sleep(Duration::from_secs(1));
+    translator.rebind();
+    let after = translator.ports()[1];
+    let received = [&mut there, &mut back].map(|own| number(&own.wait(SOON).1, " received"));
+    eprintln!(
+        "moved from port {before} to {after}: {received:?} of 400 pings, 100 a second, were answered"
+    );
+    assert!(received.iter().all(|own| *own >= 390), "{received:?}\n{}", bed.story());
+    // The kernel's form, in its group.
+    let is_new = |(groups, message): &(u32, Message)| match &message.body {
+        Body::Mapping(own) => {
+            *groups == 1 << (group::MAPPING - 1)
+                && own.old_sport.0 == before
+                && own.new_sport.0 == after
+        }
+        _ => false,
+    };
+    let announced = bed.recorder.announced();
+    assert!(announced.iter().any(is_new), "{announced:?}");
+    let has_heard = || bed.left.log().contains("received a XFRM_MSG_MAPPING");
+    assert!(wait_until(SOON, has_heard), "{}", bed.story());
+    let is_there = || bed.left.swanctl(&["--list-sas"]).contains(&format!("192.0.2.2[{after}]"));
+    assert!(wait_until(SOON, is_there), "{}\n{}", bed.left.swanctl(&["--list-sas"]), bed.story());
+    assert_eq!(ping(&bed.host, "10.2.0.1", 50), 50, "{}", bed.story());
+    let (status, report) = bed.gateway.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{status}\n{report}");
 }

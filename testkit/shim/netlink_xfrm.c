@@ -4,6 +4,7 @@
  * byte in front:
  *
  *     M  a netlink datagram
+ *     E  multicast groups (4 bytes, a mask) and a netlink datagram that it sends to those who have joined one of them
  *     G  its port (4 bytes) and the multicast groups that it has joined (4 bytes, a mask), in the machine's byte order
  *
  * The recorder's packets are netlink datagrams as they are; the program sees them as the kernel's (port 0). All other
@@ -146,6 +147,12 @@ ssize_t sendto(int fd, const void *bytes, size_t len, int flags, const struct so
 {
     NEXT(sendto);
     struct iovec part = {(void *)bytes, len};
+    if (ours(fd) && to && to_len >= sizeof(struct sockaddr_nl) && ((const struct sockaddr_nl *)to)->nl_groups) {
+        uint32_t groups = ((const struct sockaddr_nl *)to)->nl_groups;
+        struct iovec parts[2] = {{&groups, 4}, part};
+        ssize_t sent = tagged(fd, 'E', parts, 2, flags);
+        return sent < 0 ? sent : sent - 4;
+    }
     return ours(fd) ? tagged(fd, 'M', &part, 1, flags) : next(fd, bytes, len, flags, to, to_len);
 }
 

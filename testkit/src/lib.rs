@@ -18,6 +18,7 @@ mod skip;
 #[path = "../../xtask/src/skip_rule.rs"]
 mod skip_rule;
 pub mod strongswan;
+pub mod translator;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -74,11 +74,24 @@ pub struct Tunnel {
     pub esp: String,
     /// More lines for the child of the left daemon, such as `rekey_time = 2s`.
     pub child: String,
+    /// Of the left and the right daemon: its own address and the other one's, as it knows them; `%any` for any. Both are known by the
+    /// addresses of [the drawing](self).
+    pub addresses: [[String; 2]; 2],
+    /// A daemon whose address changes takes its associations along (RFC 4555).
+    pub mobike: bool,
 }
 
 impl Default for Tunnel {
     fn default() -> Self {
-        Self { proof: Proof::Psk, esp: "aes128gcm16".into(), child: String::new() }
+        let ends = ["192.0.2.1", "192.0.2.2"].map(str::to_owned);
+        let [left, right] = ends.clone();
+        Self {
+            proof: Proof::Psk,
+            esp: "aes128gcm16".into(),
+            child: String::new(),
+            addresses: [ends, [right, left]],
+            mobike: false,
+        }
     }
 }
 
@@ -288,7 +301,9 @@ fn daemon(root: &str, backend: &str) -> String {
 
 fn connection(number: u8, tunnel: &Tunnel) -> String {
     let other = 3 - number;
-    let Tunnel { proof, esp, child } = tunnel;
+    let Tunnel { proof, esp, child, addresses, mobike } = tunnel;
+    let [own_address, other_address] = &addresses[usize::from(number) - 1];
+    let mobike = if *mobike { "yes" } else { "no" };
     let (ours, theirs) = match proof {
         Proof::Psk => ("auth = psk", "auth = psk"),
         Proof::Certificates => {
@@ -299,10 +314,10 @@ fn connection(number: u8, tunnel: &Tunnel) -> String {
     let mut text = format!(
         "connections {{
   net {{
-    local_addrs = 192.0.2.{number}
-    remote_addrs = 192.0.2.{other}
+    local_addrs = {own_address}
+    remote_addrs = {other_address}
     version = 2
-    mobike = no
+    mobike = {mobike}
     proposals = aes128-sha256-ecp256
     local {{
       {ours}

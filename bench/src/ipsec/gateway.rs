@@ -277,6 +277,17 @@ impl RxQueue for Once {
     }
 }
 
+/// What became of a load that several workers received.
+#[cfg(test)]
+pub(super) struct Shared {
+    /// Places of the packets in the load, as they left.
+    pub(super) left: Vec<usize>,
+    /// Packets that each worker has opened.
+    pub(super) opened: Vec<u64>,
+    /// The association's worker.
+    pub(super) owner: Option<u16>,
+}
+
 /// Tables, and where the packets are.
 pub(super) struct Gateway {
     _writer: Writer<Tables>,
@@ -336,11 +347,20 @@ impl Gateway {
         current: &Arc<Current>,
         part: Option<PartId<EspPart>>,
     ) -> Result<Vec<Box<dyn Stage<Tables>>>, String> {
+        self.stages_with(current, part, &Arc::default())
+    }
+
+    fn stages_with(
+        &self,
+        current: &Arc<Current>,
+        part: Option<PartId<EspPart>>,
+        counters: &Arc<Counters>,
+    ) -> Result<Vec<Box<dyn Stage<Tables>>>, String> {
         const NAMES: [&str; 3] = ["decode", "route", "rewrite"];
         let names = ["decode", apps::ipsec::IN, "route", apps::ipsec::OUT, "rewrite"];
         let names = names.map(str::to_owned);
         let options = PipelineOptions::default();
-        let (views, counters) = (|| Views::new(current.clone()), Arc::<Counters>::default());
+        let views = || Views::new(current.clone());
         let mut stages: Vec<Box<dyn Stage<Tables>>> = Vec::new();
         for name in NAMES {
             if name == "rewrite" {
@@ -451,6 +471,55 @@ impl Gateway {
             ));
         }
         rate
+    }
+
+    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]`. Each packet has to be what was sealed.
+    #[cfg(test)]
+    pub(super) fn shared(
+        &self,
+        load: &Load<'_>,
+        workers: usize,
+        who: control::config::SaWorkers,
+    ) -> Result<Shared, String> {
+        let view = Self::view(load)?;
+        let current = Arc::new(Current::new(view.clone(), None, None).with_workers(who));
+        let (_, destination) = ipsec::words(OWN[0].into());
+        let association = view.inbound(4, destination, SPI).ok_or("no association")?;
+        if who == control::config::SaWorkers::Auto {
+            association.set_worker(Some(workers as u16 - 1)); // as control does
+        }
+        let (mut ends, mut left, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+        for worker in 0..workers {
+            let given = load.frames(worker, workers)?;
+            let collect = Collect::new();
+            left.push(collect.frames());
+            let mut tx: Vec<Box<dyn TxQueue>> =
+                (0..PORTS).map(|_| Box::new(Collect::new()) as Box<dyn TxQueue>).collect();
+            tx[1] = Box::new(collect);
+            let rx: Vec<Box<dyn RxQueue>> = vec![Box::new(Script::untimed(given.into_iter()))];
+            let own = Arc::<Counters>::default();
+            counters.push(own.clone());
+            let stages = self.stages_with(&current, None, &own)?;
+            ends.push(Ends { stages, cpu: None, rx, tx });
+        }
+        let engine = start_workers(ends, &self.reader, self.depot.clone())?;
+        wait_for(engine.view(), load.packets);
+        engine.stop(Duration::from_secs(5))?;
+        let take = |own: &io::memory::Frames| {
+            std::mem::take(&mut *own.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let place = |(_, frame): (u64, Vec<u8>)| {
+            let ip = frame.get(LINK..).unwrap_or_default();
+            let port = ip.get(OUTER..OUTER + 2).ok_or("a short frame")?;
+            let at = usize::from(u16::from_be_bytes([port[0], port[1]]) - 1024);
+            let mut expected = load.inner(at, 0);
+            packet::checksum::ipv4_decrement_ttl(&mut expected);
+            if ip == expected { Ok(at) } else { Err(format!("packet {at} is another one")) }
+        };
+        let left: Result<Vec<usize>, String> = left.iter().flat_map(take).map(place).collect();
+        let left = left?;
+        let opened = counters.iter().map(|own| own.opened.get()).collect();
+        Ok(Shared { left, opened, owner: association.worker() })
     }
 
     /// What leaves of a load, frame by frame, and what should have been inside.

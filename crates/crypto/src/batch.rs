@@ -15,6 +15,8 @@ use chacha20poly1305::aead::AeadInOut;
 use subtle::ConstantTimeEq;
 
 use crate::aes::{BLOCK, Block};
+#[cfg(feature = "aws-lc-rs")]
+use crate::aws_lc::AwsCipher;
 use crate::chain;
 use crate::gcm::GcmKey;
 use crate::mac::{DIGEST_MAX, MacKey};
@@ -241,23 +243,76 @@ impl<'a> Request<'a> {
         true
     }
 
-    /// What Poly1305 authenticates beside the text. Extended sequence numbers have their two halves together.
+    /// The header with the whole sequence number, where that is extended: its two halves together.
+    fn extended_header(header: &[u8], high: [u8; 4]) -> [u8; ESP_HEADER + 4] {
+        let mut extended = [0; ESP_HEADER + 4];
+        extended[..4].copy_from_slice(&header[..4]);
+        extended[4..8].copy_from_slice(&high);
+        extended[8..].copy_from_slice(&header[4..8]);
+        extended
+    }
+
+    /// What AWS-LC does of a packet before check values of HMAC are looked at.
+    #[cfg(feature = "aws-lc-rs")]
+    fn run_aws(&mut self, cipher: &AwsCipher, is_sealing: bool) -> Result<(), Failure> {
+        let nonce = self.key.nonce(&self.iv);
+        let (text_at, icv_at, high) = (self.text_at(), self.icv_at(), self.high());
+        match cipher {
+            AwsCipher::Ctr(_) | AwsCipher::Cbc(..) if is_sealing => self.turn_aws(cipher, true),
+            AwsCipher::Ctr(_) | AwsCipher::Cbc(..) => Ok(()),
+            AwsCipher::Aead(_) => {
+                let (header, rest) = self.buffer.split_at_mut(self.header_len);
+                let extended = high.map(|high| Self::extended_header(header, high));
+                let aad = extended.as_ref().map_or(&*header, |all| all);
+                let (front, icv) = rest.split_at_mut(icv_at - self.header_len);
+                let text = &mut front[text_at - self.header_len..];
+                let icv = &mut icv[..crate::aws_lc::TAG];
+                if is_sealing {
+                    let tag = cipher.seal(nonce, aad, text).map_err(|_| Failure::Layout)?;
+                    icv.copy_from_slice(&tag);
+                    return Ok(());
+                }
+                cipher.open(nonce, aad, text, icv).map_err(|_| Failure::Authentication)
+            }
+            AwsCipher::Gmac(_) => {
+                let all = &self.buffer[..icv_at];
+                let tag = match high {
+                    None => cipher.tag(nonce, &[all]),
+                    Some(high) => cipher.tag(nonce, &[&all[..4], &high, &all[4..]]),
+                };
+                let tag = tag.map_err(|_| Failure::Layout)?;
+                if is_sealing {
+                    self.icv_mut().copy_from_slice(&tag);
+                    return Ok(());
+                }
+                if is_same(self.icv(), &tag) { Ok(()) } else { Err(Failure::Authentication) }
+            }
+        }
+    }
+
+    /// Has AWS-LC encrypt, or decrypt, a text whose check value is another's.
+    #[cfg(feature = "aws-lc-rs")]
+    fn turn_aws(&mut self, cipher: &AwsCipher, is_sealing: bool) -> Result<(), Failure> {
+        let (iv, first) = (self.iv, self.counter_block(1));
+        let text = self.text_mut();
+        let done = match (cipher, is_sealing) {
+            (AwsCipher::Ctr(_), _) => cipher.add_stream(&first, text),
+            (AwsCipher::Cbc(..), true) => cipher.chain(&iv, text),
+            (AwsCipher::Cbc(..), false) => cipher.unchain(&iv, text),
+            _ => Ok(()),
+        };
+        done.map_err(|_| Failure::Length)
+    }
+
+    /// What Poly1305 authenticates beside the text is the header, with the whole sequence number.
     fn run_chacha(&mut self, is_sealing: bool) -> Result<(), Failure> {
         let CipherKey::ChaCha(cipher) = &self.key.cipher else { return Ok(()) };
         let nonce = self.key.nonce(&self.iv).into();
         let (text_at, icv_at) = (self.text_at(), self.icv_at());
         let high = self.high();
         let (header, rest) = self.buffer.split_at_mut(self.header_len);
-        let mut extended = [0; ESP_HEADER + 4];
-        let aad: &[u8] = match high {
-            None => header,
-            Some(high) => {
-                extended[..4].copy_from_slice(&header[..4]);
-                extended[4..8].copy_from_slice(&high);
-                extended[8..].copy_from_slice(&header[4..8]);
-                &extended
-            }
-        };
+        let extended = high.map(|high| Self::extended_header(header, high));
+        let aad = extended.as_ref().map_or(&*header, |all| all);
         let (front, icv) = rest.split_at_mut(icv_at - self.header_len);
         let text = &mut front[text_at - self.header_len..];
         let icv = &mut icv[..16];
@@ -376,6 +431,11 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                     let request = group[at].request_mut();
                     request.result = request.run_chacha(true);
                 }),
+                #[cfg(feature = "aws-lc-rs")]
+                CipherKey::AwsLc(own) => same.iter().for_each(|at| {
+                    let request = group[at].request_mut();
+                    request.result = request.run_aws(own, true);
+                }),
                 CipherKey::Null | CipherKey::Cbc(..) => {}
             }
         }
@@ -424,6 +484,11 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                     let request = group[at].request_mut();
                     request.result = request.run_chacha(false);
                 }),
+                #[cfg(feature = "aws-lc-rs")]
+                CipherKey::AwsLc(own) => same.iter().for_each(|at| {
+                    let request = group[at].request_mut();
+                    request.result = request.run_aws(own, false);
+                }),
                 CipherKey::Ctr(_) | CipherKey::Cbc(..) | CipherKey::Null => {}
             }
         }
@@ -450,6 +515,11 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
                         chain::decrypt(aes, &iv, request.text_mut());
                     }
                 }
+                #[cfg(feature = "aws-lc-rs")]
+                CipherKey::AwsLc(own) => same.iter().for_each(|at| {
+                    let request = group[at].request_mut();
+                    request.result = request.turn_aws(own, false);
+                }),
                 CipherKey::Gmac(_) | CipherKey::ChaCha(_) | CipherKey::Null => {}
             }
         }

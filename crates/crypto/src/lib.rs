@@ -25,7 +25,9 @@
 //!   together;
 //! - **HMAC-SHA1**: packets of any keys, in three streams of SHA-NI instructions or, by length, in sixteen lanes of AVX-512 (`sha1`).
 //!
-//! Nothing allocates after a key exists. Nothing here opens sockets or knows a pipeline.
+//! With the feature `aws-lc-rs`, AWS-LC does what it has, one packet at a time ([`Provider`]).
+//!
+//! Nothing allocates after a key exists (AWS-LC keeps a copy of texts that it opens, in memory of the thread that grows to the longest). Nothing here opens sockets or knows a pipeline.
 //!
 //! ```
 //! use crypto::{Authentication, Encryption, Key, KeySize, Request, Secret, Suite};
@@ -49,6 +51,8 @@
 #![deny(unsafe_code)] // but in the vector leaves of `sha1`, `gcm` and `stream`
 
 mod aes;
+#[cfg(feature = "aws-lc-rs")]
+mod aws_lc;
 mod batch;
 mod chain;
 pub mod derive;
@@ -68,4 +72,6 @@ pub mod window;
 pub use batch::{Failure, Request, TEXT_MAX, open_batch, seal_batch};
 pub use marks::Marks;
 pub use secret::{NotHex, Secret, SecretWords};
-pub use suite::{Authentication, Encryption, Exposed, Icv, Key, KeyError, KeySize, Suite};
+pub use suite::{
+    Authentication, Encryption, Exposed, Icv, Key, KeyError, KeySize, Provider, Suite,
+};

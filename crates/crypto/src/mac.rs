@@ -20,9 +20,17 @@ pub(crate) enum MacKey {
     Sha256(Hmac<Sha256>),
     Sha384(Hmac<Sha384>),
     Sha512(Hmac<Sha512>),
+    #[cfg(feature = "aws-lc-rs")]
+    AwsLc(aws_lc_rs::hmac::Key),
 }
 
 impl MacKey {
+    /// One of AWS-LC.
+    #[cfg(feature = "aws-lc-rs")]
+    pub(crate) fn of_aws_lc(authentication: Authentication, key: &[u8]) -> Self {
+        crate::aws_lc::hmac_key(authentication, key).map_or(Self::None, Self::AwsLc)
+    }
+
     /// A key of any length.
     pub(crate) fn new(authentication: Authentication, key: &[u8]) -> Self {
         const ANY: &str = "HMAC takes keys of any length";
@@ -41,7 +49,7 @@ impl MacKey {
         }
     }
 
-    /// One digest of SHA-2 over two parts, in front of `out`. SHA-1 has its batches.
+    /// One digest over two parts, in front of `out`, where it is not of the batches of SHA-1.
     pub(crate) fn digest(&self, parts: [&[u8]; 2], out: &mut [u8; DIGEST_MAX]) {
         fn run<M: Mac + Clone>(key: &M, parts: [&[u8]; 2], out: &mut [u8; DIGEST_MAX]) {
             let mut mac = key.clone();
@@ -54,6 +62,8 @@ impl MacKey {
             Self::Sha256(key) => run(key, parts, out),
             Self::Sha384(key) => run(key, parts, out),
             Self::Sha512(key) => run(key, parts, out),
+            #[cfg(feature = "aws-lc-rs")]
+            Self::AwsLc(key) => crate::aws_lc::digest(key, parts, out),
         }
     }
 }

@@ -94,6 +94,12 @@ impl Encryption {
         }
     }
 
+    /// Whether it authenticates by Galois' hash.
+    #[cfg(feature = "aws-lc-rs")]
+    const fn has_hash_key(self) -> bool {
+        matches!(self, Self::AesGcm(..) | Self::AesGmac(_))
+    }
+
     /// Length in bytes of the salt (a nonce of the association), which follows the key in keying material.
     pub const fn salt_len(self) -> usize {
         match self {
@@ -400,10 +406,40 @@ pub(crate) enum CipherKey {
     Gcm(GcmKey),
     Gmac(GcmKey),
     ChaCha(ChaCha20Poly1305),
+    #[cfg(feature = "aws-lc-rs")]
+    AwsLc(crate::aws_lc::AwsCipher),
+}
+
+/// Whose ciphers and hashes a key uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Provider {
+    /// Those of RustCrypto, and this crate's own forms for batches.
+    #[cfg_attr(not(feature = "aws-lc-rs"), default)]
+    RustCrypto,
+    /// AWS-LC's, one packet at a time. AES-GCM with check values of 8 and 12 bytes, which it does not offer, and NULL are as in
+    /// [`Provider::RustCrypto`].
+    #[cfg(feature = "aws-lc-rs")]
+    #[default]
+    AwsLc,
 }
 
 impl Key {
-    /// Expands the keys of a suite.
+    /// Expands the keys of a suite, for the default provider: AWS-LC with the feature `aws-lc-rs`, otherwise RustCrypto.
+    ///
+    /// `encryption` and `authentication` are those of [`Key::by`].
+    ///
+    /// # Errors
+    ///
+    /// A key has another length than the suite wants.
+    pub fn new(
+        suite: Suite,
+        encryption: &Secret,
+        authentication: &Secret,
+    ) -> Result<Self, KeyError> {
+        Self::by(Provider::default(), suite, encryption, authentication)
+    }
+
+    /// Expands the keys of a suite. Whoever provides, packets have the same bytes.
     ///
     /// `encryption` is the key with the salt behind it where the suite has one, as IKE derives it (RFC 4106 §8.1);
     /// `authentication` is empty where the encryption authenticates.
@@ -411,7 +447,8 @@ impl Key {
     /// # Errors
     ///
     /// A key has another length than the suite wants.
-    pub fn new(
+    pub fn by(
+        provider: Provider,
         suite: Suite,
         encryption: &Secret,
         authentication: &Secret,
@@ -426,7 +463,7 @@ impl Key {
             return Err(KeyError::AuthenticationLength { authentication: mac, found });
         }
         let (key, salt) = encryption.expose().split_at(kind.key_len());
-        let cipher = match kind {
+        let own = || match kind {
             Encryption::Null => Some(CipherKey::Null),
             Encryption::AesCbc(_) => cbc_key(key),
             Encryption::AesCtr(_) => CtrKey::new(key).map(CipherKey::Ctr),
@@ -436,10 +473,20 @@ impl Key {
                 ChaCha20Poly1305::new_from_slice(key).ok().map(CipherKey::ChaCha)
             }
         };
+        let (cipher, mac) = match provider {
+            Provider::RustCrypto => (own(), MacKey::new(mac, authentication.expose())),
+            #[cfg(feature = "aws-lc-rs")]
+            Provider::AwsLc => {
+                let found =
+                    crate::aws_lc::AwsCipher::new(kind, key, || key_of_ivs(&Aes::new(key)?));
+                let mac = MacKey::of_aws_lc(mac, authentication.expose());
+                (found.map(CipherKey::AwsLc).or_else(own), mac)
+            }
+        };
         Ok(Self {
             suite,
             cipher: cipher.ok_or(wrong)?,
-            mac: MacKey::new(mac, authentication.expose()),
+            mac,
             salt: salt.try_into().unwrap_or_default(),
             marks: Marks::new(suite, encryption, authentication),
             raw: [encryption, authentication].map(|own| Secret::new(own.expose().to_vec())),
@@ -451,12 +498,10 @@ impl Key {
         let [encryption, authentication] = &self.raw;
         let key_len = self.suite.encryption.key_len().min(encryption.len());
         let hash = match &self.cipher {
-            CipherKey::Gcm(key) | CipherKey::Gmac(key) => {
-                let mut block = Block::default();
-                key.aes.encrypt_block(&mut block);
-                let hash = Secret::new(block.to_vec());
-                block.zeroize();
-                Some(hash)
+            CipherKey::Gcm(key) | CipherKey::Gmac(key) => Some(hash_key(&key.aes)),
+            #[cfg(feature = "aws-lc-rs")]
+            CipherKey::AwsLc(_) if self.suite.encryption.has_hash_key() => {
+                CtrKey::new(&encryption.expose()[..key_len]).map(|aes| hash_key(&aes))
             }
             _ => None,
         };
@@ -485,6 +530,8 @@ impl Key {
                 see(place_of(for_iv));
             }
             CipherKey::ChaCha(key) => see(place_of(key)),
+            #[cfg(feature = "aws-lc-rs")]
+            CipherKey::AwsLc(key) => see(place_of(key)),
         }
         match &self.mac {
             MacKey::None => {}
@@ -492,6 +539,8 @@ impl Key {
             MacKey::Sha256(key) => see(place_of(key)),
             MacKey::Sha384(key) => see(place_of(key)),
             MacKey::Sha512(key) => see(place_of(key)),
+            #[cfg(feature = "aws-lc-rs")]
+            MacKey::AwsLc(key) => see(place_of(key)),
         }
     }
 
@@ -515,14 +564,16 @@ impl Key {
     #[inline]
     pub fn iv(&self, spi: u32, number: u64) -> [u8; BLOCK] {
         // Numbers of 128 bits, so that nothing is put together in memory: what is read back as a whole would wait for its parts.
+        let chained = |for_iv: &AesEnc| {
+            let mut iv: Block = (u128::from(spi) << 96 | u128::from(number)).to_be_bytes().into();
+            for_iv.encrypt_block(&mut iv);
+            iv.into()
+        };
         match &self.cipher {
             CipherKey::Null => [0; BLOCK],
-            CipherKey::Cbc(_, for_iv) => {
-                let mut iv: Block =
-                    (u128::from(spi) << 96 | u128::from(number)).to_be_bytes().into();
-                for_iv.encrypt_block(&mut iv);
-                iv.into()
-            }
+            CipherKey::Cbc(_, for_iv) => chained(for_iv),
+            #[cfg(feature = "aws-lc-rs")]
+            CipherKey::AwsLc(crate::aws_lc::AwsCipher::Cbc(.., for_iv)) => chained(for_iv),
             _ => (u128::from(number) << 64).to_be_bytes(),
         }
     }
@@ -545,13 +596,27 @@ pub(crate) fn place_of<T: ?Sized>(value: &T) -> Range<usize> {
     start..start + size_of_val(value)
 }
 
+/// The key of Galois' hash.
+fn hash_key(aes: &CtrKey) -> Secret {
+    let mut block = Block::default();
+    aes.encrypt_block(&mut block);
+    let hash = Secret::new(block.to_vec());
+    block.zeroize();
+    hash
+}
+
 fn cbc_key(key: &[u8]) -> Option<CipherKey> {
     let aes = Aes::new(key)?;
+    key_of_ivs(&aes).map(|for_iv| CipherKey::Cbc(aes, for_iv))
+}
+
+/// The key that makes initialisation vectors of CBC.
+fn key_of_ivs(aes: &Aes) -> Option<AesEnc> {
     let mut derived = Block::from(*b"key of CBC's IVs");
     aes.encrypt_blocks(std::slice::from_mut(&mut derived));
     let for_iv = AesEnc::new(&derived);
     derived.zeroize();
-    for_iv.map(|for_iv| CipherKey::Cbc(aes, for_iv))
+    for_iv
 }
 
 impl Drop for Key {

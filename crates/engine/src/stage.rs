@@ -349,11 +349,20 @@ impl Phases {
     pub const NONE: Phases = Phases { pre_shade: false, post_shade: false };
 }
 
-/// A packet for the worker of another flow.
+/// Whom a packet is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Receiver {
+    /// The worker of the flow with this hash.
+    Flow(u32),
+    /// This one.
+    Worker(u16),
+}
+
+/// A packet for another worker.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     pub(crate) packet: Packet,
-    pub(crate) hash: u32,
+    pub(crate) to: Receiver,
     pub(crate) place: u16,
     pub(crate) passes: u8,
 }
@@ -555,10 +564,19 @@ impl<'a, T> Context<'a, T> {
     /// together from fragments, a packet out of a tunnel. `cause`: the row of the chunk that completed it, `None` in
     /// `tick`. Packets that one stage hands to one worker arrive there in their order.
     pub fn hand_over(&mut self, packet: Packet, cause: Option<usize>, hash: u32, place: u16) {
+        self.hand(packet, cause, Receiver::Flow(hash), place);
+    }
+
+    /// The same to a worker by its index, or to the one that works for it; a packet for another pipeline's worker is dropped.
+    pub fn hand_to(&mut self, packet: Packet, cause: Option<usize>, worker: u16, place: u16) {
+        self.hand(packet, cause, Receiver::Worker(worker), place);
+    }
+
+    fn hand(&mut self, packet: Packet, cause: Option<usize>, to: Receiver, place: u16) {
         let before = cause.and_then(|row| self.passes.get(row)).copied().unwrap_or(0);
         let passes = before.saturating_add(1);
         match &mut self.handed {
-            Some(handed) => handed.push(HandOver { packet, hash, place, passes }),
+            Some(handed) => handed.push(HandOver { packet, to, place, passes }),
             None => self.released.push((packet, Verdict::again(place))),
         }
     }

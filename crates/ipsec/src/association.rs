@@ -290,6 +290,11 @@ pub struct Association {
     generation: u64,
     /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
     place: AtomicU32,
+    /// In: the worker that opens its packets; `u32::MAX`: any.
+    worker: AtomicU32,
+    /// In: the worker that has opened the last ones, and how often that was another one than before.
+    opened_last: AtomicU32,
+    changes: AtomicU64,
 }
 
 impl Association {
@@ -328,6 +333,9 @@ impl Association {
             peer_tag,
             generation: 0,
             place: AtomicU32::new(u32::MAX),
+            worker: AtomicU32::new(u32::MAX),
+            opened_last: AtomicU32::new(u32::MAX),
+            changes: AtomicU64::new(0),
         })
     }
 
@@ -455,6 +463,42 @@ impl Association {
     /// Says where that is.
     pub fn set_place(&self, place: u32) {
         self.place.store(place, Relaxed);
+    }
+
+    /// The worker that opens its packets; `None`: whichever receives them. All is right with any: numbers and windows are atomic.
+    #[inline]
+    pub fn worker(&self) -> Option<u16> {
+        u16::try_from(self.worker.load(Relaxed)).ok()
+    }
+
+    /// Has one worker open its packets from now on, or all of them.
+    pub fn set_worker(&self, worker: Option<u16>) {
+        self.worker.store(worker.map_or(u32::MAX, u32::from), Relaxed);
+    }
+
+    /// The worker that opens its packets: this one, if there was none.
+    #[inline]
+    pub fn claim(&self, worker: u16) -> u16 {
+        self.worker().unwrap_or_else(|| {
+            let _ = self.worker.compare_exchange(u32::MAX, worker.into(), Relaxed, Relaxed);
+            self.worker().unwrap_or(worker)
+        })
+    }
+
+    /// This worker opens packets of it.
+    #[inline]
+    pub fn note_worker(&self, worker: u16) {
+        let worker = u32::from(worker);
+        if self.opened_last.load(Relaxed) != worker
+            && self.opened_last.swap(worker, Relaxed) != u32::MAX
+        {
+            self.changes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The worker that was [noted](Association::note_worker) last, and how often it was another one than before.
+    pub fn noted(&self) -> (Option<u16>, u64) {
+        (u16::try_from(self.opened_last.load(Relaxed)).ok(), self.changes.load(Relaxed))
     }
 
     /// The family of its ends: 4 or 6.
@@ -629,6 +673,11 @@ impl Association {
     /// Where authentic packets come from.
     pub fn source(&self) -> Words {
         self.peer.place().map_or(self.ends.0, |own| words(own.0).1)
+    }
+
+    /// In UDP: where authentic packets of the peer were heard from, address and port; `None` before the first.
+    pub fn heard(&self) -> Option<(IpAddr, u16)> {
+        self.peer.place()
     }
 
     /// Makes the peer the one of other associations with it.

@@ -59,7 +59,7 @@ pub struct FollowerStats {
     pub is_in_step: bool,
     /// Messages that could not be read.
     pub unread: u64,
-    /// Requests that the kernel took.
+    /// Requests that the kernel took, and announcements.
     pub written: u64,
     /// Requests that it refused.
     pub refused: u64,
@@ -117,6 +117,11 @@ impl Follower {
         let thread = std::thread::Builder::new().name("xfrm".into());
         let thread = thread.spawn(move || worker.run()).map_err(failed)?;
         Ok(Self { requests, wake, stop, stats, thread: Some(thread) })
+    }
+
+    /// Announces where a peer is: what [`mapping`](crate::mapping) has made.
+    pub fn announce(&self, message: Message) {
+        self.send((message, 0));
     }
 
     /// Writes something back: what [`counters`](crate::counters) and its kin have made.
@@ -246,7 +251,12 @@ impl Worker {
         for (message, flags) in self.inbox.try_iter().take(TAKE_MAX) {
             let body = message.encode();
             let what = format!("writing back ({:?})", message.kind);
-            match self.client.change(&what, message.kind.number(), flags, body.expose()) {
+            let number = message.kind.number();
+            let done = match message.kind {
+                Kind::Mapping => self.client.announce(&what, number, group::MAPPING, body.expose()),
+                _ => self.client.change(&what, number, flags, body.expose()),
+            };
+            match done {
                 Ok(()) => self.stats.written += 1,
                 Err(error) => {
                     self.stats.refused += 1;

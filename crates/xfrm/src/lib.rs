@@ -35,7 +35,7 @@ pub use types::{
     Selector, Start, Template, Udp,
 };
 pub use wire::{AF_INET, AF_INET6, Address, Port, Spi, family};
-pub use write_back::{acquire, counters, expire, expire_policy};
+pub use write_back::{acquire, counters, expire, expire_policy, mapping};
 
 /// The example of the README.
 #[cfg(doctest)]

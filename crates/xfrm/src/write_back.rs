@@ -7,6 +7,9 @@
 //! | `POLEXPIRE` | the same for a policy |
 //! | `ACQUIRE` | announces it, and a key-exchange daemon begins |
 //!
+//! [`mapping`] is no request: the kernel announces it of its own accord only, so whoever carries the packets announces it in the
+//! kernel's form.
+//!
 //! Each function gives a message and the flags of its header, without `NLM_F_REQUEST` and `NLM_F_ACK`.
 
 use std::net::IpAddr;
@@ -15,7 +18,7 @@ use crate::attribute::Attribute;
 use crate::message::{Body, Kind, Message};
 use crate::structs::value::*;
 use crate::structs::{
-    Acquire, EventId, Expire, Id, Mark, PolicyExpire, PolicyType, SaInfo, Selector,
+    Acquire, EventId, Expire, Id, Mapping, Mark, PolicyExpire, PolicyType, SaInfo, Selector,
 };
 use crate::types::{Association, Counters, Mode, Policy, PolicyDirection};
 use crate::wire::{Port, Spi, family};
@@ -63,6 +66,25 @@ pub fn expire(association: &Association, counters: &Counters, is_hard: bool) -> 
     };
     let body = Body::Expire(Expire { state, hard: is_hard.into() });
     (with_mark(Message::new(Kind::Expire, body), id.mark), 0)
+}
+
+/// The sender of UDP-encapsulated packets of an association has another address or port (`build_mapping` of the kernel): a message
+/// for the group `MAPPING`. `None` if the association has no encapsulation, or if this is where it says that the sender is.
+pub fn mapping(association: &Association, address: IpAddr, port: u16) -> Option<Message> {
+    let (id, udp) = (association.id, association.udp?);
+    let before = (association.source, udp.source_port);
+    if before == (address, port) || address.is_ipv4() != association.source.is_ipv4() {
+        return None;
+    }
+    let body = Mapping {
+        id: id.to_wire(),
+        reqid: association.reqid,
+        old_saddr: before.0.into(),
+        new_saddr: address.into(),
+        old_sport: Port(before.1),
+        new_sport: Port(port),
+    };
+    Some(Message::new(Kind::Mapping, Body::Mapping(body)))
 }
 
 /// A policy has reached a limit; a hard one ends it.

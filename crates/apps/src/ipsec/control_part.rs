@@ -6,7 +6,7 @@ use std::sync::Arc;
 use control::api::ErrorKind;
 use control::api::table::thousands;
 use control::config::draft::{Draft, Keys};
-use control::config::{Config, EngineBackend, PolicyEntry, SaEntry, Severity};
+use control::config::{Config, EngineBackend, PolicyEntry, SaEntry, SaWorkers, Severity};
 use control::metrics::Metrics;
 use controlplane::interfaces::addresses;
 use controlplane::{
@@ -26,6 +26,7 @@ use super::events::Events;
 use super::incoming::EspIn;
 use super::keep_alive::KeepAlives;
 use super::linux::Linux;
+use super::load::Loads;
 use super::outgoing::EspOut;
 use super::policy_list;
 use super::rows::{PolicyRow, SaRow};
@@ -79,6 +80,7 @@ struct IpsecControl {
     /// With `device`.
     places: Option<Places>,
     keep_alives: KeepAlives,
+    loads: Loads,
 }
 
 fn text(own: &SaEntry) -> String {
@@ -139,10 +141,11 @@ pub(super) fn start(
         linux = Some(own);
     }
     let view = database.view().map_err(|error| error.to_string())?;
+    let workers = if setup.is_live { config.ipsec.workers } else { SaWorkers::Any };
     let places = config.ipsec.device.then(|| Places::start(&database, tables));
     Ok(Box::new(IpsecControl {
         database,
-        current: Arc::new(Current::new(view, to_control, asker)),
+        current: Arc::new(Current::new(view, to_control, asker).with_workers(workers)),
         listed: config.associations.clone(),
         added: Vec::new(),
         policies: config.policies.clone(),
@@ -156,6 +159,7 @@ pub(super) fn start(
         events: Events::default(),
         places,
         keep_alives: KeepAlives::default(),
+        loads: Loads::default(),
     }))
 }
 
@@ -409,6 +413,9 @@ impl ControlPart for IpsecControl {
             }
             self.expire(env.now_ns);
             self.keep_alive(env);
+            if env.config.ipsec.workers == SaWorkers::Auto {
+                self.loads.look(self.database.associations(), &self.counters, env.now_ns);
+            }
         }
     }
 
@@ -434,11 +441,16 @@ impl ControlPart for IpsecControl {
                 }
                 self.events.missing(&wanted, env.now_ns);
             }
-            (Event::Moved { spi, destination, address, port }, _) => {
+            (Event::Moved { spi, destination, address, port }, linux) => {
                 tracing::info!(
                     "IPsec: the peer of association {spi:#x} to {destination} has moved to {address}, port {port}"
                 );
                 self.events.moved((spi, destination), (address, port), env.now_ns);
+                if let Some(linux) = linux
+                    && let Some(message) = linux.moved(spi, destination, &self.database)
+                {
+                    linux.announce(message);
+                }
                 // Fragments from there are looked at, too.
                 let _ = self.publish();
             }

@@ -11,16 +11,21 @@
 //! and `decode` looks at them again: they may be for the router, malformed, or ESP once more, a few times. ESP for other
 //! addresses without an association is transit.
 //!
+//! Where an association has one worker (`workers` of `[ipsec]`), others hand its packets over, from `decode` on: this stage is behind
+//! that one, so no other stage sees a packet twice.
+//!
 //! The packets of a chunk are opened in batches, in the order of receipt, so that the window sees them so. With `device` those that
 //! a device may take are offered to it before (`device`); all else follows when they are open, in the order of receipt.
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use chunk::{
     Chunk, ColumnSet, Columns, Declaration, DropReason, Packet, ReasonBlock, Verdict, VerdictKind,
 };
+use control::config::SaWorkers;
 use controlplane::{PartId, Tables};
 use crypto::esp;
 use engine::{Context, Phases, Shade, Stage};
@@ -84,6 +89,11 @@ pub struct EspIn {
     questions: Questions,
     fragments: Fragments,
     now_ns: u64,
+    /// Who opens the packets of an association, and this one's index.
+    workers: SaWorkers,
+    worker: u16,
+    /// Rows of packets that another worker opens, with its index.
+    away: Vec<(u16, u16)>,
     scratch: Vec<u8>,
     /// Decryption is a step of its own, with these keys.
     split: Option<(PartId<EspPart>, Arc<EspShade>)>,
@@ -197,8 +207,12 @@ impl EspIn {
         let decode = if with_headers { decode.with_headers() } else { decode };
         let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
+        let workers = reader.workers();
         Self {
             reader,
+            workers,
+            worker: 0,
+            away: Vec::with_capacity(if workers == SaWorkers::Any { 0 } else { max }),
             decode: if shares { decode.with_records() } else { decode },
             counters,
             with_headers,
@@ -224,6 +238,8 @@ impl EspIn {
     #[must_use]
     pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
         self.split = Some((part, Arc::new(EspShade::new(Direction::In, part))));
+        // What that step has opened is no ESP packet any more.
+        self.workers = SaWorkers::Any;
         self.shaded = vec![None; chunk::CHUNK_PACKETS_MAX].into();
         self
     }
@@ -252,6 +268,10 @@ impl EspIn {
 impl Stage<Tables> for EspIn {
     fn name(&self) -> &'static str {
         super::IN
+    }
+
+    fn sends_to(&self) -> &'static [&'static str] {
+        if self.workers == SaWorkers::Any { &[] } else { &[super::PLACE] }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -321,6 +341,9 @@ impl Stage<Tables> for EspIn {
                 self.offer(chunk, keys, cx);
             }
             None => self.receive(chunk, cx, None),
+        }
+        if !self.away.is_empty() {
+            self.hand_over(chunk, cx);
         }
     }
 
@@ -420,8 +443,46 @@ impl EspIn {
         }
     }
 
-    /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
+    /// Gives packets to the workers of their associations.
+    #[cold]
+    fn hand_over(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        let place = cx.place(super::PLACE).unwrap_or(0);
+        for (row, worker) in self.away.drain(..) {
+            let packet = chunk.take(usize::from(row));
+            cx.hand_to(packet, Some(row.into()), worker, place);
+        }
+    }
+
+    /// The other worker that opens the packets of an association, if one does.
+    #[inline]
+    fn elsewhere(&self, association: &Association, is_again: bool) -> Option<u16> {
+        let worker = match self.workers {
+            SaWorkers::Any => return None,
+            SaWorkers::One => Some(association.claim(self.worker)),
+            SaWorkers::Auto => association.worker(),
+        };
+        worker.filter(|own| *own != self.worker && !is_again)
+    }
+
+    /// Opens the packets of a chunk, and says how long that took where somebody wants to know.
     fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
+        if self.workers == SaWorkers::Any {
+            return self.receive_all(chunk, cx, keys);
+        }
+        self.worker = cx.worker;
+        self.away.clear();
+        let began = Instant::now();
+        self.receive_all(chunk, cx, keys);
+        self.counters.opening_ns.add(began.elapsed().as_nanos() as u64);
+    }
+
+    /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
+    fn receive_all(
+        &mut self,
+        chunk: &mut Chunk,
+        cx: &mut Context<'_, Tables>,
+        keys: Option<&EspKeys>,
+    ) {
         let view = self.reader.get();
         if view.is_empty() {
             return;
@@ -527,6 +588,14 @@ impl EspIn {
                     match found {
                         Ok(Some(_)) if depth == NESTED_MAX => {
                             verdicts[row] = Verdict::drop(reasons::ESP_MALFORMED).0;
+                        }
+                        Ok(Some(esp))
+                            if depth == 0
+                                && let Some(worker) =
+                                    self.elsewhere(esp.association, cx.is_again(row)) =>
+                        {
+                            verdicts[row] = Verdict::TAKEN.0;
+                            self.away.push((row as u16, worker));
                         }
                         Ok(Some(esp)) => {
                             let shaded = shaded.map(|own| own.0);

@@ -9,6 +9,9 @@
 //! The kernel never sees an ESP packet: counts, numbers and windows of its associations are those that are written back.
 //! Limits of bytes and packets are counted here; limits of seconds are the kernel's, and its `EXPIRE` ends an association.
 //!
+//! Where a peer in UDP has moved to is announced in the kernel's form (`XFRM_MSG_MAPPING`): when it is heard from there, and once a
+//! second with packets from there, until whoever keeps the association has changed it. The kernel announces it with each packet.
+//!
 //! No number is sent twice with a key. The kernel's numbers are a second old at most: an association that was in use before is
 //! taken over `SKIPPED` numbers later. One that comes back (a daemon removes and adds an association whose peer has moved) goes
 //! on where it was, as the database knows. A new one is written back at once, so that it counts as used. An inbound one refuses
@@ -140,12 +143,17 @@ impl Linux {
         for change in changes {
             match change {
                 Change::AssociationAdded(own) | Change::AssociationReplaced(own) => {
-                    if let Err(why) = self.add(&own, database, now_ns) {
-                        tracing::warn!(
-                            "IPsec: Linux's association {} is not used: {why}",
-                            name(&own.id)
-                        );
-                        self.remove(own.id, database);
+                    match self.add(&own, database, now_ns) {
+                        Ok(()) => doubts(&own).iter().for_each(|doubt| {
+                            tracing::warn!("IPsec: Linux's association {}: {doubt}", name(&own.id));
+                        }),
+                        Err(why) => {
+                            tracing::warn!(
+                                "IPsec: Linux's association {} is not used: {why}",
+                                name(&own.id)
+                            );
+                            self.remove(own.id, database);
+                        }
                     }
                 }
                 Change::AssociationRemoved(id) => self.remove(id, database),
@@ -284,8 +292,29 @@ impl Linux {
                 let request = xfrm::counters(&used.own, &counters(now, used));
                 if let Some(follower) = &self.follower {
                     follower.send(request);
+                    mapping(used, now).into_iter().for_each(|own| follower.announce(own));
                 }
             }
+        }
+    }
+
+    /// What announces that the peer of an association is elsewhere; `None` if the association says so itself, or is not Linux's.
+    pub fn moved(
+        &self,
+        spi: u32,
+        destination: IpAddr,
+        database: &Database,
+    ) -> Option<xfrm::Message> {
+        let mut all = self.associations.values();
+        let used =
+            all.find(|own| (own.own.id.spi, own.own.id.destination) == (spi, destination))?;
+        mapping(used, database.get(spi, destination)?)
+    }
+
+    /// Announces what [`Linux::moved`] has made.
+    pub fn announce(&self, message: xfrm::Message) {
+        if let Some(follower) = &self.follower {
+            follower.announce(message);
         }
     }
 
@@ -349,6 +378,12 @@ fn address(family: u8, [high, low]: Words) -> IpAddr {
     }
 }
 
+/// The announcement that authentic packets of an inbound association come from elsewhere than it says.
+fn mapping(used: &Used, now: &ipsec::Association) -> Option<xfrm::Message> {
+    let (address, port) = now.opener().and_then(|_| now.heard())?;
+    xfrm::mapping(&used.own, address, port)
+}
+
 /// What was counted, as the kernel has it.
 fn counters(now: &ipsec::Association, used: &Used) -> Counters {
     let [bytes, packets, ..] = now.counts();
@@ -376,6 +411,25 @@ fn counters(now: &ipsec::Association, used: &Used) -> Counters {
     counters
 }
 
+/// Whether the kernel finds what has this mark (`XFRMA_MARK`, value and mask) for packets whose mark is 0, which all packets have
+/// here. Policies and inbound associations are found by the packet's mark, outbound associations by that of the policy
+/// (`xfrm_policy_match`, `xfrm_state_lookup`, `xfrm_state_find`): the mask is taken, and the value compared.
+const fn is_of_unmarked((value, _): (u32, u32)) -> bool {
+    value == 0
+}
+
+/// What is different with an association that is used.
+pub fn doubts(own: &xfrm::Association) -> Vec<String> {
+    let (value, mask) = own.output_mark;
+    let mut doubts = Vec::new();
+    if value & mask != 0 {
+        doubts.push(format!(
+            "its packets do not get mark {value:#x}/{mask:#x}: routes and policies for that mark do not apply to them"
+        ));
+    }
+    doubts
+}
+
 /// An association of the kernel as one of this gateway.
 ///
 /// # Errors
@@ -392,8 +446,11 @@ pub fn parameters(
         None if local.contains(&own.source) => Direction::Out,
         None => return Err("neither end is an address of a port".to_owned()),
     };
-    if own.id.mark != (0, 0) {
-        return Err("marks are not supported".to_owned());
+    if !is_of_unmarked(own.id.mark) {
+        let (value, mask) = own.id.mark;
+        return Err(format!(
+            "it is for packets with mark {value:#x}/{mask:#x}, and packets have no marks here"
+        ));
     }
     if own.reqid == 0 {
         return Err("no policy names it: its `reqid` is 0".to_owned());
@@ -434,8 +491,11 @@ pub fn parameters(
 /// A policy of the kernel as one of this gateway, `None` if it is for packets that do not exist here; and what is different.
 pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
     let mut doubts = Vec::new();
-    if own.mark != (0, 0) {
-        doubts.push("not used: no packet here has its mark".to_owned());
+    if !is_of_unmarked(own.mark) {
+        let (value, mask) = own.mark;
+        doubts.push(format!(
+            "not used: it is for packets with mark {value:#x}/{mask:#x}, and packets have no marks here"
+        ));
         return (None, doubts);
     }
     let mut is_exact = true;

@@ -12,7 +12,7 @@ use xfrm::structs::{
 use xfrm::{AF_INET, Algorithm, Attribute, Body, Bounds, Kind, Message, Mirror, Port, Spi, group};
 
 use super::current::Wanted;
-use super::linux::{Linux, parameters, policy};
+use super::linux::{Linux, doubts, parameters, policy};
 
 const US: &str = "192.0.2.1";
 const PEER: &str = "198.51.100.2";
@@ -402,13 +402,85 @@ fn marks_and_interface_numbers_are_not_ignored() {
         let own = xfrm::Association::read(&info, &message.attributes).unwrap();
         parameters(&own, &[ip(US)], 64)
     };
-    let mark = Attribute::Mark(xfrm::structs::Mark { v: 1, m: 1 });
-    assert!(read(mark.clone()).unwrap_err().contains("marks"));
+    let mark = |v, m| Attribute::Mark(xfrm::structs::Mark { v, m });
+    assert!(read(mark(0x2a, 0xff)).unwrap_err().contains("mark 0x2a/0xff"));
+    // The kernel finds these for packets without a mark; those with bits outside of the mask it finds for none.
+    assert!(read(mark(0, 0xff)).is_ok() && read(mark(0, 0)).is_ok());
+    assert!(read(mark(0x100, 0xff)).is_err());
+    let mark = mark(1, 1);
     assert_eq!(read(Attribute::InterfaceId(9)).unwrap().if_id, 9);
     let sel = selector("10.1.0.0", "10.2.0.0");
     let info = PolicyInfo { sel, dir: XFRM_POLICY_OUT, ..PolicyInfo::default() };
     let (none, doubts) = policy(&xfrm::Policy::read(&info, &[mark]).unwrap());
-    assert!(none.is_none() && doubts.len() == 1);
+    assert!(none.is_none() && doubts.len() == 1 && doubts[0].contains("mark 0x1/0x1"));
+    let zero = Attribute::Mark(xfrm::structs::Mark { v: 0, m: 0xff });
+    let (some, doubts) = policy(&xfrm::Policy::read(&info, &[zero]).unwrap());
+    assert!(some.is_some() && doubts.is_empty());
     let (some, doubts) = policy(&xfrm::Policy::read(&info, &[Attribute::InterfaceId(9)]).unwrap());
     assert!(some.unwrap().if_id == 9 && doubts.is_empty());
+}
+
+/// What is sent gets no mark here, which is said; a mark of zero bits is none.
+#[test]
+fn marks_that_packets_would_get_are_named() {
+    let read = |attributes: &[Attribute]| {
+        let Body::SaInfo(info) = new(Kind::NewSa, sa(US, PEER, 0x201)).body else { panic!() };
+        let mut all = new(Kind::NewSa, info).attributes;
+        all.extend_from_slice(attributes);
+        let own = xfrm::Association::read(&info, &all).unwrap();
+        assert!(parameters(&own, &[ip(US)], 64).is_ok());
+        doubts(&own)
+    };
+    assert!(read(&[]).is_empty());
+    let doubts = read(&[Attribute::OutputMark(0x2a)]);
+    assert!(doubts.len() == 1 && doubts[0].contains("mark 0x2a/0xffffffff"), "{doubts:?}");
+    assert!(read(&[Attribute::OutputMark(0x2a), Attribute::OutputMarkMask(0)]).is_empty());
+}
+
+/// Associations that the kernel tells apart by marks are not taken for one another, and what is not used is not removed with
+/// another one's end.
+#[test]
+fn an_association_with_a_mark_is_not_the_one_without() {
+    let mut bed = Bed::new();
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x101)));
+    let marked = Attribute::Mark(xfrm::structs::Mark { v: 7, m: 0xff });
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x102)).with(marked.clone()));
+    assert!(bed.database.get(0x102, ip(US)).is_none());
+    bed.ask(gone(&sa(PEER, US, 0x102)).with(marked));
+    assert!(bed.database.get(0x101, ip(US)).is_some());
+}
+
+/// A peer that an address translator moves is announced as the kernel does, until the association says where it is.
+#[test]
+fn a_peer_that_has_moved_is_announced() {
+    let mut bed = Bed::new();
+    let udp = |port| {
+        Attribute::Encapsulation(Encapsulation {
+            encap_type: UDP_ENCAP_ESPINUDP,
+            encap_sport: Port(port),
+            encap_dport: Port(4500),
+            ..Encapsulation::default()
+        })
+    };
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x101)).with(udp(4500)));
+    bed.ask(new(Kind::NewSa, sa(PEER, US, 0x102)));
+    let own = bed.database.get(0x101, ip(US)).unwrap().clone();
+    let moved = |bed: &Bed| bed.linux.moved(0x101, ip(US), &bed.database);
+    assert!(moved(&bed).is_none(), "nothing was heard");
+    own.heard_from(1, ipsec::words(ip(PEER)).1, 4500).unwrap();
+    assert!(moved(&bed).is_none(), "it is where the association says");
+    own.heard_from(2, ipsec::words(ip("203.0.113.7")).1, 1044).unwrap();
+    let message = moved(&bed).unwrap();
+    let Body::Mapping(mapping) = &message.body else { panic!("{message:?}") };
+    let host = |address: xfrm::Address| address.ip(AF_INET).unwrap();
+    assert_eq!((mapping.id.spi.0, host(mapping.id.daddr)), (0x101, ip(US)));
+    assert_eq!((host(mapping.old_saddr), mapping.old_sport), (ip(PEER), Port(4500)));
+    assert_eq!((host(mapping.new_saddr), mapping.new_sport), (ip("203.0.113.7"), Port(1044)));
+    assert_eq!((mapping.reqid, message.kind.group()), (7, Some(group::MAPPING)));
+    assert!(bed.linux.moved(0x102, ip(US), &bed.database).is_none(), "not in UDP");
+    // The daemon says so: there is nothing to announce any more.
+    bed.ask(gone(&sa(PEER, US, 0x101)));
+    bed.ask(new(Kind::NewSa, sa("203.0.113.7", US, 0x101)).with(udp(1044)));
+    bed.database.get(0x101, ip(US)).unwrap().heard_from(3, ipsec::words(ip("203.0.113.7")).1, 1044);
+    assert!(moved(&bed).is_none());
 }

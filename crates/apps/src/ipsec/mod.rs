@@ -34,6 +34,7 @@ mod keep_alive;
 pub mod linux;
 #[cfg(test)]
 mod linux_tests;
+mod load;
 pub mod outgoing;
 mod policy_list;
 pub mod reasons;
@@ -51,6 +52,9 @@ pub const IN: &str = "esp_in";
 
 /// The stage that seals packets.
 pub const OUT: &str = "esp_out";
+
+/// Where packets that are handed over enter.
+const PLACE: &str = "decode";
 
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
@@ -134,6 +138,7 @@ pub const STAGES: &[StageKind] = &[
         about: "Opens ESP packets, plain and in UDP; drops packets that did not come as the policies say.",
         needs: &["ip"],
         provides: &["opened"],
+        places: &[PLACE],
         ..StageKind::new(IN, &APPLICATION)
     },
     StageKind {

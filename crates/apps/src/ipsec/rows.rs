@@ -36,6 +36,9 @@ pub struct SaRow {
     pub replayed: u64,
     /// `active`, `due` at a soft limit, `ended` at a hard one.
     pub state: String,
+    /// The worker that opens its packets; absent: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
 }
 
 const fn direction(own: Direction) -> &'static str {
@@ -74,6 +77,7 @@ impl SaRow {
             forged,
             replayed,
             state: state.to_owned(),
+            worker: own.worker(),
         }
     }
 }
@@ -94,6 +98,7 @@ impl Row for SaRow {
         ">forged",
         ">replayed",
         "state",
+        ">worker",
     ];
     const EMPTY: &'static str = "no associations";
 
@@ -113,6 +118,7 @@ impl Row for SaRow {
             thousands(self.forged),
             thousands(self.replayed),
             self.state.clone(),
+            self.worker.map_or("any".to_owned(), |own| own.to_string()),
         ]
     }
 }

@@ -24,7 +24,7 @@ pub use flow::{Collector, EventType, Flow, Overlap};
 pub use ids::{Ids, IdsAction, IdsEvent};
 pub use ipsec::{
     Ipsec, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, SaAuthentication, SaDf,
-    SaDirection, SaEncryption, SaEntry, SaMode,
+    SaDirection, SaEncryption, SaEntry, SaMode, SaWorkers,
 };
 pub use l7::{L7, Sureness};
 pub use module::{

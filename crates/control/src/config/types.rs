@@ -12,8 +12,8 @@ pub use super::schema::{
     NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure,
     Overlap, Physical, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, Port, PortKind,
     PortRange, Register, Route, RouteFile, Router, Rpf, SaAuthentication, SaDf, SaDirection,
-    SaEncryption, SaEntry, SaMode, Seccomp, SimCost, Station, Sureness, Switch, System, TableV4,
-    TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
+    SaEncryption, SaEntry, SaMode, SaWorkers, Seccomp, SimCost, Station, Sureness, Switch, System,
+    TableV4, TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;

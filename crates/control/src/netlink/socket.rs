@@ -238,6 +238,24 @@ impl Client {
         self.collect(what, sequence, each)
     }
 
+    /// Sends a message to those who have joined a multicast group, as the kernel announces changes. They see the port of this
+    /// socket as its sender, where the kernel's messages have 0, and need not believe it. Nobody need listen. It takes
+    /// `CAP_NET_ADMIN`.
+    pub fn announce(
+        &mut self,
+        what: &str,
+        kind: u16,
+        group: u32,
+        body: &[u8],
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::with_capacity(HEADER + body.len());
+        // Without `NLM_F_REQUEST`: the kernel gets it, too, and passes over it.
+        push_message(&mut bytes, kind, 0, 0, body);
+        let groups = group.checked_sub(1).and_then(|bit| 1u32.checked_shl(bit)).unwrap_or(0);
+        let sent = self.socket.send_to(&bytes, &SocketAddr::new(0, groups), 0);
+        sent.map_err(|error| Error::socket(what, error)).map(drop)
+    }
+
     /// Asks for all objects of a kind and hands them to `each` in the kernel's order.
     pub fn dump(
         &mut self,

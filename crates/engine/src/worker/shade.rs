@@ -26,7 +26,7 @@ use crate::context;
 use crate::in_flight::{InFlight, Outcome, Slot, StatePanic};
 use crate::master::MasterLink;
 use crate::ring::{Again, Passed};
-use crate::stage::{Context, HandOver, Stage, Versions};
+use crate::stage::{Context, HandOver, Receiver, Stage, Versions};
 
 /// What a worker knows of one of its segments.
 #[derive(Debug)]
@@ -485,11 +485,14 @@ impl<V: Versions> Worker<V> {
         if !self.handed.is_empty() {
             let mut handed = std::mem::take(&mut self.handed);
             self.reports.counters.handed_over.add(handed.len() as u64);
-            for HandOver { packet, hash, place, passes } in handed.drain(..) {
+            for HandOver { packet, to, place, passes } in handed.drain(..) {
                 let again = Again { packet, place, passes };
                 // A place that there is not is found out here.
                 let own = self.owned.of_segment(place.into());
-                let target = own.map_or(self.links.index.into(), |own| self.peer_of(own, hash));
+                let target = own.map_or(self.links.index.into(), |own| match to {
+                    Receiver::Flow(hash) => self.peer_of(own, hash),
+                    Receiver::Worker(worker) => self.links.heirs.of(worker.into()),
+                });
                 if target == usize::from(self.links.index) || passes > PASSES_MAX {
                     self.queue_again(again);
                 } else {

@@ -8,7 +8,7 @@ use testkit::strongswan::{Charon, DataPath, Ends, Proof, Tunnel, require_strongs
 use testkit::{Scratch, wait_until};
 use xfrm::{
     Algorithm, Association, Attribute, Counters, Keys, Kind, Mirror, Mode, PolicyDirection,
-    counters, expire,
+    counters, expire, group, mapping,
 };
 
 use crate::recorder::Recorder;
@@ -150,4 +150,28 @@ fn a_soft_limit_makes_new_associations_and_a_packet_makes_the_first() {
     for kind in [Kind::AllocSpi, Kind::NewSa, Kind::UpdSa, Kind::DelSa, Kind::NewPolicy] {
         assert!(asked.contains_key(&kind.number()), "{kind:?}: {asked:?}");
     }
+}
+
+/// An announcement in the kernel's form, which charon cannot tell from the kernel's here: it has both associations follow the peer.
+#[test]
+fn an_announced_mapping_moves_the_peer() {
+    const PORT: u16 = 4600;
+    let Some(bed) = bed(&Tunnel::default()) else { return };
+    let mut mirror = bed.recorder.mirror();
+    bed.left.initiate();
+    bed.recorder.feed(&mut mirror);
+    let [inbound, outbound] = both(&mirror).unwrap_or_else(|| panic!("{}", bed.left.log()));
+    let (inbound, ids) = (inbound.clone(), [inbound.id, outbound.id]);
+    let peer = inbound.source;
+    assert!(mapping(outbound, peer, PORT).is_some() && mapping(&inbound, peer, 4500).is_none());
+    bed.recorder.announce(group::MAPPING, &mapping(&inbound, peer, PORT).unwrap());
+    let moved = wait_until(LIMIT, || {
+        bed.recorder.feed(&mut mirror);
+        both(&mirror).is_some_and(|[inbound, outbound]| {
+            let ports = [inbound.udp.unwrap().source_port, outbound.udp.unwrap().destination_port];
+            [inbound.id, outbound.id] == ids && ports == [PORT; 2]
+        })
+    });
+    assert!(moved, "{:#?}\n{}", mirror.associations().collect::<Vec<_>>(), bed.left.log());
+    assert!(bed.left.log().contains("received a XFRM_MSG_MAPPING"));
 }

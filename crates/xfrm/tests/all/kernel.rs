@@ -6,10 +6,16 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crypto::Secret;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use testkit::netns::Netns;
 use testkit::{require_namespaces, wait_until};
-use xfrm::{Change, Follower, Options, Policy, PolicyDirection, PolicyId};
+use xfrm::structs::value::*;
+use xfrm::structs::{Encapsulation, Id, SaInfo};
+use xfrm::{
+    AF_INET, Algorithm, Association, Attribute, Change, Follower, Options, Policy, PolicyDirection,
+    PolicyId, Port, Spi,
+};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -24,6 +30,29 @@ fn inside(netns: &Netns, test: impl FnOnce() + Send) {
         });
         inner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
+}
+
+/// An association in UDP, from 198.51.100.2.
+fn encapsulated() -> Association {
+    let ip = |text: &str| text.parse::<std::net::IpAddr>().unwrap().into();
+    let info = SaInfo {
+        id: Id { daddr: ip("192.0.2.1"), spi: Spi(0x101), proto: IPPROTO_ESP },
+        saddr: ip("198.51.100.2"),
+        reqid: 7,
+        family: AF_INET,
+        mode: XFRM_MODE_TUNNEL,
+        ..SaInfo::default()
+    };
+    let (encap_type, port) = (UDP_ENCAP_ESPINUDP, Port(4500));
+    let udp = Encapsulation {
+        encap_type,
+        encap_sport: port,
+        encap_dport: port,
+        ..Encapsulation::default()
+    };
+    let key = Algorithm::new("rfc4106(gcm(aes))", Secret::new(vec![9; 20]), Some(128));
+    let attributes = [Attribute::AeadKey(key), Attribute::Encapsulation(udp)];
+    Association::read(&info, &attributes).unwrap()
 }
 
 #[test]
@@ -84,6 +113,17 @@ fn policies_are_mirrored_and_requests_are_announced() {
         assert!(is_announced, "{} {:?}", watching.output(), follower.stats());
         follower.send(xfrm::expire_policy(&first(5).unwrap(), true));
         count(1);
+
+        // Where a peer has moved to: what is in the group's name reaches whoever has joined it, and the kernel refuses nothing.
+        let moved = xfrm::mapping(&encapsulated(), "203.0.113.9".parse().unwrap(), 1044).unwrap();
+        let watching = netns.spawn("ip xfrm monitor all");
+        let is_announced = wait_until(LIMIT, || {
+            follower.announce(moved.clone());
+            std::thread::sleep(Duration::from_millis(20));
+            let text = watching.output();
+            ["198.51.100.2", "4500", "203.0.113.9", "1044"].iter().all(|word| text.contains(word))
+        });
+        assert!(is_announced, "{} {:?}", watching.output(), follower.stats());
         let stats = follower.stats();
         assert_eq!((stats.refused, stats.unread, stats.errors), (0, 0, 0), "{stats:?}");
         assert!(stats.written >= 2, "{stats:?}");

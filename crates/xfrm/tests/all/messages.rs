@@ -1,7 +1,14 @@
 //! What others wrote is read, and written again byte for byte.
 
+use std::net::Ipv4Addr;
+
+use crypto::Secret;
 use xfrm::structs::value::*;
-use xfrm::{AF_INET, Attribute, Body, DecodeError, Kind, Message, Spi};
+use xfrm::structs::{Encapsulation, Id, SaInfo};
+use xfrm::{
+    AF_INET, Algorithm, Association, Attribute, Body, DecodeError, Kind, Message, Port, Spi, group,
+    mapping,
+};
 
 use crate::recorded::{self, From};
 
@@ -165,4 +172,47 @@ fn headers_are_written() {
     let message = Message::new(Kind::FlushSa, Body::Flush(Default::default()));
     let datagram = message.to_datagram(5, 7, 9);
     assert_eq!(datagram.expose(), [20, 0, 0, 0, 0x1c, 0, 5, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// `struct xfrm_user_mapping`, which the kernel sends of its own accord only, byte by byte: a peer behind a translator gets another
+/// port.
+#[test]
+fn a_mapping_has_the_kernels_bytes() {
+    let encapsulation = Encapsulation {
+        encap_type: UDP_ENCAP_ESPINUDP,
+        encap_sport: Port(4500),
+        encap_dport: Port(4500),
+        ..Encapsulation::default()
+    };
+    let (from, to) = (Ipv4Addr::new(198, 51, 100, 2), Ipv4Addr::new(192, 0, 2, 1));
+    let own = |address: Ipv4Addr| std::net::IpAddr::from(address).into();
+    let info = SaInfo {
+        id: Id { daddr: own(to), spi: Spi(0xc001_0203), proto: IPPROTO_ESP },
+        saddr: own(from),
+        reqid: 7,
+        family: AF_INET,
+        mode: XFRM_MODE_TUNNEL,
+        ..SaInfo::default()
+    };
+    let key = Algorithm::new("rfc4106(gcm(aes))", Secret::new(vec![9; 20]), Some(128));
+    let attributes = [Attribute::AeadKey(key), Attribute::Encapsulation(encapsulation)];
+    let own = Association::read(&info, &attributes).unwrap();
+    assert!(mapping(&own, from.into(), 4500).is_none(), "it is there already");
+    let message = mapping(&own, [203, 0, 113, 9].into(), 1044).unwrap();
+    assert_eq!((message.kind.number(), message.kind.group()), (0x26, Some(group::MAPPING)));
+    let v4 = |address: [u8; 4]| [&address[..], &[0; 12]].concat();
+    let expected = [
+        &v4(to.octets())[..],   // id.daddr
+        &[0xc0, 1, 2, 3],       // id.spi
+        &2u16.to_ne_bytes(),    // id.family
+        &[50, 0],               // id.proto, padding
+        &7u32.to_ne_bytes(),    // reqid
+        &v4(from.octets()),     // old_saddr
+        &v4([203, 0, 113, 9]),  // new_saddr
+        &4500u16.to_be_bytes(), // old_sport
+        &1044u16.to_be_bytes(), // new_sport
+    ]
+    .concat();
+    assert_eq!(message.encode().expose(), expected);
+    assert_eq!(Message::decode(0x26, 0, &expected).unwrap(), message);
 }

@@ -37,6 +37,8 @@ struct Shared {
     events: Vec<(u32, Vec<u8>)>,
     /// Types of requests, and how often they came.
     asked: BTreeMap<u16, usize>,
+    /// What programs have announced themselves: groups, as a mask, and datagrams.
+    announced: Vec<(u32, Vec<u8>)>,
 }
 
 impl Shared {
@@ -91,6 +93,27 @@ impl Recorder {
     /// Types of requests of programs and of the test, and how often they came.
     pub(crate) fn asked(&self) -> BTreeMap<u16, usize> {
         self.shared.lock().unwrap().asked.clone()
+    }
+
+    /// What programs have announced themselves: groups, as a mask, and messages.
+    #[allow(dead_code, reason = "the tests of `shadeline` use it")]
+    pub(crate) fn announced(&self) -> Vec<(u32, Message)> {
+        let all = self.shared.lock().unwrap().announced.clone();
+        let read = |(groups, datagram): (u32, Vec<u8>)| {
+            let kind = u16::from_ne_bytes([datagram[4], datagram[5]]);
+            (groups, Message::decode(kind, 0, &datagram[16..]).expect("an announcement"))
+        };
+        all.into_iter().map(read).collect()
+    }
+
+    /// Announces a message, as a program does that is not the kernel.
+    pub(crate) fn announce(&self, group: u32, message: &Message) {
+        let datagram = message.to_datagram(0, 0, 0);
+        let shared = self.shared.lock().unwrap();
+        let listens = |client: &&Client| client.groups & 1 << (group - 1) != 0;
+        for client in shared.clients.values().filter(listens) {
+            let _ = send(&client.socket, datagram.expose(), SendFlags::DONTWAIT);
+        }
     }
 
     /// Whether a program has joined a group.
@@ -162,6 +185,17 @@ fn serve(listener: &OwnedFd, shared: &Mutex<Shared>, stop: &AtomicBool) {
                         u32::from_ne_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]])
                     };
                     (client.port, client.groups) = (word(0), word(4));
+                }
+                // What a program announces itself, to all others who have joined the group. The kernel gets it, too, and passes
+                // over what is no request.
+                [b'E', a, b, c, d, datagram @ ..] => {
+                    let groups = u32::from_ne_bytes([*a, *b, *c, *d]);
+                    let others = shared.clients.iter().filter(|(other, _)| **other != id);
+                    for (_, other) in others.filter(|(_, own)| own.groups & groups != 0) {
+                        let _ = send(&other.socket, datagram, SendFlags::DONTWAIT);
+                    }
+                    let datagram = datagram.to_vec();
+                    shared.announced.push((groups, datagram));
                 }
                 [_, datagram @ ..] => {
                     let port = client.port;

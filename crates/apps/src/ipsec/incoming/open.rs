@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use chunk::{DropReason, Packet, Pool, Verdict};
+use control::config::SaWorkers;
 use crypto::esp::{self, Open, OpenError, Opened};
 use ipsec::inbound::{self, Found, Wrong};
 use ipsec::{Association, Mode, Parameters, Tally};
@@ -50,6 +51,9 @@ impl EspIn {
         pool: &mut Pool,
     ) {
         let mut results: ArrayVec<Option<Result<Opened, OpenError>>, GROUP> = ArrayVec::new();
+        if self.workers == SaWorkers::Auto {
+            members.iter().for_each(|own| own.esp.association.note_worker(self.worker));
+        }
         {
             let mut opens: ArrayVec<Open<'_>, GROUP> = ArrayVec::new();
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();

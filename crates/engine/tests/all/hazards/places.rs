@@ -10,9 +10,10 @@ use teststages::parts::{Witness, flow_of};
 use super::{FLOWS, bed, input, one, out, run, sent};
 
 /// Sends packets of odd flows again from `target`, with one from each flow's number taken off until it is even or
-/// the packet was dropped; hands packets of flow 8 to the worker of flow 9.
+/// the packet was dropped; hands packets of flow 8 to the worker of flow 9, and those of flow 16 to the last worker.
 struct Loop {
     target: &'static str,
+    last_worker: u16,
 }
 
 impl Stage<u64> for Loop {
@@ -38,6 +39,11 @@ impl Stage<u64> for Loop {
                     packet.data_mut()[0] = 9;
                     let hash = flow_hash(&[9]);
                     cx.hand_over(packet, Some(row), hash, last);
+                    Verdict::TAKEN
+                }
+                16 if !cx.is_again(row) => {
+                    let packet = chunk.take(row);
+                    cx.hand_to(packet, Some(row), self.last_worker, last);
                     Verdict::TAKEN
                 }
                 10 => {
@@ -70,7 +76,7 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
         let done = run(bed, workers, |_| {
             vec![
                 Box::new(Witness { name: "first", seen: nothing() }),
-                Box::new(Loop { target }),
+                Box::new(Loop { target, last_worker: workers as u16 - 1 }),
                 Box::new(Witness { name: "last", seen: seen.clone() }),
                 out(),
             ]
@@ -90,7 +96,11 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
             assert_eq!(view.drops(reasons::AGAIN_TOO_OFTEN), turns);
             assert_eq!(
                 (dumped, done.sum(|w| w.handed_over.get())),
-                if target == "first" { (of(10), of(8) + of(9)) } else { (of(10), of(8)) }
+                if target == "first" {
+                    (of(10), of(8) + of(9) + of(16))
+                } else {
+                    (of(10), of(8) + of(16))
+                }
             );
             // Nothing lost, and in order wherever a flow came one way.
             let seen = seen.lock().unwrap();
@@ -112,8 +122,10 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
 #[test]
 fn a_place_that_the_pipeline_lacks_is_an_error() {
     let (_, depot) = Region::new(64, HugePages::Off).unwrap();
-    let worker =
-        WorkerSpec::new(one(), vec![Box::new(Loop { target: "first" }) as Box<dyn Stage<u64>>]);
+    let worker = WorkerSpec::new(
+        one(),
+        vec![Box::new(Loop { target: "first", last_worker: 0 }) as Box<dyn Stage<u64>>],
+    );
     let error = Engine::start(EngineSpec::new(vec![worker], depot)).err();
     let text = error.expect("it does not start").to_string();
     assert!(text.contains("`loop`") && text.contains("`first`"), "{text}");
