@@ -292,6 +292,17 @@ impl<M: Module> Tracker<M> {
 
     /// What was counted.
     pub fn counts(&self) -> Counts {
+    /// The number of the flow in a place, if a packet with these headers may be of it.
+    pub fn number(&self, slot: Slot, decoded: &Decoded) -> Option<u64> {
+        let key = self.table.key(slot)?;
+        let hot = self.table.get(slot).filter(|hot| !hot.is_void && !hot.is_undecided)?;
+        let (src, dst) = (decoded.src, decoded.dst);
+        let is_it = key.protocol == decoded.protocol.0
+            && (key.addresses == [src, dst] || key.addresses == [dst, src])
+            && decoded.ports().is_none_or(|(a, b)| key.ports == [a, b] || key.ports == [b, a]);
+        (is_it && hot.timeout_ms != 0).then(|| self.rest.id(slot))
+    }
+
         Counts { timed_out: self.rest.timed_out, ..self.counts }
     }
 

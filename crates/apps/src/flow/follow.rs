@@ -18,6 +18,7 @@ use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Passed, Reject
 use stream::{FlowRecord, Side};
 
 use super::search::LiteralPart;
+use crate::firewall::refused::Refused;
 
 /// What a follower keeps for one flow; nothing until it puts something there.
 pub type Kept = Option<Box<dyn Any + Send>>;
@@ -143,6 +144,14 @@ pub trait Follower: Send {
 
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
+
+    /// Whether it hears of packets that rules of a firewall drop.
+    fn asks_for_refused(&self) -> bool {
+        false
+    }
+
+    /// A rule of a firewall has dropped a packet; with the number of its flow, if that goes on.
+    fn refused(&mut self, _packet: &Refused, _flow: Option<u64>) {}
 
     /// A chunk is through. No flow ends before `time_ns` any more, except for packets that were captured out of order.
     fn advanced(&mut self, _time_ns: u64) {}

@@ -12,6 +12,7 @@ use packet::{Decoded, tunnel};
 use stream::Tracker;
 use stream::tracker::{Input, LATE_NS};
 
+use stream::table::Slot;
 use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
@@ -22,6 +23,7 @@ use super::search::SearchColumns;
 use crate::firewall::header::Whole;
 use crate::records::{self, RecordColumns, Records};
 
+use crate::firewall::refused::Mailbox;
 /// The flows of a worker, which control reads.
 pub type Shared = Arc<Mutex<Tracker<Followers>>>;
 
@@ -71,6 +73,10 @@ pub struct Flow {
     now_ns: u64,
     /// When the sweep under way began; its end is the end of the table.
     sweep_ns: u64,
+    /// What rules of a firewall behind it drop, where somebody hears of that.
+    mailbox: Option<Arc<Mailbox>>,
+    /// Over captures: the earliest packet of the chunk at hand, of which it will hear then.
+    refused_ns: u64,
     is_sweeping: bool,
 }
 
@@ -96,6 +102,8 @@ impl Flow {
             now_ns: 0,
             sweep_ns: 0,
             is_sweeping: false,
+            mailbox: None,
+            refused_ns: u64::MAX,
         }
     }
 
@@ -122,6 +130,13 @@ impl Flow {
 
     /// A [`FlowDecode`](super::FlowDecode) is right before it.
     #[must_use]
+    /// Followers hear of packets that rules of a firewall behind it drop.
+    #[must_use]
+    pub fn hearing_of_refused(mut self, mailbox: Option<Arc<Mailbox>>) -> Self {
+        self.mailbox = mailbox;
+        self
+    }
+
     pub fn decoded(mut self, is_decoded: bool) -> Self {
         self.is_decoded = is_decoded;
         self
@@ -166,7 +181,7 @@ impl Flow {
         let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
-            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
+            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS).min(self.refused_ns);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
     }
@@ -174,6 +189,16 @@ impl Flow {
 
 /// Whether a packet is a fragment that is to be held back. One that came out of an ESP packet cannot enter the pipeline again: its
 /// association would be forgotten.
+/// Followers hear of packets that rules of a firewall dropped.
+fn tell_of_refused(mailbox: &Mailbox, tracker: &mut Tracker<Followers>) {
+    let asks = tracker.module().all.iter().any(|follower| follower.asks_for_refused());
+    mailbox.set_wanted(asks);
+    for own in mailbox.take() {
+        let flow = own.flow.and_then(|(slot, _)| tracker.number(Slot(slot), &own.decoded));
+        tracker.module().all.iter_mut().for_each(|follower| follower.refused(&own, flow));
+    }
+}
+
 fn is_held(d: &Decoded, packet: &Packet) -> bool {
     d.has(Decoded::FRAGMENT) && d.is_ip() && packet.mark & crate::router::MARK_OPENED == 0
 }
@@ -253,6 +278,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let verdicts = rows.verdicts().iter().zip(0..);
         self.rows
             .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
+        if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
+            tell_of_refused(mailbox, &mut Self::lock(tracker));
+            self.refused_ns = match mailbox.is_wanted() && !cx.is_live() {
+                true => packets.iter().map(|own| own.time_ns).min().unwrap_or(u64::MAX),
+                false => u64::MAX,
+            };
+        }
         if self.rows.is_empty() {
             return;
         }
@@ -526,6 +558,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let sweep_ns = if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS };
         let held_ns = self.held.as_ref().and_then(|held| held.next_timeout_ns());
         (self.now_ns > 0).then(|| held_ns.map_or(sweep_ns, |own| own.min(sweep_ns)))
+            if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
+                tell_of_refused(mailbox, &mut Self::lock(tracker));
+            }
     }
 
     fn held(&self) -> usize {
@@ -547,6 +582,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             // The part of the control plane gave both the same one.
             self.tracker = before.tracker.take().or_else(|| self.tracker.take());
             self.latest_ns = before.latest_ns.clone();
+        if let Some(mailbox) = &self.mailbox {
+            tell_of_refused(mailbox, &mut tracker);
+        }
             if let (Some(held), Some(before)) = (&mut self.held, &mut before.held) {
                 std::mem::swap(held, before);
             }

@@ -144,6 +144,8 @@ crate::words! {
         Anomaly = "anomaly",
         /// Changes of security associations.
         Ipsec = "ipsec",
+        /// Packets that rules of a firewall drop.
+        Drop = "drop",
     }
 }
 
