@@ -1,5 +1,7 @@
 //! The stage: decodes packets and gives them to the tracker of its worker.
 
+mod shared;
+
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +12,10 @@ use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Decoded, tunnel};
 use stream::Tracker;
+use stream::table::Slot;
 use stream::tracker::{Input, LATE_NS};
 
-use stream::table::Slot;
-use super::columns::{self, FlowColumns};
+use super::columns::{self, FlowColumns, SharedColumns};
 use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
 use super::held::{self, Held, Taken};
@@ -21,9 +23,9 @@ use super::reasons;
 use super::reassembly::ReassemblyColumns;
 use super::search::SearchColumns;
 use crate::firewall::header::Whole;
+use crate::firewall::refused::Mailbox;
 use crate::records::{self, RecordColumns, Records};
 
-use crate::firewall::refused::Mailbox;
 /// The flows of a worker, which control reads.
 pub type Shared = Arc<Mutex<Tracker<Followers>>>;
 
@@ -71,12 +73,12 @@ pub struct Flow {
     held: Option<Box<Held>>,
     /// Over captures: the time of the packets, as far as this worker has come.
     now_ns: u64,
-    /// When the sweep under way began; its end is the end of the table.
-    sweep_ns: u64,
     /// What rules of a firewall behind it drop, where somebody hears of that.
     mailbox: Option<Arc<Mailbox>>,
     /// Over captures: the earliest packet of the chunk at hand, of which it will hear then.
     refused_ns: u64,
+    /// When the sweep under way began; its end is the end of the table.
+    sweep_ns: u64,
     is_sweeping: bool,
 }
 
@@ -100,10 +102,10 @@ impl Flow {
             confirms: false,
             held: None,
             now_ns: 0,
-            sweep_ns: 0,
-            is_sweeping: false,
             mailbox: None,
             refused_ns: u64::MAX,
+            sweep_ns: 0,
+            is_sweeping: false,
         }
     }
 
@@ -128,8 +130,6 @@ impl Flow {
         self
     }
 
-    /// A [`FlowDecode`](super::FlowDecode) is right before it.
-    #[must_use]
     /// Followers hear of packets that rules of a firewall behind it drop.
     #[must_use]
     pub fn hearing_of_refused(mut self, mailbox: Option<Arc<Mailbox>>) -> Self {
@@ -137,6 +137,8 @@ impl Flow {
         self
     }
 
+    /// A [`FlowDecode`](super::FlowDecode) is right before it.
+    #[must_use]
     pub fn decoded(mut self, is_decoded: bool) -> Self {
         self.is_decoded = is_decoded;
         self
@@ -187,8 +189,6 @@ impl Flow {
     }
 }
 
-/// Whether a packet is a fragment that is to be held back. One that came out of an ESP packet cannot enter the pipeline again: its
-/// association would be forgotten.
 /// Followers hear of packets that rules of a firewall dropped.
 fn tell_of_refused(mailbox: &Mailbox, tracker: &mut Tracker<Followers>) {
     let asks = tracker.module().all.iter().any(|follower| follower.asks_for_refused());
@@ -199,6 +199,8 @@ fn tell_of_refused(mailbox: &Mailbox, tracker: &mut Tracker<Followers>) {
     }
 }
 
+/// Whether a packet is a fragment that is to be held back. One that came out of an ESP packet cannot enter the pipeline again: its
+/// association would be forgotten.
 fn is_held(d: &Decoded, packet: &Packet) -> bool {
     d.has(Decoded::FRAGMENT) && d.is_ip() && packet.mark & crate::router::MARK_OPENED == 0
 }
@@ -238,7 +240,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 SearchColumns::COLUMNS,
             ],
             (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS],
-            (false, true) => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
+            (false, true) => {
+                &[FlowColumns::COLUMNS, RecordColumns::COLUMNS, SharedColumns::COLUMNS]
+            }
             (false, false) => &[FlowColumns::COLUMNS],
         }
     }
@@ -274,10 +278,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Chunk { packets, rows, .. } = chunk;
-        self.rows.clear();
-        let verdicts = rows.verdicts().iter().zip(0..);
-        self.rows
-            .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
         if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
             tell_of_refused(mailbox, &mut Self::lock(tracker));
             self.refused_ns = match mailbox.is_wanted() && !cx.is_live() {
@@ -285,18 +285,27 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 false => u64::MAX,
             };
         }
+        self.rows.clear();
+        let verdicts = rows.verdicts().iter().zip(0..);
+        self.rows
+            .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
         if self.rows.is_empty() {
             return;
         }
         if let Some(held) = self.held.as_mut().filter(|_| !cx.is_again(0)) {
             held.released = None;
         }
-        let Some(tracker) = &self.tracker else { return };
-        let mut owned = Self::lock(tracker);
+        let Some(tracker) = self.tracker.clone() else { return };
+        let mut owned = Self::lock(&tracker);
         owned.set_confirms(self.confirms);
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
+        if self.shares && self.tunnels.is_empty() && self.held.is_none() {
+            // All rows at once.
+            (latest_ns, first) =
+                (self.track_records(packets, rows, &mut owned, &mut states, cx), self.rows.len());
+        }
         while let Some(piece) = self.rows.get(first..).filter(|rest| !rest.is_empty()) {
             let piece = &piece[..piece.len().min(self.ahead)];
             self.places.clear();
@@ -549,6 +558,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn tick(&mut self, cx: &mut Context<'_, T>) {
         if cx.is_live() {
             self.now_ns = cx.now_ns;
+            if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
+                tell_of_refused(mailbox, &mut Self::lock(tracker));
+            }
             self.end_held(Some(cx.now_ns), cx);
             self.sweep(cx.now_ns);
         }
@@ -558,9 +570,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let sweep_ns = if self.is_sweeping { self.now_ns } else { self.sweep_ns + SWEEP_NS };
         let held_ns = self.held.as_ref().and_then(|held| held.next_timeout_ns());
         (self.now_ns > 0).then(|| held_ns.map_or(sweep_ns, |own| own.min(sweep_ns)))
-            if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
-                tell_of_refused(mailbox, &mut Self::lock(tracker));
-            }
     }
 
     fn held(&self) -> usize {
@@ -573,6 +582,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
         let Some(tracker) = &self.tracker else { return };
         let mut tracker = Self::lock(tracker);
+        if let Some(mailbox) = &self.mailbox {
+            tell_of_refused(mailbox, &mut tracker);
+        }
         tracker.finish(now_ns);
         tracker.module().all.iter_mut().for_each(|follower| follower.finished());
     }
@@ -582,9 +594,6 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             // The part of the control plane gave both the same one.
             self.tracker = before.tracker.take().or_else(|| self.tracker.take());
             self.latest_ns = before.latest_ns.clone();
-        if let Some(mailbox) = &self.mailbox {
-            tell_of_refused(mailbox, &mut tracker);
-        }
             if let (Some(held), Some(before)) = (&mut self.held, &mut before.held) {
                 std::mem::swap(held, before);
             }
