@@ -617,8 +617,8 @@ fn packets_that_rules_drop_are_events() {
              [flow]\nevents = \"eve.json\"\nevent_types = [\"drop\"]\n\
              [ids]\nrules = [\"none.rules\"]\noutput = \"log\"\nevent_types = [\"drop\"]\n\
              [firewall]\ndefault = \"drop\"\n\
-             [[rule]]\nname = \"no dns\"\nproto = \"udp\"\ndport = 53\naction = \"reject\"\n\
-             [[rule]]\nname = \"no mail\"\nproto = \"tcp\"\ndport = 25\naction = \"drop\"\n\
+             [[rule]]\nname = \"no-dns\"\nproto = \"udp\"\ndport = 53\naction = \"reject\"\n\
+             [[rule]]\nname = \"no-mail\"\nproto = \"tcp\"\ndport = 25\naction = \"drop\"\n\
              [[rule]]\nname = \"rest\"\nproto = \"udp\"\naction = \"accept\"\n"
         );
         let config = scratch.write("wire.toml", &config);
@@ -631,12 +631,18 @@ fn packets_that_rules_drop_are_events() {
         })
     };
     let [of_flow, of_ids] = run(1);
-    assert_eq!(of_flow, of_ids);
+    // Over captures events of `[ids]` name no port.
+    let without_port = |event: &Value| {
+        let mut own = event.clone();
+        own.as_object_mut().unwrap().remove("in_iface");
+        own
+    };
+    assert_eq!(of_flow.iter().map(without_port).collect::<Vec<_>>(), of_ids);
     let seen = |name: &str| of_flow.iter().map(|event| event[name].clone()).collect::<Vec<_>>();
     assert!(of_flow.iter().all(|event| event["event_type"] == "drop"));
     assert_eq!(seen("dest_port"), [53.into(), 25.into(), Value::Null, 53.into()]);
     let blocked = |name: &str| serde_json::json!({"action": "blocked", "signature": name});
-    let by = [blocked("no dns"), blocked("no mail"), Value::Null, blocked("no dns")];
+    let by = [blocked("no-dns"), blocked("no-mail"), Value::Null, blocked("no-dns")];
     assert_eq!(seen("alert"), by);
     let drop = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(
