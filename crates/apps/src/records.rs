@@ -71,23 +71,6 @@ pub(crate) fn are_shared(kinds: &[impl AsRef<str>]) -> bool {
         && kinds.iter().all(|kind| KEEPERS.contains(&kind.as_ref()))
 }
 
-/// The record of a row in its columns, of whose packet it is, decoded now if no stage has done that; `None` for words that are no
-/// record, which nobody writes.
-#[inline(always)]
-pub(crate) fn of_row<'a>(
-    words: &'a mut [u64; 8],
-    is_known: &mut u8,
-    packet: &Packet,
-) -> Option<&'a Decoded> {
-    let record = Decoded::in_words(words)?;
-    if *is_known == 0 {
-        received::decode_into(packet, record);
-        *is_known = 1;
-    }
-    debug_assert_eq!(*record, received::decode(packet), "a packet changed, and its record did not");
-    Some(record)
-}
-
 /// The records of a chunk's rows.
 pub(crate) struct Records<'a> {
     words: &'a mut [[u64; 8]],

@@ -25,23 +25,6 @@ chunk::columns! {
     }
 }
 
-chunk::columns! {
-    /// The same, and the records of headers that stages share (`RecordColumns`): one view, for the stage reads one while it writes
-    /// the other.
-    pub struct SharedColumns / SharedView {
-        /// As in [`FlowColumns`].
-        pub flow_state: u8,
-        /// As in [`FlowColumns`].
-        pub flow_slot: u32,
-        /// As in [`FlowColumns`].
-        pub flow_opens: u32,
-        /// As in `RecordColumns`.
-        pub record: [u64; 8],
-        /// As in `RecordColumns`.
-        pub record_is_known: u8,
-    }
-}
-
 /// Set in `flow_state` where the sender is not the end that opened the flow.
 pub const REPLY: u8 = 1 << 3;
 

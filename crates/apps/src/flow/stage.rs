@@ -1,7 +1,5 @@
 //! The stage: decodes packets and gives them to the tracker of its worker.
 
-mod shared;
-
 use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +13,7 @@ use stream::Tracker;
 use stream::table::Slot;
 use stream::tracker::{Input, LATE_NS};
 
-use super::columns::{self, FlowColumns, SharedColumns};
+use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
 use super::held::{self, Held, Taken};
@@ -240,9 +238,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 SearchColumns::COLUMNS,
             ],
             (true, _) => &[FlowColumns::COLUMNS, HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS],
-            (false, true) => {
-                &[FlowColumns::COLUMNS, RecordColumns::COLUMNS, SharedColumns::COLUMNS]
-            }
+            (false, true) => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
             (false, false) => &[FlowColumns::COLUMNS],
         }
     }
@@ -295,17 +291,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         if let Some(held) = self.held.as_mut().filter(|_| !cx.is_again(0)) {
             held.released = None;
         }
-        let Some(tracker) = self.tracker.clone() else { return };
-        let mut owned = Self::lock(&tracker);
+        let Some(tracker) = &self.tracker else { return };
+        let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
-        if self.shares && self.tunnels.is_empty() && self.held.is_none() {
-            // All rows at once.
-            (latest_ns, first) =
-                (self.track_records(packets, rows, &mut owned, &mut states, cx), self.rows.len());
-        }
         while let Some(piece) = self.rows.get(first..).filter(|rest| !rest.is_empty()) {
             let piece = &piece[..piece.len().min(self.ahead)];
             self.places.clear();
