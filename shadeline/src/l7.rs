@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use apps::flow::order::{Key, Ordered};
 use apps::flow::rows::{in_tunnels, protocol};
 use apps::flow::{Attached, Follower, Listener};
-use apps::l7::details::{Details, Facts};
+use apps::l7::details::Facts;
 use apps::l7::follow::{Hears, Labels, OfLabels};
 use apps::l7::label::Label;
 use apps::l7::labelling::Options;
@@ -221,6 +221,11 @@ impl Hears for OfWorker {
         self.items.push(((time_ns, record.start_ns, record.id, 0), row));
     }
 
+    fn ends_from(&mut self, (time_ns, start_ns, id): (u64, u64, u64)) {
+        let key = (time_ns, start_ns, id, 0);
+        self.ordered.advance_to(self.worker, &mut self.items, key);
+    }
+
     fn advanced(&mut self, time_ns: u64) {
         self.ordered.advance(self.worker, &mut self.items, time_ns);
         self.shared.flush();
@@ -252,14 +257,14 @@ struct FlowRow {
     label: Option<Label>,
     /// Packets with payload, until more bytes would have changed nothing.
     known_after: Option<u32>,
-    details: Option<Box<Details>>,
+    facts: Option<Box<Facts>>,
 }
 
 impl FlowRow {
     fn of(record: &FlowRecord, own: Option<&mut OfLabels>) -> Self {
         let sum = |of: fn(&stream::SideRecord) -> u64| record.sides.iter().map(of).sum();
-        let (label, known_after, details) = match own.map(|own| &mut own.labelling) {
-            Some(own) => (own.label(), own.known_after(), own.take_details()),
+        let (label, known_after, facts) = match own.map(|own| &mut own.labelling) {
+            Some(own) => (own.label(), own.known_after(), own.take_facts()),
             None => (None, None, None),
         };
         Self {
@@ -276,12 +281,12 @@ impl FlowRow {
             bytes: sum(|side| side.bytes),
             label,
             known_after,
-            details,
+            facts,
         }
     }
 
     fn facts(&self) -> Option<&Facts> {
-        self.details.as_ref().map(|details| details.facts())
+        self.facts.as_deref()
     }
 
     /// Appends its line of JSON.
@@ -437,6 +442,7 @@ impl Row for SumRow {
 
 #[cfg(test)]
 mod tests {
+    use apps::l7::details::Details;
     use apps::l7::label::{Confidence, FoundBy};
     use l7proto::{Direction, Protocol, Transport};
     use packet::tunnel::{Kind, Tunnel};
@@ -526,11 +532,11 @@ mod tests {
     }
 
     /// What HTTP says of a host and of a program, whatever bytes these are.
-    fn details(host: &[u8], agent: &[u8]) -> Box<Details> {
-        let mut details = Box::new(Details::new(Transport::Stream));
+    fn facts(host: &[u8], agent: &[u8]) -> Box<Facts> {
+        let mut details = Details::new(Transport::Stream);
         let parts = [b"GET / HTTP/1.1\r\nHost: ", host, b"\r\nUser-Agent: ", agent, b"\r\n\r\n"];
         details.feed(Direction::Opener, &parts.concat(), Some(Protocol::Http1), true);
-        details
+        Box::new(details.into_facts())
     }
 
     fn row() -> impl Strategy<Value = FlowRow> {
@@ -544,15 +550,15 @@ mod tests {
             })
         });
         let letters = || prop::collection::vec(any::<u8>(), 0..40);
-        let details = prop::option::of((letters(), letters()))
-            .prop_map(|own| own.map(|(host, agent)| details(&host, &agent)));
+        let facts = prop::option::of((letters(), letters()))
+            .prop_map(|own| own.map(|(host, agent)| facts(&host, &agent)));
         let ends = (address(), any::<u16>(), address(), any::<u16>());
         let protocol = prop_oneof![Just(6), Just(17), Just(1), Just(58), any::<u8>()];
         let icmp = prop::option::of(any::<(u8, u8)>());
         let counts = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
         let vlan = || prop_oneof![Just(0), 1..4096_u16];
         let rest = (protocol, icmp, (vlan(), vlan()), tunnels(), prop::option::of(any::<u32>()));
-        (counts, ends, label, details, rest).prop_map(|(counts, ends, label, details, rest)| {
+        (counts, ends, label, facts, rest).prop_map(|(counts, ends, label, facts, rest)| {
             let (protocol, icmp, vlans, tunnels, known_after) = rest;
             FlowRow {
                 start_ns: counts.0,
@@ -568,7 +574,7 @@ mod tests {
                 bytes: counts.3,
                 label,
                 known_after,
-                details,
+                facts,
             }
         })
     }

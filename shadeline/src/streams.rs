@@ -356,6 +356,11 @@ impl Follower for OfWorker {
         self.items.push(((time_ns, record.start_ns, record.id, 0), row));
     }
 
+    fn ends_from(&mut self, (time_ns, start_ns, id): (u64, u64, u64)) {
+        let key = (time_ns, start_ns, id, 0);
+        self.ordered.advance_to(self.worker, &mut self.items, key);
+    }
+
     fn advanced(&mut self, time_ns: u64) {
         self.ordered.advance(self.worker, &mut self.items, time_ns);
     }

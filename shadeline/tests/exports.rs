@@ -588,6 +588,82 @@ fn anomalies_have_names() {
     );
 }
 
+/// Packets that rules of a firewall drop are events, in the file of `[flow]` and in that of `[ids]`, by Suricata's names, and the same
+/// with any number of workers.
+#[test]
+fn packets_that_rules_drop_are_events() {
+    let scratch = Scratch::new();
+    let frame = || Frame::new().ipv4("192.0.2.1", "198.51.100.1").identification(77).ttl(9);
+    let packets = [
+        frame().udp(1000, 53, b"name").bytes(),
+        frame().udp(1000, 54, b"pass").bytes(),
+        frame().tcp(2000, 25, 4242, b"HELO").bytes(),
+        frame().echo_request(5, 6, b"ping").bytes(),
+        Frame::new().ipv6("2001:db8::1", "2001:db8::2").ttl(8).udp(1, 53, b"six").bytes(),
+    ];
+    let frames: Vec<Record> = (0..)
+        .zip(&packets)
+        .map(|(at, bytes): (u64, _)| {
+            Record::new((1_700_000_000 + at) * 1_000_000_000, bytes.clone())
+        })
+        .collect();
+    write_pcap(&scratch.join("in.pcap"), &frames);
+    scratch.write("none.rules", "alert tcp any any -> any 9 (msg:\"none\"; sid:1;)\n");
+    let run = |workers: usize| -> [Vec<Value>; 2] {
+        let files = [scratch.join("eve.json"), scratch.join("log/eve.json")];
+        files.iter().for_each(|file| _ = std::fs::remove_file(file));
+        let config = format!(
+            "mode = \"wire\"\n[system]\nworkers = {workers}\n[port.a]\n[port.b]\n\
+             [flow]\nevents = \"eve.json\"\nevent_types = [\"drop\"]\n\
+             [ids]\nrules = [\"none.rules\"]\noutput = \"log\"\nevent_types = [\"drop\"]\n\
+             [firewall]\ndefault = \"drop\"\n\
+             [[rule]]\nname = \"no-dns\"\nproto = \"udp\"\ndport = 53\naction = \"reject\"\n\
+             [[rule]]\nname = \"no-mail\"\nproto = \"tcp\"\ndport = 25\naction = \"drop\"\n\
+             [[rule]]\nname = \"rest\"\nproto = \"udp\"\naction = \"accept\"\n"
+        );
+        let config = scratch.write("wire.toml", &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        let command = command.current_dir(scratch.path()).arg("run").arg(config);
+        ok(&command.args(["-r", "a=in.pcap", "-w", "out", "--json"]).output().unwrap());
+        files.map(|file| {
+            let text = std::fs::read_to_string(file).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        })
+    };
+    let [of_flow, of_ids] = run(1);
+    // Over captures events of `[ids]` name no port.
+    let without_port = |event: &Value| {
+        let mut own = event.clone();
+        own.as_object_mut().unwrap().remove("in_iface");
+        own
+    };
+    assert_eq!(of_flow.iter().map(without_port).collect::<Vec<_>>(), of_ids);
+    let seen = |name: &str| of_flow.iter().map(|event| event[name].clone()).collect::<Vec<_>>();
+    assert!(of_flow.iter().all(|event| event["event_type"] == "drop"));
+    assert_eq!(seen("dest_port"), [53.into(), 25.into(), Value::Null, 53.into()]);
+    let blocked = |name: &str| serde_json::json!({"action": "blocked", "signature": name});
+    let by = [blocked("no-dns"), blocked("no-mail"), Value::Null, blocked("no-dns")];
+    assert_eq!(seen("alert"), by);
+    let drop = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(
+        seen("drop"),
+        [
+            drop(r#"{"len":32,"tos":0,"ttl":9,"ipid":77,"udplen":12,"reason":"rules"}"#),
+            drop(
+                r#"{"len":44,"tos":0,"ttl":9,"ipid":77,"tcpseq":4242,"tcpack":0,"tcpwin":65535,"syn":false,"ack":true,
+                    "psh":false,"rst":false,"urg":false,"fin":false,"tcpres":0,"tcpurgp":0,"reason":"rules"}"#
+            ),
+            drop(
+                r#"{"len":32,"tos":0,"ttl":9,"ipid":77,"icmp_id":5,"icmp_seq":6,"reason":"default packet policy"}"#
+            ),
+            drop(r#"{"len":51,"tc":0,"hoplimit":8,"flowlbl":0,"udplen":11,"reason":"rules"}"#),
+        ]
+    );
+    for workers in [2, 4] {
+        assert_eq!(run(workers)[0], of_flow, "{workers} workers");
+    }
+}
+
 #[test]
 fn outputs_that_fail_are_errors() {
     let scratch = Scratch::new();

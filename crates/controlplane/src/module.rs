@@ -67,6 +67,17 @@ pub struct PacketAt<'a> {
     pub context: &'a mut u32,
     /// The contexts of the configuration in the order of their bits.
     pub contexts: &'a [String],
+    /// The UDP datagram that became whole with this fragment; where fragments are held back, with the first of them that goes on.
+    pub joined: Option<Joined<'a>>,
+}
+
+/// A UDP datagram that came in fragments.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined<'a> {
+    /// Its headers: those of a packet that is no fragment.
+    pub decoded: &'a Decoded,
+    /// It, with the link header of its fragments. Changes have to be made to the fragments.
+    pub frame: &'a [u8],
 }
 
 impl PacketAt<'_> {
@@ -77,9 +88,12 @@ impl PacketAt<'_> {
     }
 
     /// The bytes behind the header of the upper layer, as far as they are in the first cell of the frame; none for what is
-    /// neither UDP nor TCP.
+    /// neither UDP nor TCP. In [`Module::process_udp`] those of the whole datagram, whether it came in fragments or not.
     pub fn payload(&self) -> &[u8] {
-        let frame = self.packet.data();
+        let frame = match self.joined {
+            Some(joined) if !self.decoded.has(Decoded::FRAGMENT) => joined.frame,
+            _ => self.packet.data(),
+        };
         let begin = payload_offset(self.decoded, frame).unwrap_or(usize::MAX);
         let end = self.decoded.l3_end().min(frame.len());
         frame.get(begin..end.max(begin)).unwrap_or_default()
@@ -181,7 +195,10 @@ pub trait Module: Default + Send + 'static {
         Act::Pass
     }
 
-    /// A UDP datagram; no fragment.
+    /// A UDP datagram. One that came in fragments comes with the last of them that came, or, where fragments are held back, with the
+    /// first that goes on: `at.packet` is that fragment, but `at.decoded` and [`PacketAt::payload`] are those of the datagram, which is
+    /// [`PacketAt::joined`]. What the module decides is about that fragment; where fragments are held back, all of a datagram are
+    /// dropped if one is.
     fn process_udp(&mut self, _at: &mut PacketAt<'_>, _flow: &mut Self::State) -> Act {
         Act::Pass
     }
@@ -286,7 +303,14 @@ impl<M: Module> AnyModule for Stateful<M> {
         let state = slot.and_then(|slot| states.get_mut(slot)).unwrap_or(&mut none);
         act = module.process_ip(at, state);
         let is_whole = d.ports().is_some() && !d.has(Decoded::FRAGMENT);
-        if act == Act::Pass && is_whole {
+        if act == Act::Pass
+            && let Some(joined) = at.joined
+        {
+            let PacketAt { id, packet, context, contexts, .. } = at;
+            let (decoded, joined) = (joined.decoded, Some(joined));
+            let mut own = PacketAt { id: *id, packet, decoded, context, contexts, joined };
+            act = module.process_udp(&mut own, state);
+        } else if act == Act::Pass && is_whole {
             act = match d.protocol {
                 IpProtocol::UDP => module.process_udp(at, state),
                 IpProtocol::TCP => module.process_tcp(at, state),

@@ -9,7 +9,7 @@
 //! | `netflow` | a [`FlowRecord`] | 1 for each direction that sent packets |
 //! | `anomaly` | an [`Anomaly`] of a packet or of a TCP stream, an [`ApplicationAnomaly`] | 1 |
 //! | `alert` | an [`Alert`] of a rule | 1 |
-//! | `drop` | a packet that a rule dropped ([`Drop`]) | 1 |
+//! | `drop` | a packet that a rule dropped ([`Drop`]), or a rule of a firewall ([`Refused`]) | 1 |
 //! | `http`, `dns`, `tls`, `ssh`, `smtp`, `ftp` | a transaction of `applayer` | 1 |
 //! | `fileinfo` | a file within a transaction | 1 |
 //! | `stats` | counters ([`Stats`]) | 1 |
@@ -39,6 +39,7 @@ mod anomaly;
 mod application;
 mod association;
 mod names;
+mod refused;
 mod stats;
 
 use std::net::IpAddr;
@@ -52,6 +53,7 @@ pub use alert::{Alert, Decision, Drop};
 pub use anomaly::{Anomaly, AnomalyKind, Range};
 pub use application::ApplicationAnomaly;
 pub use association::AssociationEvent;
+pub use refused::Refused;
 pub use stats::Stats;
 
 /// Settings of all lines.

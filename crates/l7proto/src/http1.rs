@@ -197,19 +197,44 @@ impl Head {
 
     /// Takes the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Progress {
-        for (number, byte) in bytes.iter().enumerate() {
+        let mut number = 0;
+        while let Some(byte) = bytes.get(number) {
             match self.state {
                 State::Done => return Progress::Done(number),
                 State::Failed(error) => return Progress::Failed(error),
                 _ if self.at >= HEAD_MAX => self.state = State::Failed(HeadError::TooLong),
+                State::Value | State::Skip if *byte != b'\n' => {
+                    number += self.rest_of_line(&bytes[number..]);
+                    continue;
+                }
                 _ => self.step(*byte),
             }
+            number += 1;
         }
         match self.state {
             State::Done => Progress::Done(bytes.len()),
             State::Failed(error) => Progress::Failed(error),
             _ => Progress::More,
         }
+    }
+
+    /// Takes what follows of a value, or of a line that means nothing, as far as it is there and a head may go: most bytes of a head.
+    fn rest_of_line(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min((HEAD_MAX - self.at) as usize)];
+        let len = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+        let text = &bytes[..len];
+        let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\r');
+        if self.state == State::Value
+            && let Some(last) = text.iter().rposition(is_text)
+        {
+            if self.value.is_empty() {
+                let first = text.iter().position(is_text).unwrap_or(last);
+                self.value.start = self.at + first as u32;
+            }
+            self.value.len = self.at + last as u32 + 1 - self.value.start;
+        }
+        self.at += len as u32;
+        len
     }
 
     fn step(&mut self, byte: u8) {
@@ -259,15 +284,9 @@ impl Head {
                 }
                 self.next_line(at);
             }
-            (State::Value, b' ' | b'\t' | b'\r') => {}
-            (State::Value, _) => {
-                if self.value.is_empty() {
-                    self.value.start = at;
-                }
-                self.value.len = at + 1 - self.value.start;
-            }
             (State::Skip, b'\n') => self.next_line(at),
-            (State::Skip | State::Done | State::Failed(_), _) => {}
+            // The rest of such a line is no step.
+            (State::Value | State::Skip | State::Done | State::Failed(_), _) => {}
         }
     }
 

@@ -16,6 +16,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `input` | packets: to which flow they belong |
+//! | `ending` | the end of all flows |
 //! | `flows` | what is kept of flows beside the table |
 //! | `gather` | the rows that are looked up together, and their keys |
 //! | `module` | who is given streams and records |
@@ -28,6 +29,7 @@
 //!
 //! Threads: a tracker belongs to one worker.
 
+mod ending;
 mod flows;
 mod gather;
 mod input;
@@ -288,6 +290,17 @@ impl<M: Module> Tracker<M> {
     /// Both ends of the flow in a place.
     pub fn key(&self, slot: Slot) -> Option<FlowKey> {
         self.table.key(slot).copied()
+    }
+
+    /// The number of the flow in a place, if a packet with these headers may be of it.
+    pub fn number(&self, slot: Slot, decoded: &Decoded) -> Option<u64> {
+        let key = self.table.key(slot)?;
+        let hot = self.table.get(slot).filter(|hot| !hot.is_void && !hot.is_undecided)?;
+        let (src, dst) = (decoded.src, decoded.dst);
+        let is_it = key.protocol == decoded.protocol.0
+            && (key.addresses == [src, dst] || key.addresses == [dst, src])
+            && decoded.ports().is_none_or(|(a, b)| key.ports == [a, b] || key.ports == [b, a]);
+        (is_it && hot.timeout_ms != 0).then(|| self.rest.id(slot))
     }
 
     /// What was counted.
@@ -803,32 +816,6 @@ impl<M: Module> Tracker<M> {
             }
         }
         self.walk.is_none()
-    }
-
-    /// Ends all flows; `now_ns` is the time of the last packet of all workers.
-    pub fn finish(&mut self, now_ns: u64) {
-        let (rest, table) = (&mut self.rest, &mut self.table);
-        let slots: Vec<Slot> = table.iter().map(|flow| flow.slot).collect();
-        for slot in slots {
-            let Some((key, hot)) = table.remove(slot) else { continue };
-            if hot.is_undecided {
-                rest.forget(slot, hot);
-                continue;
-            }
-            let is_over = rest.is_over(slot, hot, now_ns);
-            match is_over {
-                true => rest.time_out(slot, &key, hot),
-                false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
-            }
-        }
-        self.expire_datagrams(now_ns);
-        let lost = &mut self.whole.lost;
-        self.defrag
-            .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
-        // Copies of fragments that were passed on are no loss.
-        if !self.options.confirms {
-            self.counts.fragments_lost = *lost;
-        }
     }
 
     /// The same as [`Tracker::visit`], with what a firewall knows of its connections; those that are not decided yet, too.

@@ -173,6 +173,7 @@ impl ControlPart for FirewallControl {
             true => stage.behind_flow(),
             false => stage,
         };
+        let stage = stage.telling(worker.shared.get());
         let is_held = is_behind(crate::flow::STAGE)
             && crate::flow::holds_fragments(worker.config, &worker.pipeline.kinds);
         let stage = stage.behind_held(is_held);

@@ -15,6 +15,7 @@
 //! - [`answer`] builds what the sender of a rejected frame gets where no router is that would answer it.
 //! - [`tables`] is one version of the rules ([`classify::Tables`]) and of what they do.
 //! - [`hits`] counts, by rule and worker.
+//! - [`refused`] tells the stage `flow` of packets that rules dropped, for events.
 //!
 //! The stage is in pipelines of different applications: behind `decode` in a router, behind `bridge_in` in a
 //! switch, by itself before `wire`. It never decodes what a stage before it has decoded, and it does not end its
@@ -41,6 +42,7 @@ mod ids;
 pub mod kernels;
 mod knows;
 pub mod reasons;
+pub mod refused;
 pub mod rows;
 mod rule_list;
 mod save;

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict, VerdictKind};
 use classify::filter::{WORDS_V4, WORDS_V4_WIDE, WORDS_V6, WORDS_V6_WIDE, widened};
 use classify::{Classify, Match};
 use engine::{Context, Phases, Shade, Stage};
@@ -32,9 +32,11 @@ use super::flow_cache::{FlowCache, KNOWN};
 use super::header::{Header, HeaderColumns, Headers};
 use super::kernels::{FilterColumns, MALFORMED, NOT_JUDGED, SHORT, UNKNOWN};
 use super::reasons::{FIREWALL_MALFORMED, FIREWALL_REJECT, FIREWALL_SHORT};
+use super::refused::{Mailbox, Refused};
 use super::search::Search;
 use super::tables::{Action, Effect, Ending, FirewallTables};
 use crate::flow::FlowColumns;
+use crate::flow::columns::{NO_SLOT, REPLY, STATE};
 use crate::l7::L7Columns;
 use crate::ports::PortNames;
 use crate::received;
@@ -72,6 +74,8 @@ pub struct Firewall {
     applications: Vec<u32>,
     /// Answers for established flows.
     cache: Option<FlowCache>,
+    /// Of what rules drop, for the stage that tracks flows.
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 impl Firewall {
@@ -100,7 +104,15 @@ impl Firewall {
             slots: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             applications: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
             cache: None,
+            mailbox: None,
         }
+    }
+
+    /// It tells of the packets that rules drop, if somebody wants to know.
+    #[must_use]
+    pub fn telling(mut self, mailbox: Option<Arc<Mailbox>>) -> Self {
+        self.mailbox = mailbox;
+        self
     }
 
     /// It fills the header columns itself, for no stage before it does.
@@ -214,6 +226,28 @@ impl Firewall {
             Answer::Withheld => tables.hits().count_answer(cx.worker, false),
             Answer::None => {}
         }
+    }
+
+    /// Tells of a packet that a rule drops.
+    #[cold]
+    fn tell<T>(
+        &self,
+        chunk: &mut Chunk,
+        (row, id): (usize, u32),
+        tables: &FirewallTables,
+        cx: &Context<'_, T>,
+    ) {
+        let Some(mailbox) = &self.mailbox else { return };
+        let packet = &chunk.packets[row];
+        let mut own = Refused::new(packet, cx.arrival_ns(packet));
+        if self.has_states {
+            let view = FlowColumns::view(&mut chunk.rows);
+            let (state, slot) = (view.flow_state[row], view.flow_slot[row]);
+            let is_of_flow = state & STATE != 0 && slot != NO_SLOT;
+            own.flow = is_of_flow.then_some((slot, state & REPLY != 0));
+        }
+        own.rule = tables.record(id).filter(|_| id != 0).map(|record| record.name.clone());
+        mailbox.put(own);
     }
 
     /// Does what a rule says beside the verdict.
@@ -399,6 +433,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         }
         self.found.clear();
         self.found.extend_from_slice(self.instance.view(&mut chunk.rows).rule);
+        let tells = self.mailbox.as_ref().is_some_and(|mailbox| mailbox.is_wanted());
         let mut settled = 0;
         for row in 0..chunk.packets.len() {
             let id = self.found[row];
@@ -408,7 +443,11 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             }
             let packet = &chunk.packets[row];
             tables.hits().count(cx.worker, id, packet.frame_len(), cx.arrival_ns(packet));
-            match tables.effect(id) {
+            let effect = tables.effect(id);
+            if tells && tables.verdict(id).kind() == VerdictKind::Drop {
+                self.tell(chunk, (row, id), tables, cx);
+            }
+            match effect {
                 Effect::None | Effect::Pass => {}
                 Effect::Settle => settled += 1,
                 Effect::More => {

@@ -26,6 +26,7 @@ use super::outputs::Outputs;
 use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, protocol};
 use super::search::FlowSearch;
 use super::stage::{Flow, Shared};
+use crate::firewall::refused::Mailbox;
 
 /// Flows that control reads under the lock of a worker before it lets the worker go on.
 const PIECE: usize = 256;
@@ -432,6 +433,11 @@ impl ControlPart for FlowControl {
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let holds = super::holds_fragments(worker.config, &worker.pipeline.kinds);
         let stage = stage.holding(holds.then_some(self.options.defrag), self.count);
+        let mailbox = confirms.then(Arc::<Mailbox>::default);
+        if let Some(mailbox) = &mailbox {
+            worker.shared.put(mailbox.clone());
+        }
+        let stage = stage.hearing_of_refused(mailbox);
         Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
     }
 

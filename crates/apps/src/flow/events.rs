@@ -21,6 +21,7 @@ use super::anomalies;
 use super::follow::{Follower, Kept, Listener};
 use super::order::{Key, Ordered};
 use super::outputs::{Counts, Output};
+use crate::firewall::refused::Refused;
 
 /// Writes events.
 pub struct Events {
@@ -221,18 +222,23 @@ impl Lines {
         self.put(kept, (flow.start_ns, flow.id), time_ns);
     }
 
-    /// Something odd that belongs to no flow. Packets between the same ends come to the same worker, in their order.
+    /// Something odd that belongs to no flow.
     fn stray(&mut self, anomaly: &Anomaly, context: Context<'_>) {
         let mut line = std::mem::take(&mut self.line);
         self.writes.eve.anomaly(anomaly, context, &mut line);
         self.line = line;
+        self.put_stray(context.at_ns);
+    }
+
+    /// Hands over the line that is there, of a packet alone. Those between the same ends come to the same worker, in their order.
+    fn put_stray(&mut self, at_ns: u64) {
         let words = self
             .line
             .chunks(8)
             .map(|bytes| bytes.iter().fold(0, |word: u64, byte| word << 8 | u64::from(*byte)));
         let hash = words.fold(0, |hash, word| chunk::hash::key64(word, hash));
         self.strays = self.strays.wrapping_add(1);
-        self.put_at((context.at_ns, 0, hash, self.strays));
+        self.put_at((at_ns, 0, hash, self.strays));
     }
 }
 
@@ -278,6 +284,18 @@ impl Follower for Lines {
         if let Some(anomaly) = anomalies::of_fragments(fragments) {
             let context = Context { in_iface: "", at_ns: fragments.time_ns, is_alerted: false };
             self.stray(&anomaly, context);
+        }
+    }
+
+    fn asks_for_refused(&self) -> bool {
+        self.writes.has(EventType::Drop)
+    }
+
+    fn refused(&mut self, packet: &Refused, flow: Option<u64>) {
+        if self.asks_for_refused() {
+            let Writes { eve, ports, .. } = &self.writes;
+            let _ = packet.write(eve, ports, flow, &mut self.line);
+            self.put_stray(packet.time_ns);
         }
     }
 

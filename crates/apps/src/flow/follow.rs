@@ -18,6 +18,7 @@ use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Passed, Reject
 use stream::{FlowRecord, Side};
 
 use super::search::LiteralPart;
+use crate::firewall::refused::Refused;
 
 /// What a follower keeps for one flow; nothing until it puts something there.
 pub type Kept = Option<Box<dyn Any + Send>>;
@@ -144,8 +145,19 @@ pub trait Follower: Send {
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
 
+    /// Whether it hears of packets that rules of a firewall drop.
+    fn asks_for_refused(&self) -> bool {
+        false
+    }
+
+    /// A rule of a firewall has dropped a packet; with the number of its flow, if that goes on.
+    fn refused(&mut self, _packet: &Refused, _flow: Option<u64>) {}
+
     /// A chunk is through. No flow ends before `time_ns` any more, except for packets that were captured out of order.
     fn advanced(&mut self, _time_ns: u64) {}
+
+    /// The worker ends all flows at the end of its input, in the order of time, start and number; none before this one follows.
+    fn ends_from(&mut self, _next: (u64, u64, u64)) {}
 
     /// There are no more flows.
     fn finished(&mut self) {}
@@ -188,16 +200,28 @@ pub struct Followers {
     pub(super) clean: Vec<u32>,
 }
 
-/// What followers keep for a flow.
+/// What followers keep for a flow: that of the first one in place, for most often there is no other.
 #[derive(Default)]
-pub struct KeptByAll(Vec<Kept>);
+pub struct KeptByAll {
+    first: Kept,
+    others: Box<[Kept]>,
+}
 
 impl KeptByAll {
+    #[inline]
     fn of(&mut self, follower: usize) -> &mut Kept {
-        if self.0.len() <= follower {
-            self.0.resize_with(follower + 1, || None);
+        let Some(at) = follower.checked_sub(1) else { return &mut self.first };
+        if self.others.len() <= at {
+            self.lengthen(at + 1);
         }
-        &mut self.0[follower]
+        &mut self.others[at]
+    }
+
+    #[cold]
+    fn lengthen(&mut self, len: usize) {
+        let mut others = std::mem::take(&mut self.others).into_vec();
+        others.resize_with(len, || None);
+        self.others = others.into();
     }
 }
 
@@ -363,6 +387,10 @@ impl Module for Followers {
 
     fn never_was(&mut self, flow: u64) {
         self.all.iter_mut().for_each(|follower| follower.never_was(flow));
+    }
+
+    fn ends_from(&mut self, next: (u64, u64, u64)) {
+        self.all.iter_mut().for_each(|follower| follower.ends_from(next));
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {

@@ -27,7 +27,7 @@ pub struct Ordered<I> {
 struct Inner<I> {
     heap: BinaryHeap<Entry<I>>,
     /// By who has joined: how far it has come.
-    advanced: Vec<u64>,
+    advanced: Vec<Key>,
     out: Box<dyn FnMut(I) + Send>,
 }
 
@@ -68,28 +68,33 @@ impl<I> Ordered<I> {
     /// configuration, since captures may need a single worker.
     pub fn join(&self) -> usize {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.advanced.push(0);
+        inner.advanced.push((0, 0, 0, 0));
         inner.advanced.len() - 1
     }
 
     /// Takes the items of one that has joined, which are then no more in `items`. Nothing before `time_ns` follows from it.
     pub fn advance(&self, number: usize, items: &mut Vec<(Key, I)>, time_ns: u64) {
+        self.advance_to(number, items, (time_ns, 0, 0, 0));
+    }
+
+    /// The same where nothing before `key` follows: at the end of a capture flows end at once, in the order of their starts.
+    pub fn advance_to(&self, number: usize, items: &mut Vec<(Key, I)>, key: Key) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &mut *inner;
         let own = &mut inner.advanced[number];
-        *own = time_ns.max(*own);
-        let least = inner.advanced.iter().copied().min().unwrap_or(0);
+        *own = key.max(*own);
+        let least = inner.advanced.iter().copied().min().unwrap_or_default();
         // At the end of a capture all flows end at once: they are sorted, and never in the heap.
         items.sort_by_cached_key(|(key, _)| *key);
         for (key, item) in items.drain(..) {
-            if key.0 >= least {
+            if key >= least {
                 inner.heap.push(Entry { key, item });
                 continue;
             }
             inner.release(|first| *first < key);
             (inner.out)(item);
         }
-        inner.release(|first| first.0 < least);
+        inner.release(|first| *first < least);
     }
 }
 

@@ -10,6 +10,7 @@ use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Decoded, tunnel};
 use stream::Tracker;
+use stream::table::Slot;
 use stream::tracker::{Input, LATE_NS};
 
 use super::columns::{self, FlowColumns};
@@ -20,6 +21,7 @@ use super::reasons;
 use super::reassembly::ReassemblyColumns;
 use super::search::SearchColumns;
 use crate::firewall::header::Whole;
+use crate::firewall::refused::Mailbox;
 use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.
@@ -69,6 +71,10 @@ pub struct Flow {
     held: Option<Box<Held>>,
     /// Over captures: the time of the packets, as far as this worker has come.
     now_ns: u64,
+    /// What rules of a firewall behind it drop, where somebody hears of that.
+    mailbox: Option<Arc<Mailbox>>,
+    /// Over captures: the earliest packet of the chunk at hand, of which it will hear then.
+    refused_ns: u64,
     /// When the sweep under way began; its end is the end of the table.
     sweep_ns: u64,
     is_sweeping: bool,
@@ -94,6 +100,8 @@ impl Flow {
             confirms: false,
             held: None,
             now_ns: 0,
+            mailbox: None,
+            refused_ns: u64::MAX,
             sweep_ns: 0,
             is_sweeping: false,
         }
@@ -117,6 +125,13 @@ impl Flow {
     #[must_use]
     pub fn looking_into(mut self, tunnels: Kinds) -> Self {
         self.tunnels = tunnels;
+        self
+    }
+
+    /// Followers hear of packets that rules of a firewall behind it drop.
+    #[must_use]
+    pub fn hearing_of_refused(mut self, mailbox: Option<Arc<Mailbox>>) -> Self {
+        self.mailbox = mailbox;
         self
     }
 
@@ -166,9 +181,19 @@ impl Flow {
         let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
-            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
+            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS).min(self.refused_ns);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
+    }
+}
+
+/// Followers hear of packets that rules of a firewall dropped.
+fn tell_of_refused(mailbox: &Mailbox, tracker: &mut Tracker<Followers>) {
+    let asks = tracker.module().all.iter().any(|follower| follower.asks_for_refused());
+    mailbox.set_wanted(asks);
+    for own in mailbox.take() {
+        let flow = own.flow.and_then(|(slot, _)| tracker.number(Slot(slot), &own.decoded));
+        tracker.module().all.iter_mut().for_each(|follower| follower.refused(&own, flow));
     }
 }
 
@@ -249,6 +274,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Chunk { packets, rows, .. } = chunk;
+        if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
+            tell_of_refused(mailbox, &mut Self::lock(tracker));
+            self.refused_ns = match mailbox.is_wanted() && !cx.is_live() {
+                true => packets.iter().map(|own| own.time_ns).min().unwrap_or(u64::MAX),
+                false => u64::MAX,
+            };
+        }
         self.rows.clear();
         let verdicts = rows.verdicts().iter().zip(0..);
         self.rows
@@ -517,6 +549,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn tick(&mut self, cx: &mut Context<'_, T>) {
         if cx.is_live() {
             self.now_ns = cx.now_ns;
+            if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
+                tell_of_refused(mailbox, &mut Self::lock(tracker));
+            }
             self.end_held(Some(cx.now_ns), cx);
             self.sweep(cx.now_ns);
         }
@@ -538,6 +573,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
         let Some(tracker) = &self.tracker else { return };
         let mut tracker = Self::lock(tracker);
+        if let Some(mailbox) = &self.mailbox {
+            tell_of_refused(mailbox, &mut tracker);
+        }
         tracker.finish(now_ns);
         tracker.module().all.iter_mut().for_each(|follower| follower.finished());
     }

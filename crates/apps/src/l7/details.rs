@@ -84,6 +84,14 @@ impl Facts {
         text(to, "query", self.query.as_deref());
     }
 
+    /// What a request says, whose bytes these are.
+    fn request(&mut self, head: &Head, bytes: &[u8]) {
+        let field = |field| head.field(field).map(|span| span.of(bytes)).and_then(text);
+        let field = |name| field(name).map(String::into_boxed_str);
+        self.host = field(Field::Host);
+        self.user_agent = field(Field::UserAgent);
+    }
+
     /// Whether a hello of a client, of a server was read.
     fn hellos(&self) -> [bool; 2] {
         let tls = self.tls.as_ref();
@@ -130,6 +138,11 @@ impl Details {
         &self.facts
     }
 
+    /// The same, of a flow whose details are no more read.
+    pub fn into_facts(self) -> Facts {
+        self.facts
+    }
+
     /// Whether there is no more to be read.
     pub fn is_over(&self) -> bool {
         matches!(self.reader, Reader::Over)
@@ -170,6 +183,19 @@ impl Details {
                 return;
             };
             let waiting = waiting.take();
+            if protocol == Protocol::Http1
+                && self.transport == Transport::Stream
+                && waiting.is_none()
+            {
+                // Nearly every request is in one segment: nothing of it is kept.
+                let mut head = Head::new();
+                if head.feed(bytes) != HeadProgress::More && head.method().is_some() {
+                    let kept = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+                    self.facts.request(&head, kept);
+                    self.reader = Reader::Over;
+                    return;
+                }
+            }
             self.reader = self.reader_for(protocol);
             if let Some(waiting) = waiting.filter(|_| self.transport == Transport::Stream) {
                 self.read(Direction::Opener, &waiting[0]);
@@ -206,10 +232,7 @@ impl Details {
                 let is_read = head.feed(bytes) != HeadProgress::More || is_full;
                 let is_request = head.method().is_some();
                 if is_request {
-                    let field = |field| head.field(field).map(|span| span.of(kept)).and_then(text);
-                    let field = |name| field(name).map(String::into_boxed_str);
-                    facts.host = field(Field::Host);
-                    facts.user_agent = field(Field::UserAgent);
+                    facts.request(head, kept);
                 }
                 is_request && is_read
             }
@@ -310,6 +333,26 @@ fn query(message: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        /// A request says the same in one segment, which goes the short way, as in two.
+        #[test]
+        fn requests_say_the_same_however_they_are_cut(
+            text in "(GET|POST|G T) /[a-z ]{0,6}( HTTP/1\\.[01])?\r?\n((Host|user-agent|X): ?[a-z\u{e4}]{0,9}\r?\n){0,4}\r?\n.{0,5}",
+            cut in proptest::prelude::any::<proptest::sample::Index>(),
+        ) {
+            let bytes = text.as_bytes();
+            let read = |parts: &[&[u8]]| {
+                let mut details = Details::new(Transport::Stream);
+                for part in parts.iter().filter(|part| !part.is_empty()) {
+                    details.feed(Direction::Opener, part, Some(Protocol::Http1), false);
+                }
+                (details.is_over(), details.into_facts())
+            };
+            let (a, b) = bytes.split_at(cut.index(bytes.len()));
+            proptest::prop_assert_eq!(read(&[bytes]), read(&[a, b]));
+        }
+    }
 
     /// All fields, by their names and in their order.
     #[test]

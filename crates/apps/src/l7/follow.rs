@@ -43,6 +43,9 @@ pub trait Hears: Send {
     /// No flow ends before `time_ns` any more.
     fn advanced(&mut self, _time_ns: u64) {}
 
+    /// Flows end in the order of time, start and number; none before this one follows.
+    fn ends_from(&mut self, _next: (u64, u64, u64)) {}
+
     /// There are no more flows.
     fn finished(&mut self) {}
 }
@@ -185,6 +188,10 @@ impl<H: Hears> Follower for Labels<H> {
 
     fn advanced(&mut self, time_ns: u64) {
         self.hears.advanced(time_ns);
+    }
+
+    fn ends_from(&mut self, next: (u64, u64, u64)) {
+        self.hears.ends_from(next);
     }
 
     fn finished(&mut self) {

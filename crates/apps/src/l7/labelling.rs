@@ -18,7 +18,7 @@ use packet::IpProtocol;
 use stream::Side;
 use stream::tracker::Identity;
 
-use super::details::Details;
+use super::details::{Details, Facts};
 use super::label::{Confidence, FoundBy, Label};
 use super::patterns::{self, Pattern, Patterns};
 
@@ -34,8 +34,20 @@ pub struct Options {
     pub details: bool,
 }
 
-/// What is known of one flow.
+/// What is known of one flow: little more than its label once that is settled, for many flows may be waiting for their end.
 pub struct Labelling {
+    found: Option<Label>,
+    is_settled: bool,
+    /// Packets with payload so far, and those until the label was settled.
+    packets: u32,
+    known_after: Option<u32>,
+    /// As long as more bytes are wanted.
+    work: Option<Box<Work>>,
+    facts: Option<Box<Facts>>,
+}
+
+/// What it takes to find the label and the details.
+struct Work {
     identifier: Identifier,
     ports: Ports,
     /// The side that the identifier knows as the opener.
@@ -45,13 +57,8 @@ pub struct Labelling {
     has_gap: [bool; 2],
     /// Bytes of a side so far.
     seen: [u64; 2],
-    found: Option<Label>,
-    is_settled: bool,
-    /// Packets with payload so far, and those until the label was settled.
-    packets: u32,
-    known_after: Option<u32>,
     search: Option<Box<Search>>,
-    details: Option<Box<Details>>,
+    details: Option<Details>,
 }
 
 /// The search for patterns of a user, until one is found or the bytes are enough.
@@ -72,16 +79,16 @@ impl Labelling {
             _ => return None,
         };
         let opener = flow.client;
-        let search = options.patterns.clone().map(|patterns| {
+        let search = options.patterns.as_ref().map(|patterns| {
             Box::new(Search {
-                patterns,
+                patterns: patterns.clone(),
                 bytes: Vec::new(),
                 packets: 0,
                 found: None,
                 is_over: false,
             })
         });
-        Some(Self {
+        let work = Work {
             identifier: Identifier::new(transport),
             ports: Ports {
                 opener: flow.key.port(opener),
@@ -91,71 +98,79 @@ impl Labelling {
             transport,
             has_gap: [false; 2],
             seen: [0; 2],
-            found: None,
-            is_settled: false,
-            packets: 0,
-            known_after: None,
             search,
-            details: options.details.then(|| Box::new(Details::new(transport))),
-        })
+            details: options.details.then(|| Details::new(transport)),
+        };
+        let work = Some(Box::new(work));
+        let (found, known_after, facts) = (None, None, None);
+        Some(Self { found, is_settled: false, packets: 0, known_after, work, facts })
     }
 
     /// Who the client is, as far as is known before the first bytes: the tracker learns it from the handshake.
     pub fn orient(&mut self, flow: &Identity) {
-        if self.seen == [0; 2] && self.opener != flow.client {
-            self.opener = flow.client;
-            std::mem::swap(&mut self.ports.opener, &mut self.ports.responder);
+        let Some(work) = &mut self.work else { return };
+        if work.seen == [0; 2] && work.opener != flow.client {
+            work.opener = flow.client;
+            std::mem::swap(&mut work.ports.opener, &mut work.ports.responder);
         }
     }
 
     /// A packet with payload has come; its bytes follow.
     pub fn packet(&mut self) {
         self.packets = self.packets.saturating_add(1);
-        if let Some(search) = &mut self.search {
+        if let Some(search) = self.work.as_mut().and_then(|work| work.search.as_mut()) {
             search.packets = search.packets.saturating_add(1);
         }
     }
 
     /// Bytes of a side in order, or a datagram.
     pub fn data(&mut self, side: Side, bytes: &[u8]) {
-        let direction = self.direction(side);
+        let Some(work) = &mut self.work else { return };
+        let direction = work.direction(side);
         let own = direction as usize;
-        self.seen[own] = self.seen[own].saturating_add(bytes.len() as u64);
+        work.seen[own] = work.seen[own].saturating_add(bytes.len() as u64);
         if bytes.is_empty() {
             return;
         }
-        if !self.has_gap[own] {
-            self.identifier.feed(direction, bytes, self.ports);
+        if !work.has_gap[own] {
+            work.identifier.feed(direction, bytes, work.ports);
         }
-        if let Some(search) = &mut self.search {
+        if let Some(search) = &mut work.search {
             search.feed(bytes);
         }
         self.look();
-        if let Some(details) = self.details.as_mut().filter(|_| !self.has_gap[own]) {
-            let protocol = self.identifier.answer().label().map(|label| label.protocol);
-            details.feed(direction, bytes, protocol, self.identifier.answer().is_settled());
+        let Some(work) = &mut self.work else { return };
+        if let Some(details) = work.details.as_mut().filter(|_| !work.has_gap[own]) {
+            let answer = work.identifier.answer();
+            let protocol = answer.label().map(|label| label.protocol);
+            details.feed(direction, bytes, protocol, answer.is_settled());
         }
+        self.rest();
     }
 
     /// Bytes of a side that will not come: what is behind them does not continue what was before.
     pub fn gap(&mut self, side: Side) {
-        let own = self.direction(side) as usize;
-        self.has_gap[own] |= self.seen[own] < BEGINNING;
-        if let Some(details) = &mut self.details {
+        let Some(work) = &mut self.work else { return };
+        let own = work.direction(side) as usize;
+        work.has_gap[own] |= work.seen[own] < BEGINNING;
+        if let Some(details) = &mut work.details {
             details.finish();
         }
+        self.rest();
     }
 
     /// The flow has ended: nothing more comes.
     pub fn finish(&mut self) {
-        self.identifier.finish(self.ports);
-        if let Some(search) = &mut self.search {
+        let Some(work) = &mut self.work else { return };
+        work.identifier.finish(work.ports);
+        if let Some(search) = &mut work.search {
             search.is_over = true;
         }
-        self.look();
-        if let Some(details) = &mut self.details {
+        if let Some(details) = &mut work.details {
             details.finish();
         }
+        self.look();
+        self.rest();
     }
 
     /// What is known so far.
@@ -170,7 +185,7 @@ impl Labelling {
 
     /// Whether no more bytes are wanted: the label is settled, and the details are there.
     pub fn has_enough(&self) -> bool {
-        self.is_settled && self.details.as_ref().is_none_or(|details| details.is_over())
+        self.work.is_none()
     }
 
     /// Packets with payload until the label was settled; `None` if it is not, or is no label.
@@ -178,28 +193,18 @@ impl Labelling {
         self.known_after
     }
 
-    /// Names and fingerprints, where they were wanted.
-    pub fn details(&self) -> Option<&Details> {
-        self.details.as_deref()
-    }
-
-    /// The same, for whoever reports the flow: they are here no more.
-    pub fn take_details(&mut self) -> Option<Box<Details>> {
-        self.details.take()
-    }
-
-    fn direction(&self, side: Side) -> Direction {
-        if side == self.opener { Direction::Opener } else { Direction::Responder }
+    /// Names and fingerprints, where they were wanted, for whoever reports the flow: they are here no more.
+    pub fn take_facts(&mut self) -> Option<Box<Facts>> {
+        let known = self.work.take().and_then(|work| work.details);
+        self.facts.take().or_else(|| known.map(|details| Box::new(details.into_facts())))
     }
 
     /// Makes one label of all answers.
     fn look(&mut self) {
-        if self.is_settled {
-            return;
-        }
-        let answer = self.identifier.answer();
+        let Some(work) = self.work.as_mut().filter(|_| !self.is_settled) else { return };
+        let answer = work.identifier.answer();
         let own = answer.label().map(Label::from);
-        let of_file = self.search.as_ref().and_then(|search| search.found);
+        let of_file = work.search.as_ref().and_then(|search| search.found);
         self.found = match of_file {
             Some((label, false)) => Some(label),
             Some((label, true)) if own.is_none_or(|own| own.confidence == Confidence::Low) => {
@@ -208,12 +213,28 @@ impl Labelling {
             _ => own,
         };
         let is_found = matches!(of_file, Some((_, false)));
-        let is_searched = self.search.as_ref().is_none_or(|search| search.is_over);
-        self.is_settled = is_found || is_searched && self.is_answered(answer);
+        let is_searched = work.search.as_ref().is_none_or(|search| search.is_over);
+        self.is_settled = is_found || is_searched && work.is_answered(answer);
         if self.is_settled {
-            self.search = None;
+            work.search = None;
             self.known_after = self.found.map(|_| self.packets);
         }
+    }
+
+    /// Keeps no more than the results once no more bytes are wanted.
+    fn rest(&mut self) {
+        let is_over = |work: &&mut Box<Work>| work.details.as_ref().is_none_or(Details::is_over);
+        let Some(work) = self.work.as_mut().filter(|_| self.is_settled).filter(is_over) else {
+            return;
+        };
+        self.facts = work.details.take().map(|details| Box::new(details.into_facts()));
+        self.work = None;
+    }
+}
+
+impl Work {
+    fn direction(&self, side: Side) -> Direction {
+        if side == self.opener { Direction::Opener } else { Direction::Responder }
     }
 
     fn is_answered(&self, answer: Answer) -> bool {

@@ -9,8 +9,8 @@ chunk::columns! {
         pub module_at: u32,
         /// Its length in bytes.
         pub module_len: u32,
-        /// What is known of the packet before it is decoded, which the device does: `STREAM`, `REPLY`, `MOVED` and
-        /// `FORGIVEN` of [`layers`].
+        /// What is known of the packet before it is decoded, which the device does: `STREAM`, `REPLY`, `MOVED`,
+        /// `FORGIVEN` and `JOINED` of [`layers`].
         pub module_layers: u32,
         /// The number of the port, and how many bytes of the frame are in its first cell (16 bits each).
         pub module_info: u32,
@@ -74,6 +74,8 @@ pub mod layers {
     pub const MOVED: u32 = 128;
     /// Its port ignores wrong checksums.
     pub const FORGIVEN: u32 = 256;
+    /// What is attached to it is the UDP datagram that it completes, not pieces of a stream.
+    pub const JOINED: u32 = 512;
 }
 
 /// What kernels read; the time only where a module looks at it.

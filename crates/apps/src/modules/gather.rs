@@ -13,7 +13,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use controlplane::module::Piece;
+use controlplane::module::{Joined, Piece};
+use packet::{Decoded, IpProtocol};
 use stream::tcp::Want;
 use stream::tracker::{Identity, OfFlow};
 use stream::{FlowRecord, Side};
@@ -54,6 +55,8 @@ pub struct Gathered {
     packets: Vec<Known>,
     parts: Vec<Part>,
     bytes: Vec<u8>,
+    /// UDP datagrams that came in fragments: the packet each is with, its headers, and where in `bytes` it is.
+    joined: Vec<(usize, Decoded, Range<usize>)>,
     /// The frame of the last packet.
     frame: Range<usize>,
     /// The flow of the last packet is taken in; one that ends brings bytes that no packet brings.
@@ -79,6 +82,13 @@ impl Gathered {
         })
     }
 
+    /// The UDP datagram that came in fragments and is with packet `at`.
+    pub fn joined(&self, at: usize) -> Option<Joined<'_>> {
+        let own = self.joined.binary_search_by_key(&at, |own| own.0).ok()?;
+        let (_, decoded, place) = &self.joined[own];
+        Some(Joined { decoded, frame: &self.bytes[place.clone()] })
+    }
+
     fn parts_of(&self, at: usize) -> &[Part] {
         let begin = self.packets[at].pieces;
         let end = self.packets.get(at + 1).map_or(self.parts.len(), |next| next.pieces);
@@ -90,7 +100,22 @@ impl Gathered {
         self.packets.clear();
         self.parts.clear();
         self.bytes.clear();
+        self.joined.clear();
         self.is_closing = false;
+    }
+}
+
+impl Gathered {
+    /// Keeps a datagram that came in fragments, for the last packet. What a tunnel carries is not what modules see.
+    fn join(&mut self, whole: &OfFlow<'_>) {
+        let (d, frame) = (whole.input.decoded, whole.input.frame);
+        let Some(at) = self.packets.len().checked_sub(1) else { return };
+        let is_whole = d.protocol == IpProtocol::UDP && d.ports().is_some() && !whole.is_piece();
+        if is_whole && whole.input.tunnels.is_none() {
+            let begin = self.bytes.len();
+            self.bytes.extend_from_slice(frame);
+            self.joined.push((at, *d, begin..self.bytes.len()));
+        }
     }
 }
 
@@ -163,6 +188,16 @@ impl Follower for Gathering {
             is_reply,
             pieces,
         });
+        // What was put together is in no frame.
+        let own = packet.input.frame.as_ptr_range();
+        let is_inside = at.frame.start <= own.start.addr() && own.end.addr() <= at.frame.end;
+        if !is_inside && !packet.is_rest {
+            all.join(packet);
+        }
+    }
+
+    fn datagram(&mut self, _: &Identity, _: &mut Kept, _: &Place, whole: &OfFlow<'_>) {
+        lock(&self.0).join(whole);
     }
 
     fn closing(&mut self, _: &Identity) {

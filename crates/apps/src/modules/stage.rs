@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
 use control::config::{Config, ModuleEntry, module_groups};
-use controlplane::module::{Act, AnyModule, PacketAt, PacketId, Piece, reasons};
+use controlplane::module::{Act, AnyModule, Joined, PacketAt, PacketId, Piece, reasons};
 use engine::{Context, Phases, Shade, Shard, Spread, Stage};
 use packet::Decoded;
 use packet::checksum::Checksums;
@@ -270,6 +270,13 @@ impl Modules {
         is_as_it_came: bool,
     ) {
         let view = ModuleColumns::view(&mut chunk.rows);
+        if let Some(joined) = gathered.joined(at) {
+            // A datagram has no pieces of streams. Sources do not read it.
+            if self.group.attaches && chunk.attached.push(row, joined.frame) {
+                view.module_layers[row] |= layers::JOINED;
+            }
+            return;
+        }
         let all = gathered.pieces(at);
         let is_in_one_cell = {
             let packet = &chunk.packets[row];
@@ -449,9 +456,21 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             let mut verdict = Verdict::NEXT;
             let before = (packet.data().as_ptr().addr(), packet.frame_len());
             if !self.rust.is_empty() {
-                let count = match self.group.is_first {
-                    true => 0,
-                    false => ModuleColumns::view(&mut chunk.rows).module_pieces[row],
+                let (count, is_joined) = match self.group.is_first {
+                    true => (0, false),
+                    false => {
+                        let view = ModuleColumns::view(&mut chunk.rows);
+                        (view.module_pieces[row], view.module_layers[row] & layers::JOINED != 0)
+                    }
+                };
+                let attached = is_joined.then(|| chunk.attached.of(row));
+                let headers = attached.map(|frame| packet::decode::decode(frame, frame.len()));
+                let joined = match place {
+                    Some(place) => gathered.joined(place),
+                    None => headers
+                        .as_ref()
+                        .zip(attached)
+                        .map(|(decoded, frame)| Joined { decoded, frame }),
                 };
                 let pieces = match place {
                     Some(place) => Pieces::Gathered(&gathered, place),
@@ -465,6 +484,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     decoded: &decoded,
                     context: &mut context[row],
                     contexts: &contexts,
+                    joined,
                 };
                 let slot = own.slot.map(|(slot, _)| slot);
                 (verdict, over) = self.run_rust(&mut at, (sees, 0), slot, pieces);

@@ -29,6 +29,8 @@ struct Heard {
     /// Calls by function.
     layers: [usize; 5],
     streams: Streams,
+    /// Payloads of UDP datagrams, with the numbers of their flows.
+    datagrams: Vec<(u64, Vec<u8>)>,
     /// Packets that the second module saw, and the count of its flow's state then.
     second: Vec<(u64, u32)>,
 }
@@ -56,8 +58,12 @@ impl Module for First {
     fn process_ip(&mut self, _: &mut PacketAt<'_>, _: &mut u32) -> Act {
         note(1)
     }
-    fn process_udp(&mut self, _: &mut PacketAt<'_>, packets: &mut u32) -> Act {
+    fn process_udp(&mut self, at: &mut PacketAt<'_>, packets: &mut u32) -> Act {
         note(2);
+        assert!(at.decoded.ports().is_some() && !at.decoded.has(packet::Decoded::FRAGMENT));
+        HEARD.with_borrow_mut(|heard| {
+            heard.datagrams.push((at.id.flow, at.payload().to_vec()));
+        });
         *packets += 1;
         if *packets == 3 { Act::Ignore } else { Act::Pass }
     }
@@ -277,6 +283,49 @@ proptest! {
             next += bytes.len() as u64;
         }
         prop_assert_eq!(pieces.into_iter().flat_map(|(_, bytes)| bytes).collect::<Vec<u8>>(), sent);
+    }
+}
+
+proptest! {
+    /// A datagram in fragments, in any order and in chunks of any size, between others of its flow: `process_udp` gets each once, and
+    /// whole. Fragments go on as they came.
+    #[test]
+    fn datagrams_in_fragments_are_whole(
+        payload in prop::collection::vec(any::<u8>(), 40..200),
+        cuts in prop::collection::btree_set(1u16..6, 1..5),
+        order in any::<u64>(),
+        chunks in 1usize..9,
+    ) {
+        let four = || Frame::new().ipv4("192.0.2.1", "198.51.100.1");
+        let alone = four().udp(7, 8, b"alone").bytes();
+        let bytes = four().udp(7, 8, &payload).bytes()[34..].to_vec();
+        let begins: Vec<usize> = [0].into_iter().chain(cuts.iter().map(|cut| 8 * usize::from(*cut))).collect();
+        let mut fragments: Vec<Vec<u8>> = begins
+            .iter()
+            .enumerate()
+            .map(|(at, begin)| {
+                let next = begins.get(at + 1);
+                let part = &bytes[*begin..next.copied().unwrap_or(bytes.len())];
+                four().identification(9).raw(17, part).fragment((begin / 8) as u16, next.is_some()).bytes()
+            })
+            .collect();
+        let (count, mut seed) = (fragments.len(), order);
+        for at in (1..count).rev() {
+            seed = chunk::hash::key64(seed, 1);
+            fragments.swap(at, seed as usize % (at + 1));
+        }
+        fragments.insert(0, alone.clone());
+        fragments.push(alone);
+        let mut bed = Bed::new();
+        for frames in fragments.chunks(chunks) {
+            let verdicts = bed.chunk(frames);
+            prop_assert!(verdicts.iter().all(|verdict| verdict.is_next()));
+        }
+        let (datagrams, layers) = heard(|heard| (std::mem::take(&mut heard.datagrams), heard.layers));
+        let payloads: Vec<&[u8]> = datagrams.iter().map(|own| &own.1[..]).collect();
+        prop_assert_eq!(payloads, [&b"alone"[..], &payload, b"alone"]);
+        prop_assert!(datagrams.iter().all(|own| own.0 == datagrams[0].0 && own.0 != 0));
+        prop_assert_eq!(layers, [count + 2, count + 2, 3, 0, 0]);
     }
 }
 

@@ -15,7 +15,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Blocked => "blocked",
@@ -98,7 +98,7 @@ impl Eve {
     }
 }
 
-fn direction(line: &mut Object<'_>, to_server: Option<bool>) {
+pub(super) fn direction(line: &mut Object<'_>, to_server: Option<bool>) {
     if let Some(to_server) = to_server {
         line.string("direction", if to_server { "to_server" } else { "to_client" });
     }

@@ -108,7 +108,8 @@ struct Cold {
     before: u32,
     /// When the period began of which it was not reported yet.
     period_ns: u64,
-    sides: [SideCounts; 2],
+    /// What was counted before, of the few flows whose [`Lately`] was full.
+    sides: Option<Box<[SideCounts; 2]>>,
     vlans: [u16; 2],
     icmp: Option<(u8, u8)>,
     port: u16,
@@ -125,7 +126,7 @@ impl Cold {
         begin_ns: 0,
         before: 0,
         period_ns: 0,
-        sides: [SideCounts { packets: 0, bytes: 0, ip_bytes: 0 }; 2],
+        sides: None,
         vlans: [0; 2],
         icmp: None,
         port: 0,
@@ -374,7 +375,8 @@ impl<M: Module> Rest<M> {
         let ip_bytes = u64::from(own.ip_bytes) + u64::from(input.decoded.ip_total_len);
         if (packets | bytes | ip_bytes) >> 32 != 0 {
             (own.packets, own.bytes, own.ip_bytes) = (1, 0, 0);
-            let all = &mut self.cold[at].sides[side.index()];
+            let all = self.cold[at].sides.get_or_insert_default();
+            let all = &mut all[side.index()];
             all.packets += packets - 1;
             all.bytes += bytes;
             all.ip_bytes += ip_bytes;
@@ -494,6 +496,13 @@ impl<M: Module> Rest<M> {
         idle_ns > self.timeouts.of(hot.phase)
     }
 
+    /// When it ends if nothing more comes, its start and its number.
+    pub(super) fn end_of(&self, slot: Slot, hot: Hot, now_ns: u64) -> (u64, u64, u64) {
+        let Warm { id, start_ns, end_ns, .. } = self.records[slot.index()].warm;
+        let over_ns = end_ns.saturating_add(self.timeouts.of(hot.phase));
+        (if over_ns < now_ns { over_ns } else { now_ns }, start_ns, id)
+    }
+
     /// A flow ends because it was idle for its time-out.
     pub(super) fn time_out(&mut self, slot: Slot, key: &FlowKey, hot: Hot) {
         let end_ns = self.records[slot.index()].warm.end_ns;
@@ -580,7 +589,8 @@ impl<M: Module> Rest<M> {
         let client = self.client(slot, key);
         let is_tcp = hot.is_tcp;
         let side = |side: Side| {
-            let (lately, before) = (warm.sides[side.index()], cold.sides[side.index()]);
+            let lately = warm.sides[side.index()];
+            let before = cold.sides.as_ref().map(|all| all[side.index()]).unwrap_or_default();
             let mut own = SideRecord {
                 packets: before.packets + u64::from(lately.packets),
                 bytes: before.bytes + u64::from(lately.bytes),

@@ -113,6 +113,10 @@ pub trait Module {
     /// ([`Tracker::decide`](super::Tracker::decide)). Its end is not reported.
     fn never_was(&mut self, _flow: u64) {}
 
+    /// [`Tracker::finish`](super::Tracker::finish) ends flows in the order of the time of their end, their start and their number; none
+    /// before this one follows.
+    fn ends_from(&mut self, _next: (u64, u64, u64)) {}
+
     /// A flow has ended, at `time_ns`. `client` is the side of the client.
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut Self::State, time_ns: u64);
 }

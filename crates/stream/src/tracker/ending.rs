@@ -1,0 +1,45 @@
+//! The end of all flows, when there is no more input.
+
+use super::Tracker;
+use super::flows::Hot;
+use super::module::Module;
+use crate::defrag;
+use crate::record::Reason;
+use crate::table::Flow;
+
+/// After how many flows the module hears how far [`Tracker::finish`] has come.
+const ENDS: usize = 1 << 12;
+
+impl<M: Module> Tracker<M> {
+    /// Ends all flows, in the order of the time of their end, their start and their number; `now_ns` is the time of the last packet of
+    /// all workers.
+    pub fn finish(&mut self, now_ns: u64) {
+        let (rest, table) = (&mut self.rest, &mut self.table);
+        let end = |flow: Flow<'_, Hot>| (rest.end_of(flow.slot, *flow.hot, now_ns), flow.slot);
+        let mut flows: Vec<_> = table.iter().map(end).collect();
+        flows.sort_unstable();
+        for (number, (end, slot)) in flows.into_iter().enumerate() {
+            if number.is_multiple_of(ENDS) {
+                rest.module.ends_from(end);
+            }
+            let Some((key, hot)) = table.remove(slot) else { continue };
+            if hot.is_undecided {
+                rest.forget(slot, hot);
+                continue;
+            }
+            let is_over = rest.is_over(slot, hot, now_ns);
+            match is_over {
+                true => rest.time_out(slot, &key, hot),
+                false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
+            }
+        }
+        self.expire_datagrams(now_ns);
+        let lost = &mut self.whole.lost;
+        self.defrag
+            .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
+        // Copies of fragments that were passed on are no loss.
+        if !self.options.confirms {
+            self.counts.fragments_lost = *lost;
+        }
+    }
+}
