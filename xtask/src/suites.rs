@@ -64,6 +64,11 @@ pub(crate) const SUITES: &[Suite] = &[
     },
     Suite { name: "asan", about: "crates with unsafe code under AddressSanitizer", run: asan },
     Suite { name: "loom", about: "all interleavings of the lock-free parts", run: loom },
+    Suite {
+        name: "features",
+        about: "what is built only with a feature that is off by default",
+        run: features,
+    },
     Suite { name: "fuzz", about: "each fuzz target, a few seconds", run: fuzz_smoke },
     Suite { name: "peers", about: "the rivals of the benches build", run: peers::run },
     Suite { name: "miri", about: "unit tests of unsafe code under Miri", run: miri },
@@ -73,6 +78,10 @@ pub(crate) const SUITES: &[Suite] = &[
         run: valgrind,
     },
 ];
+
+/// Crates with features that are off by default, and the test programs that concern them.
+const FEATURES: &[(&str, &str, &[&str])] =
+    &[("crypto", "aws-lc-rs", &["providers", "vectors", "packets"])];
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(1500);
@@ -668,6 +677,18 @@ fn crates_with_loom(root: &Path) -> Vec<String> {
         }
     }
     names
+}
+
+fn features(root: &Path) -> Report {
+    let mut report = Report::begin(root, "features");
+    report.has_time = true;
+    for (name, feature, tests) in FEATURES {
+        let mut build = cargo(root, &["test", "-p", name, "--features", feature]);
+        build.args(tests.iter().flat_map(|test| ["--test", test]));
+        let programs = report.test_programs(&mut build, |_| true);
+        report.run_programs(&programs, &[], &[]);
+    }
+    report.end()
 }
 
 fn soak_minute(root: &Path) -> Report {
