@@ -626,20 +626,6 @@ impl Inbound {
         }
     }
 
-    /// Looks again at a number that was found before, as the window stands now.
-    ///
-    /// # Errors
-    ///
-    /// Why a packet of it is dropped, genuine or not. By another whole number, it would not be genuine.
-    #[inline]
-    fn look_again(&self, number: u64) -> Result<(), OpenError> {
-        let now = self.whole(number as u32);
-        if let Some(window) = &self.window {
-            window.check(now).map_err(OpenError::Replay)?;
-        }
-        if now == number { Ok(()) } else { Err(OpenError::Authentication) }
-    }
-
     /// Sets the number of a packet that is genuine, once.
     ///
     /// # Errors
@@ -684,18 +670,40 @@ impl Open<'_> {
         self.is_settled = true;
         let association = self.association;
         let is_genuine = self.is_genuine();
-        let again = match self.result {
-            Ok(_) | Err(OpenError::Padding) if !association.is_extended => Ok(()),
-            Ok(_) | Err(OpenError::Padding | OpenError::Replay(_) | OpenError::Authentication) => {
-                association.look_again(self.number)
+        if !matches!(
+            self.result,
+            Ok(_) | Err(OpenError::Padding | OpenError::Replay(_) | OpenError::Authentication)
+        ) {
+            return;
+        }
+        if association.is_extended {
+            let now = association.whole(self.number as u32);
+            if now != self.number {
+                return self.is_another(now);
             }
-            Err(_) => return,
+        }
+        let accepted = match (is_genuine, &association.window) {
+            (true, _) => association.accept(self.number),
+            (false, Some(window)) => window.check(self.number).map_err(OpenError::Replay),
+            (false, None) => Ok(()),
         };
-        let accepted =
-            if is_genuine { again.and_then(|()| association.accept(self.number)) } else { again };
         if let Err(error) = accepted {
             self.refuse(error);
         }
+    }
+
+    /// Packets before it in the batch have moved the window so far that its whole number is another one than it was opened by.
+    #[cold]
+    fn is_another(&mut self, now: u64) {
+        if self.is_genuine() {
+            // By another number it is not.
+            let replay = self.association.window.as_ref().map(|window| window.check(now));
+            let replay = replay.and_then(Result::err).map(OpenError::Replay);
+            return self.refuse(replay.unwrap_or(OpenError::Authentication));
+        }
+        let mut alone = [self.association.open(self.request.buffer)];
+        open_batch(&mut alone);
+        self.result = alone[0].result();
     }
 
     /// The window refuses its number: a packet that is genuine is to be as it came.
@@ -724,8 +732,8 @@ impl<'a> Carries<'a> for Open<'a> {
 }
 
 /// Authenticates packets of any associations, decrypts them, and accepts each number once, in the order of the packets. What is
-/// refused is as it came. The answers are those of one packet after the other: what a packet before has made a replay is one,
-/// whether it is genuine or not.
+/// refused is as it came. The answers are those of one packet after the other: a number that an earlier packet of the batch used is a
+/// replay, whether the later packet is genuine or not.
 pub fn open_batch(packets: &mut [Open<'_>]) {
     open_batch_deferred(packets);
     let mut at = 0;
