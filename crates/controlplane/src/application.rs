@@ -16,6 +16,7 @@
 
 use std::any::Any;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use chunk::{Packet, ReasonBlock};
@@ -27,7 +28,7 @@ use control::config::{Application, Config, Pipeline, StageKind, kept};
 use control::kernel;
 use control::kernel::twin::Advertisements;
 use control::metrics::Metrics;
-use engine::{Gate, Stage};
+use engine::{Gate, Stage, WorkerCounters};
 use io::QueueStats;
 use kernels::KernelFile;
 use lookup::fib::Interface;
@@ -233,6 +234,8 @@ pub struct Environment<'a> {
     pub injector: Option<&'a mut Injector>,
     /// What the queues of ports have counted.
     pub ports: &'a [PortCounters],
+    /// What workers have counted, by their number.
+    pub workers: &'a [Arc<WorkerCounters>],
 }
 
 /// The Linux side of an interface.

@@ -185,6 +185,7 @@ macro_rules! environment {
             now_ns: now_ns(),
             injector: Some(&mut $own.injector),
             ports: $own.statistics.ports(),
+            workers: &$own.statistics.view().workers,
         }
     };
 }

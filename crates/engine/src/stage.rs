@@ -567,7 +567,8 @@ impl<'a, T> Context<'a, T> {
         self.hand(packet, cause, Receiver::Flow(hash), place);
     }
 
-    /// The same to a worker by its index, or to the one that works for it; a packet for another pipeline's worker is dropped.
+    /// The same to a worker by its index, or to the one that works for it. Where that worker has no such pipeline, or there is none
+    /// with this index, the packet is dropped.
     pub fn hand_to(&mut self, packet: Packet, cause: Option<usize>, worker: u16, place: u16) {
         self.hand(packet, cause, Receiver::Worker(worker), place);
     }

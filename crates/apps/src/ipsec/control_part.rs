@@ -14,7 +14,7 @@ use controlplane::{
     Section, Setup, Source, Tables, TablesPatch, WorkerSetup, events,
 };
 use crypto::{Key, Marks};
-use engine::Stage;
+use engine::{Stage, WorkerCounters};
 use ipsec::{Association, Database};
 use lookup::fib::Interface;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ use super::events::Events;
 use super::incoming::EspIn;
 use super::keep_alive::KeepAlives;
 use super::linux::Linux;
-use super::load::Loads;
+use super::load::{Loads, Work};
 use super::outgoing::EspOut;
 use super::policy_list;
 use super::rows::{PolicyRow, SaRow};
@@ -177,6 +177,9 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
             "`device` of [ipsec] only costs time with this back end: choose auto, opencl or cuda"
                 .to_owned(),
         );
+    }
+    if config.ipsec.device && has_device && config.ipsec.workers != SaWorkers::Any {
+        findings.warn_of_all("`workers` of [ipsec] has no effect with `device`".to_owned());
     }
     let mut before: Vec<(&SaEntry, Marks)> = Vec::new();
     for own in &config.associations {
@@ -414,7 +417,12 @@ impl ControlPart for IpsecControl {
             self.expire(env.now_ns);
             self.keep_alive(env);
             if env.config.ipsec.workers == SaWorkers::Auto {
-                self.loads.look(self.database.associations(), &self.counters, env.now_ns);
+                let work = |own: &Arc<WorkerCounters>| Work {
+                    packets: own.rx_packets.get(),
+                    busy_ns: own.busy_ns.get(),
+                };
+                let workers: Vec<Work> = env.workers.iter().map(work).collect();
+                self.loads.look(self.database.associations(), &workers, env.now_ns);
             }
         }
     }

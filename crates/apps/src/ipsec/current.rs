@@ -280,8 +280,6 @@ pub struct Counters {
     pub passed: Counter,
     /// Packets for which no association was there: what a daemon would be asked for.
     pub wanted: Counter,
-    /// Nanoseconds that took what `esp_in` does, where workers are chosen by load.
-    pub opening_ns: Counter,
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use chunk::{
@@ -464,25 +463,10 @@ impl EspIn {
         worker.filter(|own| *own != self.worker && !is_again)
     }
 
-    /// Opens the packets of a chunk, and says how long that took where somebody wants to know.
+    /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
     fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
-        if self.workers == SaWorkers::Any {
-            return self.receive_all(chunk, cx, keys);
-        }
         self.worker = cx.worker;
         self.away.clear();
-        let began = Instant::now();
-        self.receive_all(chunk, cx, keys);
-        self.counters.opening_ns.add(began.elapsed().as_nanos() as u64);
-    }
-
-    /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
-    fn receive_all(
-        &mut self,
-        chunk: &mut Chunk,
-        cx: &mut Context<'_, Tables>,
-        keys: Option<&EspKeys>,
-    ) {
         let view = self.reader.get();
         if view.is_empty() {
             return;

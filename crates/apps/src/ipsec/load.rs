@@ -3,16 +3,17 @@
 //! Workers that open packets of an association in turn pass its window and its counts from core to core; a worker that hands a packet
 //! over has the other core load it, and decodes it twice. So handing over can pay for an association whose packets change worker
 //! nearly as often as they come, in small batches, and costs where each worker opens many at a time. Once a second control looks at
-//! what was counted, and at the time that opening has taken:
+//! how busy workers were, and at what was counted:
 //!
 //! ```text
-//!  any ──▶ one    every second packet changes worker at least, and one worker is busy with them for ROOM at most
-//!  one ──▶ any    no packet came; or one worker is busy with them for FULL at least
+//!  any ──▶ one    every second packet changes worker at least, and with all of them the worker is busy for ROOM at most
+//!  one ──▶ any    no packet came; or the worker is busy for FULL at least, which takes one association from it
 //! ```
 //!
+//! What an association takes of a worker is its part of all packets that the workers received, with all that they did with them.
 //! The bounds are chosen, not measured: a change of worker moves three lines of a cache or more, a packet that is handed over as many.
 //!
-//! The order of a flow's packets stays. Only where an association goes back to all workers because it is too much for one, packets
+//! The order of a flow's packets stays. Only where an association goes back to all workers because its worker is full, packets
 //! that wait for that one may be overtaken by later ones.
 
 use std::collections::HashMap;
@@ -21,60 +22,46 @@ use std::sync::Arc;
 
 use ipsec::{Association, Direction};
 
-use super::current::Counters;
-
 /// Packets for each change of worker, at most.
 const PACKETS_A_CHANGE: u64 = 2;
-/// Shares of a worker's time.
-const ROOM: f64 = 0.4;
+/// Parts of a worker's time.
+const ROOM: f64 = 0.6;
 const FULL: f64 = 0.8;
 
-/// What was measured of an association since the last look.
-#[derive(Debug, Clone, Copy)]
-struct Load {
-    packets: u64,
-    /// Times that its packets came to another worker than before.
-    changes: u64,
-    /// Part of a worker's time that its packets take.
-    share: f64,
-}
-
-impl Load {
-    /// Whether it is to have one worker, as it `has` now or not.
-    fn wants_one(&self, has: bool) -> bool {
-        if has {
-            return self.packets > 0 && self.share < FULL;
-        }
-        let is_often = self.changes > 0 && self.packets <= self.changes * PACKETS_A_CHANGE;
-        is_often && self.share <= ROOM
-    }
+/// What a worker has counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Work {
+    /// Packets that it received.
+    pub(super) packets: u64,
+    /// Nanoseconds in which it had something to do.
+    pub(super) busy_ns: u64,
 }
 
 /// What was counted at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
-    /// Packets and changes of worker.
+    /// By association: packets, and changes of worker.
     before: HashMap<(u32, IpAddr), [u64; 2]>,
-    opened: u64,
-    opening_ns: u64,
+    workers: Vec<Work>,
     at_ns: u64,
 }
 
 impl Loads {
-    /// Gives associations one worker, or all of them.
-    pub(super) fn look(
-        &mut self,
-        all: Vec<&Arc<Association>>,
-        counters: &[Arc<Counters>],
-        now_ns: u64,
-    ) {
-        let sum = |of: fn(&Counters) -> u64| counters.iter().map(|own| of(own)).sum::<u64>();
-        let (opened, opening_ns) = (sum(|own| own.opened.get()), sum(|own| own.opening_ns.get()));
-        let elapsed_ns = now_ns.saturating_sub(self.at_ns).max(1);
-        let packet_ns = opening_ns.saturating_sub(self.opening_ns) as f64
-            / opened.saturating_sub(self.opened).max(1) as f64;
-        let is_first = self.at_ns == 0;
-        (self.opened, self.opening_ns, self.at_ns) = (opened, opening_ns, now_ns);
+    /// Gives associations one worker, or all of them. `workers`: what each of them has counted.
+    pub(super) fn look(&mut self, all: Vec<&Arc<Association>>, workers: &[Work], now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.at_ns).max(1) as f64;
+        // Others than before are counted from the next look on.
+        let is_first = self.at_ns == 0 || self.workers.len() != workers.len();
+        let since = |(now, before): (&Work, &Work)| Work {
+            packets: now.packets.saturating_sub(before.packets),
+            busy_ns: now.busy_ns.saturating_sub(before.busy_ns),
+        };
+        let work: Vec<Work> = workers.iter().zip(&self.workers).map(since).collect();
+        let sum = |of: fn(&Work) -> u64| work.iter().map(of).sum::<u64>() as f64;
+        let packet_ns = sum(|own| own.busy_ns) / sum(|own| own.packets).max(1.0);
+        // How much of its time each is busy, with what it is given now.
+        let mut busy: Vec<f64> = work.iter().map(|own| own.busy_ns as f64 / elapsed_ns).collect();
+        (self.workers, self.at_ns) = (workers.to_vec(), now_ns);
         let mut now = HashMap::with_capacity(all.len());
         for own in all.into_iter().filter(|own| own.parameters().direction == Direction::In) {
             let (spi, destination) = (own.parameters().spi, own.parameters().destination);
@@ -84,22 +71,35 @@ impl Loads {
             let Some([had_packets, had_changes]) = before.filter(|_| !is_first) else { continue };
             let packets = packets.saturating_sub(had_packets);
             let changes = changes.saturating_sub(had_changes);
-            let share = packets as f64 * packet_ns / elapsed_ns as f64;
-            let has = own.worker();
-            let wants_one = Load { packets, changes, share }.wants_one(has.is_some());
-            match (has, last) {
-                (None, Some(worker)) if wants_one => {
+            let share = packets as f64 * packet_ns / elapsed_ns;
+            let is_often = changes > 0 && packets <= changes * PACKETS_A_CHANGE;
+            match (own.worker(), last) {
+                (None, Some(worker)) if is_often => {
+                    let Some(busy) = busy.get_mut(usize::from(worker)) else { continue };
+                    if *busy + share > ROOM {
+                        continue;
+                    }
+                    *busy += share;
                     own.set_worker(Some(worker));
                     tracing::info!(
                         "IPsec: worker {worker} opens the packets of association {spi:#x} to {destination}: {changes} changes of \
                          worker, {packets} packets"
                     );
                 }
-                (Some(_), _) if !wants_one => {
+                (Some(worker), _) => {
+                    let busy = busy.get_mut(usize::from(worker));
+                    let is_full = busy.as_ref().is_none_or(|busy| **busy >= FULL);
+                    if packets > 0 && !is_full {
+                        continue;
+                    }
+                    // Others that it has stay, if that is enough.
+                    if let Some(busy) = busy {
+                        *busy -= share;
+                    }
                     own.set_worker(None);
                     tracing::info!(
                         "IPsec: all workers open the packets of association {spi:#x} to {destination} again: {packets} packets, {:.0} \
-                         % of a worker",
+                         % of worker {worker}",
                         share * 100.0
                     );
                 }
@@ -117,60 +117,86 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn packets_that_change_worker_often_and_are_few_get_one() {
-        let load = |packets, changes, share| Load { packets, changes, share };
-        assert!(load(1000, 900, 0.1).wants_one(false));
-        assert!(!load(1000, 300, 0.1).wants_one(false), "in larger batches");
-        assert!(!load(1000, 900, 0.5).wants_one(false), "too much for one worker");
-        assert!(!load(0, 0, 0.0).wants_one(false));
-        // One that has one worker changes it no more, and keeps it while it comes and fits.
-        assert!(load(1000, 0, 0.7).wants_one(true));
-        assert!(!load(1000, 0, 0.9).wants_one(true));
-        assert!(!load(0, 0, 0.0).wants_one(true));
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Associations from two workers, which have counted something.
+    struct Bed {
+        database: Database,
+        workers: [Work; 2],
+        loads: Loads,
+        second: u64,
+    }
+
+    impl Bed {
+        fn new(associations: u32) -> Self {
+            let gcm = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
+            let suite = Suite::new(gcm, Authentication::None).unwrap();
+            let mut database = Database::new();
+            for spi in 0x101..0x101 + associations {
+                let secret = Secret::new(vec![spi as u8; 20]);
+                let key = Key::new(suite, &secret, &Secret::none()).unwrap();
+                let ends = ("198.51.100.1".parse().unwrap(), "192.0.2.1".parse().unwrap());
+                database.add(Parameters::new(Direction::In, spi, ends, 1), key, 0).unwrap();
+            }
+            Self { database, workers: [Work::default(); 2], loads: Loads::default(), second: 0 }
+        }
+
+        fn get(&self, spi: u32) -> &Arc<Association> {
+            self.database.get(spi, "192.0.2.1".parse().unwrap()).unwrap()
+        }
+
+        /// Packets that two workers receive in turn, so many at a time, and that one opens if it is to.
+        fn come(&mut self, batch: usize, spi: u32, packets: usize, packet_ns: u64) {
+            let worker = self.get(spi).worker();
+            for at in 0..packets {
+                let received = at / batch % 2;
+                let opened = worker.map_or(received, usize::from);
+                let own = self.get(spi);
+                own.note_worker(opened as u16);
+                own.count(100, 0).unwrap();
+                self.workers[received].packets += 1;
+                self.workers[opened].busy_ns += packet_ns;
+            }
+        }
+
+        fn look(&mut self) -> Vec<Option<u16>> {
+            self.second += 1;
+            self.loads.look(self.database.associations(), &self.workers, self.second * SECOND);
+            let mut all: Vec<_> = self.database.associations();
+            all.sort_by_key(|own| own.parameters().spi);
+            all.iter().map(|own| own.worker()).collect()
+        }
     }
 
     #[test]
     fn associations_are_given_and_taken_workers_by_what_was_counted() {
-        const SECOND: u64 = 1_000_000_000;
-        let gcm = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
-        let suite = Suite::new(gcm, Authentication::None).unwrap();
-        let ends = ("198.51.100.1".parse().unwrap(), "192.0.2.1".parse().unwrap());
-        let mut database = Database::new();
-        for spi in [0x101, 0x102] {
-            let key = Key::new(suite, &Secret::new(vec![spi as u8; 20]), &Secret::none()).unwrap();
-            database.add(Parameters::new(Direction::In, spi, ends, 1), key, 0).unwrap();
-        }
-        let counters = [Arc::<Counters>::default(), Arc::default()];
-        let mut loads = Loads::default();
-        let get = |spi| database.get(spi, ends.1).unwrap();
-        // One association is opened by two workers in turn, the other one by batches.
-        let come = |batch: usize, spi, packets: usize| {
-            for at in 0..packets {
-                get(spi).note_worker((at / batch % 2) as u16);
-                get(spi).count(100, 0).unwrap();
-            }
-            counters[0].opened.add(packets as u64);
-            counters[0].opening_ns.add(packets as u64 * 1000);
+        let mut bed = Bed::new(2);
+        bed.come(1, 0x101, 1000, 1000);
+        assert_eq!(bed.look(), [None, None], "nothing to compare with");
+        bed.come(1, 0x101, 1000, 1000);
+        bed.come(32, 0x102, 1000, 1000);
+        assert_eq!(bed.look(), [Some(1), None], "the other one comes in larger batches");
+        bed.come(1, 0x101, 1000, 1000);
+        assert_eq!(bed.look(), [Some(1), None]);
+        assert_eq!(bed.look(), [None, None], "nothing came");
+        bed.come(1, 0x101, 1000, 1000);
+        assert_eq!(bed.look(), [Some(1), None]);
+    }
+
+    /// Whether one is too much for a worker, or many that are little are.
+    #[test]
+    fn no_worker_is_given_more_than_it_has_time_for() {
+        let mut bed = Bed::new(8);
+        bed.look();
+        let mut come = |packet_ns| {
+            (0x101..0x109).for_each(|spi| bed.come(1, spi, 1000, packet_ns));
+            bed.look().iter().flatten().count()
         };
-        let mut second = 1;
-        let mut look = || {
-            loads.look(database.associations(), &counters, second * SECOND);
-            second += 1;
-            [0x101, 0x102].map(|spi| get(spi).worker())
-        };
-        come(1, 0x101, 1000);
-        assert_eq!(look(), [None, None], "nothing to compare with");
-        come(1, 0x101, 1000);
-        come(32, 0x102, 1000);
-        assert_eq!(look(), [Some(1), None]);
-        come(1, 0x101, 1000);
-        assert_eq!(look(), [Some(1), None]);
-        assert_eq!(look(), [None, None], "nothing came");
-        come(1, 0x101, 1000);
-        assert_eq!(look(), [Some(1), None]);
-        // A microsecond each: more than four fifths of a second.
-        come(1, 0x101, 900_000);
-        assert_eq!(look(), [None, None], "too much for one");
+        // All of them are a fifth of a worker.
+        assert_eq!(come(25_000), 8);
+        // They are a whole one now: it gives some back, until it has room, and is given none again.
+        assert_eq!([125_000; 5].map(&mut come), [6, 5, 4, 4, 4]);
+        // Each is half of a worker: nobody has one.
+        assert_eq!([400_000; 4].map(&mut come)[3], 0);
     }
 }

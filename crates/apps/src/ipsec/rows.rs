@@ -36,7 +36,7 @@ pub struct SaRow {
     pub replayed: u64,
     /// `active`, `due` at a soft limit, `ended` at a hard one.
     pub state: String,
-    /// The worker that opens its packets; absent: any.
+    /// The worker that opens its packets; absent: any that receives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
 }
@@ -118,7 +118,7 @@ impl Row for SaRow {
             thousands(self.forged),
             thousands(self.replayed),
             self.state.clone(),
-            self.worker.map_or("any".to_owned(), |own| own.to_string()),
+            shown(self.worker.map(u32::from)),
         ]
     }
 }

@@ -185,9 +185,15 @@ impl Known {
     };
 
     /// Brings the interface up to date, if port or tags are not those of the packet before. Counts
-    /// the packets of subinterfaces.
+    /// the packets of subinterfaces, unless they were counted before.
     #[inline(never)]
-    fn update(&mut self, packet: &Packet, d: &Decoded, fib: &Fib, counters: &RouterCounters) {
+    fn update(
+        &mut self,
+        packet: &Packet,
+        d: &Decoded,
+        fib: &Fib,
+        counters: Option<&RouterCounters>,
+    ) {
         let vlan_ids = d.vlan_tci.map(|tci| tci & 0xfff);
         let is_same =
             (self.port, self.vlan_count, self.vlan_ids) == (packet.port, d.vlan_count, vlan_ids);
@@ -195,7 +201,8 @@ impl Known {
             self.look_up(packet, d, vlan_ids, fib);
         }
         let is_known = self.mac != Known::NOBODY.mac;
-        if d.vlan_count > 0 && is_known && packet.mark & MARK_FROM_HOST == 0 {
+        let is_received = d.vlan_count > 0 && packet.mark & MARK_FROM_HOST == 0;
+        if let Some(counters) = counters.filter(|_| is_received && is_known) {
             counters.count_tagged_rx(self.interface, packet.frame_len());
         }
     }
@@ -395,7 +402,8 @@ impl Decode {
                 Kind::Arp | Kind::Other => 0,
             };
             if (packet.port != known.port) | ((d.vlan_count | known.vlan_count) != 0) {
-                known.update(packet, d, cx.tables, &self.counters);
+                let counters = (!cx.is_again(row)).then_some(&*self.counters);
+                known.update(packet, d, cx.tables, counters);
             }
             let plain = (destination_mac(frame) & known.mask == known.mac)
                 & (d.anomaly == Anomaly::None)
