@@ -57,8 +57,8 @@ pub mod search;
 pub mod stage;
 
 use control::config::{
-    Application, Config, EngineBackend, FRAMES, IdsAction, Overlap, Pipeline, RAW, Settings,
-    StageKind,
+    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, Overlap, Pipeline, RAW,
+    Settings, StageKind,
 };
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
@@ -111,6 +111,12 @@ pub(crate) fn holds_fragments(config: &Config, kinds: &[String]) -> bool {
     }
     let drops_by_label = has(crate::l7::STAGE) && has(crate::firewall::STAGE);
     !has(monitor::STAGE) && (drops_by_label || has(crate::modules::STAGE))
+}
+
+/// Whether packets that rules of a firewall drop are events: `[flow]` asks for them, and a follower writes them.
+fn refused_are_events(config: &Config, followers: &[Box<dyn Follower>]) -> bool {
+    config.flow.event_types.contains(&EventType::Drop)
+        && followers.iter().any(|follower| follower.asks_for_refused())
 }
 
 /// `check`: helpers that nobody asks, tunnels that are not looked into, a device that is none.
@@ -257,5 +263,35 @@ fn options(config: &Config, seed: u64) -> Options {
         by_vlan: own.by_vlan,
         tunnels: own.tunnels,
         seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It writes events of such packets, or not.
+    struct Writes(bool);
+
+    impl Follower for Writes {
+        fn asks_for_refused(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn packets_that_rules_drop_are_events_where_both_want_it() {
+        let is_one = |types: &str, writes: &[bool]| {
+            let text = format!("mode = \"wire\"\n[port.a]\n[port.b]\n{types}");
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            let all = writes.iter().map(|own| Box::new(Writes(*own)) as Box<dyn Follower>);
+            refused_are_events(&config, &all.collect::<Vec<_>>())
+        };
+        let asks = "[flow]\nevent_types = [\"drop\"]\n";
+        assert!(is_one(asks, &[false, true]));
+        assert!(!is_one(asks, &[false]) && !is_one(asks, &[]), "nobody writes");
+        for types in ["", "[flow]\n", "[flow]\nevent_types = [\"flow\"]\n", "[ids]\n"] {
+            assert!(!is_one(types, &[true]), "{types}");
+        }
     }
 }
