@@ -119,7 +119,7 @@ fn refused_are_events(config: &Config, followers: &[Box<dyn Follower>]) -> bool 
         && followers.iter().any(|follower| follower.asks_for_refused())
 }
 
-/// `check`: helpers that nobody asks, tunnels that are not looked into, a device that is none.
+/// `check`: helpers that nobody asks, events that no packet has, tunnels that are not looked into, a device that is none.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
     if config.flow.device && !has_device {
@@ -135,6 +135,11 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     if !config.flow.ftp_ports.is_empty() && !config.in_use().any(has_firewall) {
         findings.warn_of_all(
             "`ftp_ports` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+        );
+    }
+    if config.flow.event_types.contains(&EventType::Drop) && !config.in_use().any(has_firewall) {
+        findings.warn_of_all(
+            "`drop` in `event_types` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
         );
     }
     let looks = |pipeline: &Pipeline| {
@@ -293,5 +298,20 @@ mod tests {
         for types in ["", "[flow]\n", "[flow]\nevent_types = [\"flow\"]\n", "[ids]\n"] {
             assert!(!is_one(types, &[true]), "{types}");
         }
+    }
+
+    #[test]
+    fn events_of_drops_without_a_firewall_are_warned_of() {
+        let said = |text: &str| {
+            let text = format!("{text}[port.a]\n[port.b]\n[flow]\nevent_types = [\"drop\"]\n");
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            let mut findings = Findings::default();
+            check(&config, &Interfaces::of(&config), &mut findings);
+            findings.0.len()
+        };
+        assert_eq!(said("mode = \"monitor\"\n"), 1);
+        assert_eq!(said("mode = \"wire\"\n"), 0);
+        assert_eq!(said("mode = \"router\"\n"), 1);
+        assert_eq!(said("mode = \"router\"\n[firewall]\n"), 0);
     }
 }
