@@ -609,13 +609,13 @@ fn packets_that_rules_drop_are_events() {
         .collect();
     write_pcap(&scratch.join("in.pcap"), &frames);
     scratch.write("none.rules", "alert tcp any any -> any 9 (msg:\"none\"; sid:1;)\n");
-    let run = |workers: usize| -> [Vec<Value>; 2] {
+    // What `[flow]` and `[ids]` write.
+    let run_with = |workers: usize, flow: &str, ids: &str| -> [Vec<Value>; 2] {
         let files = [scratch.join("eve.json"), scratch.join("log/eve.json")];
         files.iter().for_each(|file| _ = std::fs::remove_file(file));
         let config = format!(
             "mode = \"wire\"\n[system]\nworkers = {workers}\n[port.a]\n[port.b]\n\
-             [flow]\nevents = \"eve.json\"\nevent_types = [\"drop\"]\n\
-             [ids]\nrules = [\"none.rules\"]\noutput = \"log\"\nevent_types = [\"drop\"]\n\
+             [flow]\n{flow}[ids]\nrules = [\"none.rules\"]\noutput = \"log\"\n{ids}\
              [firewall]\ndefault = \"drop\"\n\
              [[rule]]\nname = \"no-dns\"\nproto = \"udp\"\ndport = 53\naction = \"reject\"\n\
              [[rule]]\nname = \"no-mail\"\nproto = \"tcp\"\ndport = 25\naction = \"drop\"\n\
@@ -626,10 +626,13 @@ fn packets_that_rules_drop_are_events() {
         let command = command.current_dir(scratch.path()).arg("run").arg(config);
         ok(&command.args(["-r", "a=in.pcap", "-w", "out", "--json"]).output().unwrap());
         files.map(|file| {
-            let text = std::fs::read_to_string(file).unwrap();
+            let text = std::fs::read_to_string(file).unwrap_or_default();
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
         })
     };
+    let to_file = "events = \"eve.json\"\n";
+    let drops = "event_types = [\"drop\"]\n";
+    let run = |workers: usize| run_with(workers, &format!("{to_file}{drops}"), drops);
     let [of_flow, of_ids] = run(1);
     // Over captures events of `[ids]` name no port.
     let without_port = |event: &Value| {
@@ -661,6 +664,17 @@ fn packets_that_rules_drop_are_events() {
     );
     for workers in [2, 4] {
         assert_eq!(run(workers)[0], of_flow, "{workers} workers");
+    }
+    // Only `[flow]` asks for them, and then each has them that writes `drop`.
+    for (flow, ids, wanted) in [
+        ("", "", [0, 0]),
+        (to_file, drops, [0, 0]),
+        (drops, "", [0, 4]),
+        (drops, "event_types = [\"alert\"]\n", [0, 0]),
+        (&format!("{to_file}{drops}"), "event_types = [\"alert\"]\n", [4, 0]),
+    ] {
+        let counts = run_with(1, flow, ids).map(|events| of_type(&events, "drop").len());
+        assert_eq!(counts, wanted, "{flow}, {ids}");
     }
 }
 
@@ -698,6 +712,49 @@ fn outputs_that_fail_are_errors() {
     says("parquet = \"/dev/full\"\n", 1, "flow.parquet: 9 lost: /dev/full: No space left");
     says("parquet = \"none/flows.parquet\"\n", 1, "none/flows.parquet: No such file");
     says("parquet = \"/proc/flows.parquet\"\n", 1, "/proc/flows.parquet");
+}
+
+/// Lines are in the order of their times where a device has chunks when later ones come, and their packets are minutes apart.
+#[test]
+fn events_of_drops_are_in_order_with_a_device() {
+    let scratch = Scratch::new();
+    let frames: Vec<Record> = (0..2000u64)
+        .map(|at| {
+            let src = format!("192.0.2.{}", at * 7 % 250 + 1);
+            let frame = Frame::new().ipv4(&src, "198.51.100.1");
+            let frame = frame.udp(1000 + (at % 50) as u16, 53 + (at % 2) as u16, b"name");
+            // Steps of milliseconds to half a minute.
+            let apart_ns = [1_000_000, 100_000_000, 5_000_000_000, 30_000_000_000];
+            let passed_ns: u64 = (0..at).map(|own| apart_ns[(own * 5 % 7 % 4) as usize]).sum();
+            Record::new(1_700_000_000_000_000_000 + passed_ns, frame.bytes())
+        })
+        .collect();
+    write_pcap(&scratch.join("in.pcap"), &frames);
+    let config = "[engine]\nchunk = 16\n[port.a]\n[port.b]\n\
+                  [flow]\nevents = \"eve.json\"\nevent_types = [\"drop\", \"flow\"]\n\
+                  [firewall]\ndefault = \"accept\"\n\
+                  [[rule]]\nname = \"no-dns\"\nproto = \"udp\"\ndport = 53\naction = \"drop\"\n";
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let run = |backend: &str, workers: usize| {
+        let config = format!("[system]\nworkers = {workers}\n{config}");
+        let config = scratch.write("wire.toml", &format!("mode = \"wire\"\n{config}"));
+        let _ = std::fs::remove_file(scratch.join("eve.json"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.current_dir(scratch.path()).arg("run").arg(config);
+        command.args(["-r", "a=in.pcap", "--json", "--backend", backend]);
+        command.env("POCL_CACHE_DIR", cache.join("pocl"));
+        command.env("SHADELINE_CACHE", cache.join("kernels"));
+        ok(&command.output().unwrap());
+        std::fs::read_to_string(scratch.join("eve.json")).unwrap()
+    };
+    let lines = run("cpu", 1);
+    assert_eq!(lines.matches("\"event_type\":\"drop\"").count(), 1000);
+    let mut ways = vec![("sim", 1), ("sim", 2)];
+    let has_opencl = testkit::require_opencl();
+    ways.extend([("opencl", 1), ("opencl", 2)].iter().filter(|_| has_opencl));
+    for (backend, workers) in ways {
+        assert!(run(backend, workers) == lines, "{workers} workers, {backend}: other lines");
+    }
 }
 
 /// Events into a named pipe: the start does not wait for its reader, and says so.

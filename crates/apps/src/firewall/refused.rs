@@ -4,13 +4,12 @@
 //!  firewall, in its post_shade ─▶ Mailbox ─▶ flow, with its next chunk, sweep or end ─▶ followers ─▶ lines of `drop`
 //! ```
 //!
-//! The stage `flow` is in front of the firewall and has the followers, whose lines are put into order over captures. A firewall in a
-//! pipeline without it says nothing.
+//! The stage `flow` is in front of the firewall and has the followers, whose lines are put into order over captures. There is a mailbox
+//! only where the configuration asks for such events: elsewhere they cost nothing. A firewall in a pipeline without `flow` says nothing.
 //!
 //! Threads: the stages of one worker; the lock is never contended.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chunk::Packet;
@@ -89,21 +88,10 @@ impl Refused {
 /// What a firewall leaves for the stage `flow` of its worker and pipeline.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    is_wanted: AtomicBool,
     packets: Mutex<Vec<Refused>>,
 }
 
 impl Mailbox {
-    /// Whether somebody writes events of such packets.
-    pub fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
-    }
-
-    /// Says so.
-    pub fn set_wanted(&self, is_wanted: bool) {
-        self.is_wanted.store(is_wanted, Ordering::Relaxed);
-    }
-
     /// One more. They are of the chunks in flight, for `flow` takes them when it gets the next one.
     pub fn put(&self, own: Refused) {
         self.packets.lock().unwrap_or_else(PoisonError::into_inner).push(own);

@@ -108,7 +108,7 @@ impl Firewall {
         }
     }
 
-    /// It tells of the packets that rules drop, if somebody wants to know.
+    /// It tells of the packets that rules drop, if there is a mailbox.
     #[must_use]
     pub fn telling(mut self, mailbox: Option<Arc<Mailbox>>) -> Self {
         self.mailbox = mailbox;
@@ -433,7 +433,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
         }
         self.found.clear();
         self.found.extend_from_slice(self.instance.view(&mut chunk.rows).rule);
-        let tells = self.mailbox.as_ref().is_some_and(|mailbox| mailbox.is_wanted());
+        let tells = self.mailbox.is_some();
         let mut settled = 0;
         for row in 0..chunk.packets.len() {
             let id = self.found[row];

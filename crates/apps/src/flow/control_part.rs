@@ -426,6 +426,11 @@ impl ControlPart for FlowControl {
         };
         let mut behind = worker.pipeline.kinds.iter().skip(worker.at);
         let confirms = behind.any(|kind| kind == crate::firewall::STAGE);
+        // Who asks does not change while the program runs.
+        let hears = confirms && {
+            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            super::refused_are_events(worker.config, &tracker.module().all)
+        };
         let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
         let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
@@ -433,7 +438,7 @@ impl ControlPart for FlowControl {
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let holds = super::holds_fragments(worker.config, &worker.pipeline.kinds);
         let stage = stage.holding(holds.then_some(self.options.defrag), self.count);
-        let mailbox = confirms.then(Arc::<Mailbox>::default);
+        let mailbox = hears.then(Arc::<Mailbox>::default);
         if let Some(mailbox) = &mailbox {
             worker.shared.put(mailbox.clone());
         }

@@ -57,8 +57,8 @@ pub mod search;
 pub mod stage;
 
 use control::config::{
-    Application, Config, EngineBackend, FRAMES, IdsAction, Overlap, Pipeline, RAW, Settings,
-    StageKind,
+    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, Overlap, Pipeline, RAW,
+    Settings, StageKind,
 };
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
@@ -113,7 +113,13 @@ pub(crate) fn holds_fragments(config: &Config, kinds: &[String]) -> bool {
     !has(monitor::STAGE) && (drops_by_label || has(crate::modules::STAGE))
 }
 
-/// `check`: helpers that nobody asks, tunnels that are not looked into, a device that is none.
+/// Whether packets that rules of a firewall drop are events: `[flow]` asks for them, and a follower writes them.
+fn refused_are_events(config: &Config, followers: &[Box<dyn Follower>]) -> bool {
+    config.flow.event_types.contains(&EventType::Drop)
+        && followers.iter().any(|follower| follower.asks_for_refused())
+}
+
+/// `check`: helpers that nobody asks, events that no packet has, tunnels that are not looked into, a device that is none.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
     if config.flow.device && !has_device {
@@ -129,6 +135,11 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     if !config.flow.ftp_ports.is_empty() && !config.in_use().any(has_firewall) {
         findings.warn_of_all(
             "`ftp_ports` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+        );
+    }
+    if config.flow.event_types.contains(&EventType::Drop) && !config.in_use().any(has_firewall) {
+        findings.warn_of_all(
+            "`drop` in `event_types` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
         );
     }
     let looks = |pipeline: &Pipeline| {
@@ -257,5 +268,50 @@ fn options(config: &Config, seed: u64) -> Options {
         by_vlan: own.by_vlan,
         tunnels: own.tunnels,
         seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It writes events of such packets, or not.
+    struct Writes(bool);
+
+    impl Follower for Writes {
+        fn asks_for_refused(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn packets_that_rules_drop_are_events_where_both_want_it() {
+        let is_one = |types: &str, writes: &[bool]| {
+            let text = format!("mode = \"wire\"\n[port.a]\n[port.b]\n{types}");
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            let all = writes.iter().map(|own| Box::new(Writes(*own)) as Box<dyn Follower>);
+            refused_are_events(&config, &all.collect::<Vec<_>>())
+        };
+        let asks = "[flow]\nevent_types = [\"drop\"]\n";
+        assert!(is_one(asks, &[false, true]));
+        assert!(!is_one(asks, &[false]) && !is_one(asks, &[]), "nobody writes");
+        for types in ["", "[flow]\n", "[flow]\nevent_types = [\"flow\"]\n", "[ids]\n"] {
+            assert!(!is_one(types, &[true]), "{types}");
+        }
+    }
+
+    #[test]
+    fn events_of_drops_without_a_firewall_are_warned_of() {
+        let said = |text: &str| {
+            let text = format!("{text}[port.a]\n[port.b]\n[flow]\nevent_types = [\"drop\"]\n");
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            let mut findings = Findings::default();
+            check(&config, &Interfaces::of(&config), &mut findings);
+            findings.0.len()
+        };
+        assert_eq!(said("mode = \"monitor\"\n"), 1);
+        assert_eq!(said("mode = \"wire\"\n"), 0);
+        assert_eq!(said("mode = \"router\"\n"), 1);
+        assert_eq!(said("mode = \"router\"\n[firewall]\n"), 0);
     }
 }

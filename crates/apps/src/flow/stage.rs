@@ -1,6 +1,7 @@
 //! The stage: decodes packets and gives them to the tracker of its worker.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use super::reasons;
 use super::reassembly::ReassemblyColumns;
 use super::search::SearchColumns;
 use crate::firewall::header::Whole;
-use crate::firewall::refused::Mailbox;
+use crate::firewall::refused::{Mailbox, Refused};
 use crate::records::{self, RecordColumns, Records};
 
 /// The flows of a worker, which control reads.
@@ -73,8 +74,9 @@ pub struct Flow {
     now_ns: u64,
     /// What rules of a firewall behind it drop, where somebody hears of that.
     mailbox: Option<Arc<Mailbox>>,
-    /// Over captures: the earliest packet of the chunk at hand, of which it will hear then.
-    refused_ns: u64,
+    /// Over captures, with a mailbox: the numbers of the chunks in flight, of which it has not heard all, and the time of the earliest
+    /// packet of each.
+    unheard: VecDeque<(u64, u64)>,
     /// When the sweep under way began; its end is the end of the table.
     sweep_ns: u64,
     is_sweeping: bool,
@@ -101,7 +103,7 @@ impl Flow {
             held: None,
             now_ns: 0,
             mailbox: None,
-            refused_ns: u64::MAX,
+            unheard: VecDeque::new(),
             sweep_ns: 0,
             is_sweeping: false,
         }
@@ -160,6 +162,17 @@ impl Flow {
         tracker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Followers hear of packets that rules of a firewall dropped since.
+    fn hear_of_refused(&mut self) {
+        let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) else {
+            return;
+        };
+        let packets = mailbox.take();
+        if !packets.is_empty() {
+            tell_of_refused(packets, &mut Self::lock(tracker));
+        }
+    }
+
     /// Drops fragments that waited too long, or all of them.
     fn end_held<T>(&mut self, until_ns: Option<u64>, cx: &mut Context<'_, T>) {
         let Some(held) = self.held.as_deref_mut() else { return };
@@ -181,17 +194,16 @@ impl Flow {
         let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
-            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS).min(self.refused_ns);
+            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
+            let until_ns = self.unheard.iter().map(|own| own.1).fold(until_ns, u64::min);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
     }
 }
 
 /// Followers hear of packets that rules of a firewall dropped.
-fn tell_of_refused(mailbox: &Mailbox, tracker: &mut Tracker<Followers>) {
-    let asks = tracker.module().all.iter().any(|follower| follower.asks_for_refused());
-    mailbox.set_wanted(asks);
-    for own in mailbox.take() {
+fn tell_of_refused(packets: Vec<Refused>, tracker: &mut Tracker<Followers>) {
+    for own in packets {
         let flow = own.flow.and_then(|(slot, _)| tracker.number(Slot(slot), &own.decoded));
         tracker.module().all.iter_mut().for_each(|follower| follower.refused(&own, flow));
     }
@@ -273,14 +285,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
-        let Chunk { packets, rows, .. } = chunk;
-        if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
-            tell_of_refused(mailbox, &mut Self::lock(tracker));
-            self.refused_ns = match mailbox.is_wanted() && !cx.is_live() {
-                true => packets.iter().map(|own| own.time_ns).min().unwrap_or(u64::MAX),
-                false => u64::MAX,
-            };
+        self.hear_of_refused();
+        if self.mailbox.is_some() && !cx.is_live() {
+            let earliest_ns = chunk.packets.iter().map(|own| own.time_ns).min();
+            self.unheard.extend(earliest_ns.map(|own| (chunk.seq, own)));
         }
+        let Chunk { packets, rows, .. } = chunk;
         self.rows.clear();
         let verdicts = rows.verdicts().iter().zip(0..);
         self.rows
@@ -517,6 +527,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     /// Flows count whose first packet got through. Of a datagram all fragments are dropped if one is.
     fn retired(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        // Chunks retire in order. What the firewall has dropped of this one is in the mailbox.
+        while self.unheard.front().is_some_and(|(seq, _)| *seq <= chunk.seq) {
+            self.unheard.pop_front();
+        }
         let view = FlowColumns::view(&mut chunk.rows);
         if let Some(held) = self.held.as_mut().filter(|_| cx.is_again(0))
             && let Some(released) = &mut held.released
@@ -549,9 +563,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     fn tick(&mut self, cx: &mut Context<'_, T>) {
         if cx.is_live() {
             self.now_ns = cx.now_ns;
-            if let Some((mailbox, tracker)) = self.mailbox.as_ref().zip(self.tracker.as_ref()) {
-                tell_of_refused(mailbox, &mut Self::lock(tracker));
-            }
+            self.hear_of_refused();
             self.end_held(Some(cx.now_ns), cx);
             self.sweep(cx.now_ns);
         }
@@ -569,13 +581,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn drain(&mut self, cx: &mut Context<'_, T>) {
         self.end_held(None, cx);
+        self.hear_of_refused();
         let latest_ns = self.latest_ns.load(Ordering::Relaxed);
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
         let Some(tracker) = &self.tracker else { return };
         let mut tracker = Self::lock(tracker);
-        if let Some(mailbox) = &self.mailbox {
-            tell_of_refused(mailbox, &mut tracker);
-        }
         tracker.finish(now_ns);
         tracker.module().all.iter_mut().for_each(|follower| follower.finished());
     }

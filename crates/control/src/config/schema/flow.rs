@@ -91,7 +91,7 @@ crate::section! {
         /// What events are written of: `flow`, flows that end; `netflow`, the same with an event for each direction;
         /// `active`, flows that go on, as events of the type `flow` with the reason `active`; `anomaly`, what is wrong in
         /// packets and byte streams; `ipsec`, security associations that come, go, reach limits or are missing (live); `drop`,
-        /// packets that rules of a firewall drop.
+        /// packets that rules of a firewall drop, also for the `eve.json` of an `[ids]` with that type.
         restart event_types: Vec<EventType> = vec![EventType::Flow, EventType::Anomaly],
             list(words(), "an array such as [\"flow\", \"anomaly\"]").not_empty("[\"flow\"]");
         /// Collector for IPFIX (RFC 7011): `udp:` or `tcp:`, address and port. It gets flows that end and flows that go on.

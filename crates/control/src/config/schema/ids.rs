@@ -29,7 +29,8 @@ crate::section! {
         rebuild action: IdsAction = IdsAction::Tap, words();
         /// Folder for `eve.json`, `fast.log` and `stats.log`; made if it is missing. They are appended to, and opened again on SIGHUP.
         restart output: Option<PathBuf> = None, output();
-        /// What `eve.json` has.
+        /// What `eve.json` has. `drop`: packets that rules of `[ids]` drop; those that rules of a firewall drop only where `event_types` of
+        /// `[flow]` has `drop`, too.
         restart event_types: Vec<IdsEvent> = IdsEvent::ALL_BUT_STATS.to_vec(),
             list(words(), "an array such as [\"alert\", \"http\"]").not_empty("[\"alert\"]");
         /// How often counters are written into `stats.log`, and into `eve.json` with the event type `stats`.
