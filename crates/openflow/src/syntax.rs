@@ -56,32 +56,32 @@ impl std::error::Error for SyntaxError {}
 
 type Parsed<T> = Result<T, SyntaxError>;
 
-/// Gives the port of a name.
-pub type PortNames = dyn Fn(&str) -> Option<PortNo>;
+/// Ports by name.
+pub type PortNames = [(String, PortNo)];
 
 /// Reads texts; knows the names of ports.
 #[derive(Clone, Copy, Default)]
 pub struct Syntax<'a> {
-    ports: Option<&'a PortNames>,
+    ports: &'a PortNames,
     /// What the match of the flow at hand says of the IP protocol; `None`: actions of any packet.
     proto: Option<Option<u8>>,
 }
 
 impl fmt::Debug for Syntax<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Syntax {{ names: {} }}", self.ports.is_some())
+        write!(f, "Syntax {{ names: {} }}", !self.ports.is_empty())
     }
 }
 
 impl<'a> Syntax<'a> {
     /// Ports by number and by their reserved names.
     pub const fn new() -> Self {
-        Self { ports: None, proto: None }
+        Self { ports: &[], proto: None }
     }
 
-    /// Ports also by the names that `ports` knows.
+    /// Ports also by the names of `ports`.
     pub const fn with_ports(ports: &'a PortNames) -> Self {
-        Self { ports: Some(ports), proto: None }
+        Self { ports, proto: None }
     }
 
     /// A flow. In commands that are not strict and not add, the priority is not named; in delete neither are actions.
@@ -217,8 +217,14 @@ impl<'a> Syntax<'a> {
             });
         }
         let bare = word.text.trim_matches('"');
-        let found = self.ports.and_then(|ports| ports(bare));
-        found.ok_or_else(|| word.error("is not a port"))
+        let found = self.ports.iter().find(|(name, _)| name == bare).map(|(_, port)| *port);
+        found.ok_or_else(|| word.unknown("is not a port", self.port_names()))
+    }
+
+    /// Names of ports: those of the switch, then the reserved ones.
+    fn port_names(&self) -> impl Iterator<Item = &'a str> {
+        let own = self.ports.iter().map(|(name, _)| name.as_str());
+        own.chain(PortNo::NAMES.iter().map(|(_, name)| *name))
     }
 }
 
@@ -237,7 +243,7 @@ impl<'a> Word<'a> {
 
     /// The same of a word that is none of some names, with the nearest of them.
     fn unknown<'n>(&self, message: &str, names: impl Iterator<Item = &'n str>) -> SyntaxError {
-        match nearest::nearest(self.text, names) {
+        match nearest::nearest(self.text, names.filter(|name| *name != self.text)) {
             Some(name) => self.error(&format!("{message}, did you mean `{name}`?")),
             None => self.error(message),
         }

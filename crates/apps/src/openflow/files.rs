@@ -9,21 +9,15 @@ use controlplane::Interfaces;
 use flowtable::{FlowControl, Wrong};
 use openflow::flow::FlowStats;
 use openflow::group::TableCommand;
-use openflow::syntax::{FlowText, Syntax, SyntaxError};
+use openflow::syntax::{FlowText, PortNames, Syntax, SyntaxError};
 use openflow::{ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, PortNo, Version};
 
 use super::stage::PortNumbers;
 
-/// A port by its name.
-pub(super) type PortNames = dyn Fn(&str) -> Option<PortNo>;
-
 /// The ports of the program by name.
-pub(super) fn port_names(
-    interfaces: &Interfaces,
-    ports: PortNumbers,
-) -> impl Fn(&str) -> Option<PortNo> + use<> {
-    let interfaces = interfaces.clone();
-    move |name| interfaces.number(name).map(|port| ports.number(port))
+pub(super) fn port_names(interfaces: &Interfaces, ports: PortNumbers) -> Vec<(String, PortNo)> {
+    let of = |port| (interfaces.name(port).to_owned(), ports.number(port));
+    interfaces.numbers().map(of).collect()
 }
 
 /// A line of a file.
@@ -280,15 +274,17 @@ mod tests {
 
     use super::*;
 
-    const NAMES: &dyn Fn(&str) -> Option<PortNo> =
-        &|name| (name == "lan").then_some(PortNo(1)).or((name == "wan").then_some(PortNo(2)));
+    fn names() -> [(String, PortNo); 2] {
+        [("lan".to_owned(), PortNo(1)), ("wan".to_owned(), PortNo(2))]
+    }
 
     fn put(control: &mut FlowControl, text: &str) -> Result<Changed, String> {
-        replace(control, "flows.txt", text, &Syntax::with_ports(NAMES), Version::V13, 1)
+        replace(control, "flows.txt", text, &Syntax::with_ports(&names()), Version::V13, 1)
     }
 
     fn diff(control: &FlowControl, text: &str) -> Vec<String> {
-        let syntax = Syntax::with_ports(NAMES);
+        let names = names();
+        let syntax = Syntax::with_ports(&names);
         difference(control, "flows.txt", text, &syntax, Version::V13).unwrap()
     }
 

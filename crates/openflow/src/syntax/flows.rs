@@ -12,6 +12,25 @@ use crate::port::PortNo;
 /// The priority of a flow that names none.
 const PRIORITY: u16 = 0x8000;
 
+/// Words with a value that are not of the match.
+pub(super) const KEYS: &[&str] = &[
+    "table",
+    "priority",
+    "idle_timeout",
+    "hard_timeout",
+    "cookie",
+    "out_port",
+    "out_group",
+    "buffer",
+    "buffer_id",
+    "duration",
+    "n_packets",
+    "n_bytes",
+    "idle_age",
+    "hard_age",
+    "importance",
+];
+
 /// The command at the start of a line, and the rest.
 pub(super) fn command<'a>(line: &Word<'a>) -> (FlowCommand, Word<'a>) {
     let (first, rest) = line.split_at(&[' ', '\t']);
@@ -51,12 +70,22 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
     let mut rest = Vec::new();
     for word in head.split() {
         let (name, value) = word.split_at(&['=']);
-        let Some(value) = value else {
-            match FlowFlags::NAMES.iter().find(|(_, flag)| *flag == name.text) {
-                Some((flag, _)) => flow.flags |= *flag,
-                None => rest.push(word),
+        let flag = FlowFlags::NAMES.iter().find(|(_, flag)| *flag == name.text);
+        let is_key = KEYS.contains(&name.text);
+        let value = match (value, flag) {
+            (Some(value), None) if is_key => value,
+            (None, None) if is_key || name.text == "actions" => {
+                return Err(word.error("has no value"));
             }
-            continue;
+            (None, Some((flag, _))) => {
+                flow.flags |= *flag;
+                continue;
+            }
+            (Some(value), Some(_)) => return Err(value.error("is a value, and there is none")),
+            (_, None) => {
+                rest.push(word);
+                continue;
+            }
         };
         match name.text {
             "table" => flow.table = value.u8()?,
