@@ -23,6 +23,7 @@ pub use self::actions::{ActionsText, InstructionsText};
 pub use self::flows::FlowText;
 pub use self::groups::{GroupText, MeterText};
 pub use self::matches::MatchText;
+use crate::Version;
 use crate::action::{Action, Instruction};
 use crate::flow::{FlowCommand, FlowFilter, FlowMod};
 use crate::group::{GroupMod, MeterMod, TableCommand};
@@ -63,6 +64,7 @@ pub type PortNames = [(String, PortNo)];
 #[derive(Clone, Copy, Default)]
 pub struct Syntax<'a> {
     ports: &'a PortNames,
+    version: Option<Version>,
     /// What the match of the flow at hand says of the IP protocol; `None`: actions of any packet.
     proto: Option<Option<u8>>,
 }
@@ -76,12 +78,17 @@ impl fmt::Debug for Syntax<'_> {
 impl<'a> Syntax<'a> {
     /// Ports by number and by their reserved names.
     pub const fn new() -> Self {
-        Self { ports: &[], proto: None }
+        Self { ports: &[], version: None, proto: None }
     }
 
     /// Ports also by the names of `ports`.
     pub const fn with_ports(ports: &'a PortNames) -> Self {
-        Self { ports, proto: None }
+        Self { ports, version: None, proto: None }
+    }
+
+    /// For a switch of `version`: what its requests cannot say is an error.
+    pub const fn for_version(self, version: Version) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// A flow. In commands that are not strict and not add, the priority is not named; in delete neither are actions.
@@ -313,8 +320,15 @@ impl<'a> Word<'a> {
         self.number(u128::from(u32::MAX)).map(|n| n as u32)
     }
 
+    /// Also below zero, as its two's complement: -1 has all bits.
     fn u64(&self) -> Parsed<u64> {
-        self.number(u128::from(u64::MAX)).map(|n| n as u64)
+        let digits = self.text.strip_prefix('-');
+        let number = Word { text: digits.unwrap_or(self.text), ..*self };
+        let value = number.number(u128::from(u64::MAX)).map_err(|error| match digits {
+            Some(_) => self.error("is not a number of 64 bits"),
+            None => error,
+        })? as u64;
+        Ok(if digits.is_some() { value.wrapping_neg() } else { value })
     }
 
     /// `value` or `value/mask`.

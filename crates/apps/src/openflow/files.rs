@@ -137,7 +137,7 @@ pub(super) fn load(
     now_ns: u64,
 ) -> Result<(), String> {
     let name = ::files::input::name(path);
-    let syntax = Syntax::with_ports(by_name);
+    let syntax = Syntax::with_ports(by_name).for_version(version);
     let file = File { name: &name, syntax: &syntax, version };
     control.all_or_nothing(|control| {
         for line in file.lines(text) {
@@ -366,5 +366,19 @@ mod tests {
             assert_eq!(put(&mut control, text), Err(error.to_owned()), "{text}");
             assert_eq!(control.len(), 1, "nothing has changed");
         }
+    }
+
+    #[test]
+    fn a_modify_of_13_gives_no_cookie() {
+        let text = "cookie=1,tcp,actions=lan\nmodify cookie=1/-1,cookie=7,actions=wan\n";
+        let of = |settings, version| {
+            let mut control = FlowControl::new(settings, 100, "linear").0;
+            let done = load(&mut control, (Path::new("flows.txt"), text), &names(), version, 1);
+            done.map(|()| control.flows().map(|flow| flow.cookie).collect::<Vec<_>>())
+        };
+        assert_eq!(of(Settings::of_10(128), Version::V10), Ok(vec![7]));
+        let reason = "flows.txt:2: column 20: `cookie=7` is a new cookie, which a modify of OpenFlow 1.3 cannot give: \
+                      cookie=VALUE/MASK says which flows";
+        assert_eq!(of(Settings::of_13(4), Version::V13), Err(reason.to_owned()));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::actions::{InstructionsText, parse_instructions};
 use super::matches::{self, MatchText};
 use super::{Parsed, Syntax, Word};
+use crate::Version;
 use crate::field::Field;
 use crate::flow::{ALL_TABLES, ANY_GROUP, FlowCommand, FlowFlags, FlowMod, FlowStats};
 use crate::port::PortNo;
@@ -104,6 +105,11 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
                     (flow.cookie, flow.cookie_mask) = (cookie.u64()?, u64::MAX);
                 }
                 (cookie, None) if command == FlowCommand::Add => flow.cookie = cookie.u64()?,
+                (_, None) if syntax.version == Some(Version::V13) => {
+                    let reason = "is a new cookie, which a modify of OpenFlow 1.3 cannot give: \
+                                  cookie=VALUE/MASK says which flows";
+                    return Err(word.error(reason));
+                }
                 // A modify may have both: which flows, and what they get.
                 (cookie, None) => flow.new_cookie = Some(cookie.u64()?),
             },

@@ -181,6 +181,35 @@ fn errors_say_where() {
     }
 }
 
+/// A modify of 1.3 has no cookie that flows get (§A.3.4.1); one of 1.0 has.
+#[test]
+fn cookies_of_a_modify() {
+    let both = "cookie=1/1,cookie=7,actions=drop";
+    for command in [FlowCommand::Modify, FlowCommand::ModifyStrict] {
+        let of = |text, version| Syntax::new().for_version(version).flow(text, command);
+        for text in [both, "cookie=0/1,cookie=0,actions=drop", "tcp,,,,,,,,cookie=0,actions=drop"] {
+            let error = of(text, Version::V13).unwrap_err();
+            assert_eq!(error.at, 11, "{error}");
+            assert!(error.message.contains("is a new cookie"), "{error}");
+        }
+        let flow = of(both, Version::V10).unwrap();
+        assert_eq!((flow.cookie, flow.cookie_mask, flow.new_cookie), (1, 1, Some(7)));
+        let flow = of("cookie=0x12/-1,actions=drop", Version::V13).unwrap();
+        assert_eq!((flow.cookie, flow.cookie_mask, flow.new_cookie), (0x12, u64::MAX, None));
+        assert!(of("tcp,actions=drop", Version::V13).is_ok());
+    }
+    let of = |text: &str| Syntax::new().for_version(Version::V13).flow(text, FlowCommand::Add);
+    let cookie =
+        |text: &str| of(text).map(|flow| flow.cookie).map_err(|error| (error.at, error.message));
+    assert_eq!(cookie("cookie=7,actions=drop"), Ok(7));
+    assert_eq!(cookie("cookie=-0x5,actions=drop"), Ok(0_u64.wrapping_sub(5)));
+    for text in ["--1", "-", "-x", "-0x1ffffffffffffffff"] {
+        let error = (7, format!("`{text}` is not a number of 64 bits"));
+        assert_eq!(cookie(&format!("cookie={text},actions=drop")), Err(error));
+    }
+    assert!(of("table=-1,actions=drop").is_err() && of("priority=-1,actions=drop").is_err());
+}
+
 #[test]
 fn fields_have_the_names_of_ovs() {
     let cases = [
