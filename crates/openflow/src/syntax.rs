@@ -23,6 +23,7 @@ pub use self::actions::{ActionsText, InstructionsText};
 pub use self::flows::FlowText;
 pub use self::groups::{GroupText, MeterText};
 pub use self::matches::MatchText;
+use crate::Version;
 use crate::action::{Action, Instruction};
 use crate::flow::{FlowCommand, FlowFilter, FlowMod};
 use crate::group::{GroupMod, MeterMod, TableCommand};
@@ -56,32 +57,38 @@ impl std::error::Error for SyntaxError {}
 
 type Parsed<T> = Result<T, SyntaxError>;
 
-/// Gives the port of a name.
-pub type PortNames = dyn Fn(&str) -> Option<PortNo>;
+/// Ports by name.
+pub type PortNames = [(String, PortNo)];
 
 /// Reads texts; knows the names of ports.
 #[derive(Clone, Copy, Default)]
 pub struct Syntax<'a> {
-    ports: Option<&'a PortNames>,
+    ports: &'a PortNames,
+    version: Option<Version>,
     /// What the match of the flow at hand says of the IP protocol; `None`: actions of any packet.
     proto: Option<Option<u8>>,
 }
 
 impl fmt::Debug for Syntax<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Syntax {{ names: {} }}", self.ports.is_some())
+        write!(f, "Syntax {{ names: {} }}", !self.ports.is_empty())
     }
 }
 
 impl<'a> Syntax<'a> {
     /// Ports by number and by their reserved names.
     pub const fn new() -> Self {
-        Self { ports: None, proto: None }
+        Self { ports: &[], version: None, proto: None }
     }
 
-    /// Ports also by the names that `ports` knows.
+    /// Ports also by the names of `ports`.
     pub const fn with_ports(ports: &'a PortNames) -> Self {
-        Self { ports: Some(ports), proto: None }
+        Self { ports, version: None, proto: None }
+    }
+
+    /// For a switch of `version`: what its requests cannot say is an error.
+    pub const fn for_version(self, version: Version) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// A flow. In commands that are not strict and not add, the priority is not named; in delete neither are actions.
@@ -217,8 +224,14 @@ impl<'a> Syntax<'a> {
             });
         }
         let bare = word.text.trim_matches('"');
-        let found = self.ports.and_then(|ports| ports(bare));
-        found.ok_or_else(|| word.error("is not a port"))
+        let found = self.ports.iter().find(|(name, _)| name == bare).map(|(_, port)| *port);
+        found.ok_or_else(|| word.unknown("is not a port", self.port_names()))
+    }
+
+    /// Names of ports: those of the switch, then the reserved ones.
+    fn port_names(&self) -> impl Iterator<Item = &'a str> {
+        let own = self.ports.iter().map(|(name, _)| name.as_str());
+        own.chain(PortNo::NAMES.iter().map(|(_, name)| *name))
     }
 }
 
@@ -237,7 +250,7 @@ impl<'a> Word<'a> {
 
     /// The same of a word that is none of some names, with the nearest of them.
     fn unknown<'n>(&self, message: &str, names: impl Iterator<Item = &'n str>) -> SyntaxError {
-        match nearest::nearest(self.text, names) {
+        match nearest::nearest(self.text, names.filter(|name| *name != self.text)) {
             Some(name) => self.error(&format!("{message}, did you mean `{name}`?")),
             None => self.error(message),
         }
@@ -307,8 +320,15 @@ impl<'a> Word<'a> {
         self.number(u128::from(u32::MAX)).map(|n| n as u32)
     }
 
+    /// Also below zero, as its two's complement: -1 has all bits.
     fn u64(&self) -> Parsed<u64> {
-        self.number(u128::from(u64::MAX)).map(|n| n as u64)
+        let digits = self.text.strip_prefix('-');
+        let number = Word { text: digits.unwrap_or(self.text), ..*self };
+        let value = number.number(u128::from(u64::MAX)).map_err(|error| match digits {
+            Some(_) => self.error("is not a number of 64 bits"),
+            None => error,
+        })? as u64;
+        Ok(if digits.is_some() { value.wrapping_neg() } else { value })
     }
 
     /// `value` or `value/mask`.

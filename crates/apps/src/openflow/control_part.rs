@@ -357,7 +357,7 @@ impl OpenFlowControl {
         let before = self.control.len();
         self.control.flow_mod(&request, self.version, now_ns).map_err(|error| {
             let by_name = port_names(&self.interfaces, self.ports);
-            let syntax = Syntax::with_ports(&by_name);
+            let syntax = Syntax::with_ports(&by_name).for_version(self.version);
             let own = (&self.control, self.version);
             Refusal::new(kind(error), refused_in_words(own, &syntax, text, command, error))
         })?;
@@ -377,7 +377,7 @@ impl OpenFlowControl {
         parse: impl FnOnce(Syntax<'_>) -> Result<T, openflow::syntax::SyntaxError>,
     ) -> Result<T, Refusal> {
         let by_name = port_names(&self.interfaces, self.ports);
-        let parsed = parse(Syntax::with_ports(&by_name));
+        let parsed = parse(Syntax::with_ports(&by_name).for_version(self.version));
         parsed.map_err(|error| {
             let text = format!("column {}: {}", error.at + 1, error.message);
             Refusal::new(ErrorKind::BadRequest, text)
@@ -408,7 +408,7 @@ impl OpenFlowControl {
             "flow_replace" => {
                 let commands::FlowReplace { file, flows } = call.read()?;
                 let by_name = port_names(&self.interfaces, self.ports);
-                let syntax = Syntax::with_ports(&by_name);
+                let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let control = &mut self.control;
                 let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
                 let Changed { added, changed, removed, kept } =
@@ -425,7 +425,7 @@ impl OpenFlowControl {
             "flow_diff" => {
                 let commands::FlowReplace { file, flows } = call.read()?;
                 let by_name = port_names(&self.interfaces, self.ports);
-                let syntax = Syntax::with_ports(&by_name);
+                let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let found = difference(&self.control, &file, &flows, &syntax, self.version);
                 let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
                 Ok(Outcome::Rows(lines("diff", call.as_text, found)))

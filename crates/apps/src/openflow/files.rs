@@ -9,21 +9,15 @@ use controlplane::Interfaces;
 use flowtable::{FlowControl, Wrong};
 use openflow::flow::FlowStats;
 use openflow::group::TableCommand;
-use openflow::syntax::{FlowText, Syntax, SyntaxError};
+use openflow::syntax::{FlowText, PortNames, Syntax, SyntaxError};
 use openflow::{ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, PortNo, Version};
 
 use super::stage::PortNumbers;
 
-/// A port by its name.
-pub(super) type PortNames = dyn Fn(&str) -> Option<PortNo>;
-
 /// The ports of the program by name.
-pub(super) fn port_names(
-    interfaces: &Interfaces,
-    ports: PortNumbers,
-) -> impl Fn(&str) -> Option<PortNo> + use<> {
-    let interfaces = interfaces.clone();
-    move |name| interfaces.number(name).map(|port| ports.number(port))
+pub(super) fn port_names(interfaces: &Interfaces, ports: PortNumbers) -> Vec<(String, PortNo)> {
+    let of = |port| (interfaces.name(port).to_owned(), ports.number(port));
+    interfaces.numbers().map(of).collect()
 }
 
 /// A line of a file.
@@ -143,7 +137,7 @@ pub(super) fn load(
     now_ns: u64,
 ) -> Result<(), String> {
     let name = ::files::input::name(path);
-    let syntax = Syntax::with_ports(by_name);
+    let syntax = Syntax::with_ports(by_name).for_version(version);
     let file = File { name: &name, syntax: &syntax, version };
     control.all_or_nothing(|control| {
         for line in file.lines(text) {
@@ -280,15 +274,17 @@ mod tests {
 
     use super::*;
 
-    const NAMES: &dyn Fn(&str) -> Option<PortNo> =
-        &|name| (name == "lan").then_some(PortNo(1)).or((name == "wan").then_some(PortNo(2)));
+    fn names() -> [(String, PortNo); 2] {
+        [("lan".to_owned(), PortNo(1)), ("wan".to_owned(), PortNo(2))]
+    }
 
     fn put(control: &mut FlowControl, text: &str) -> Result<Changed, String> {
-        replace(control, "flows.txt", text, &Syntax::with_ports(NAMES), Version::V13, 1)
+        replace(control, "flows.txt", text, &Syntax::with_ports(&names()), Version::V13, 1)
     }
 
     fn diff(control: &FlowControl, text: &str) -> Vec<String> {
-        let syntax = Syntax::with_ports(NAMES);
+        let names = names();
+        let syntax = Syntax::with_ports(&names);
         difference(control, "flows.txt", text, &syntax, Version::V13).unwrap()
     }
 
@@ -370,5 +366,19 @@ mod tests {
             assert_eq!(put(&mut control, text), Err(error.to_owned()), "{text}");
             assert_eq!(control.len(), 1, "nothing has changed");
         }
+    }
+
+    #[test]
+    fn a_modify_of_13_gives_no_cookie() {
+        let text = "cookie=1,tcp,actions=lan\nmodify cookie=1/-1,cookie=7,actions=wan\n";
+        let of = |settings, version| {
+            let mut control = FlowControl::new(settings, 100, "linear").0;
+            let done = load(&mut control, (Path::new("flows.txt"), text), &names(), version, 1);
+            done.map(|()| control.flows().map(|flow| flow.cookie).collect::<Vec<_>>())
+        };
+        assert_eq!(of(Settings::of_10(128), Version::V10), Ok(vec![7]));
+        let reason = "flows.txt:2: column 20: `cookie=7` is a new cookie, which a modify of OpenFlow 1.3 cannot give: \
+                      cookie=VALUE/MASK says which flows";
+        assert_eq!(of(Settings::of_13(4), Version::V13), Err(reason.to_owned()));
     }
 }

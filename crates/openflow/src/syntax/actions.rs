@@ -23,7 +23,7 @@ fn take_apart<'a>(word: &Word<'a>) -> Parsed<(Word<'a>, Option<Word<'a>>)> {
 pub(super) fn parse_actions(syntax: &Syntax<'_>, text: &Word<'_>) -> Parsed<Vec<Action>> {
     let words = text.split();
     if let [only] = words[..]
-        && only.text == "drop"
+        && only.text.eq_ignore_ascii_case("drop")
     {
         return Ok(Vec::new());
     }
@@ -46,7 +46,7 @@ const fn rank(instruction: &Instruction) -> u8 {
 pub(super) fn parse_instructions(syntax: &Syntax<'_>, text: &Word<'_>) -> Parsed<Vec<Instruction>> {
     let words = text.split();
     if let [only] = words[..]
-        && only.text == "drop"
+        && only.text.eq_ignore_ascii_case("drop")
     {
         return Ok(Vec::new());
     }
@@ -77,7 +77,11 @@ fn need<'a>(word: &Word<'_>, argument: Option<Word<'a>>) -> Parsed<Word<'a>> {
 
 fn parse_instruction(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Option<Instruction>> {
     let (name, argument) = take_apart(word)?;
-    Ok(Some(match name.text {
+    let lower = name.text.to_ascii_lowercase();
+    if !INSTRUCTIONS.contains(&lower.as_str()) {
+        return Ok(None);
+    }
+    Ok(Some(match lower.as_str() {
         "goto_table" => Instruction::GotoTable(need(word, argument)?.u8()?),
         "meter" => Instruction::Meter(need(word, argument)?.u32()?),
         "clear_actions" => Instruction::ClearActions,
@@ -97,52 +101,53 @@ fn parse_instruction(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Option<Inst
     }))
 }
 
-/// Names of actions and instructions, and of ports that are actions.
-fn names() -> impl Iterator<Item = &'static str> {
-    const NAMES: &[&str] = &[
-        "output",
-        "controller",
-        "enqueue",
-        "mod_vlan_vid",
-        "mod_vlan_pcp",
-        "strip_vlan",
-        "pop_vlan",
-        "push_vlan",
-        "push_mpls",
-        "pop_mpls",
-        "push_pbb",
-        "pop_pbb",
-        "mod_dl_src",
-        "mod_dl_dst",
-        "mod_nw_src",
-        "mod_nw_dst",
-        "mod_nw_tos",
-        "mod_nw_ecn",
-        "mod_nw_ttl",
-        "mod_tp_src",
-        "mod_tp_dst",
-        "dec_ttl",
-        "set_mpls_ttl",
-        "dec_mpls_ttl",
-        "copy_ttl_in",
-        "copy_ttl_out",
-        "set_queue",
-        "set_field",
-        "group",
-        "drop",
-        "normal",
-        "flood",
-        "all",
-        "in_port",
-        "local",
-        "meter",
-        "goto_table",
-        "clear_actions",
-        "write_metadata",
-        "write_actions",
-        "apply_actions",
-    ];
-    NAMES.iter().copied()
+/// Names of actions; no other is read.
+const ACTIONS: &[&str] = &[
+    "output",
+    "controller",
+    "enqueue",
+    "mod_vlan_vid",
+    "set_vlan_vid",
+    "mod_vlan_pcp",
+    "set_vlan_pcp",
+    "strip_vlan",
+    "pop_vlan",
+    "push_vlan",
+    "push_mpls",
+    "pop_mpls",
+    "push_pbb",
+    "pop_pbb",
+    "mod_dl_src",
+    "mod_dl_dst",
+    "mod_nw_src",
+    "mod_nw_dst",
+    "mod_nw_ecn",
+    "mod_nw_tos",
+    "mod_nw_ttl",
+    "set_nw_ttl",
+    "mod_tp_src",
+    "mod_tp_dst",
+    "dec_ttl",
+    "dec_nw_ttl",
+    "set_mpls_ttl",
+    "dec_mpls_ttl",
+    "copy_ttl_in",
+    "copy_ttl_out",
+    "set_mpls_label",
+    "set_mpls_tc",
+    "set_queue",
+    "group",
+    "set_field",
+    "drop",
+];
+
+/// Names of instructions; no other is read.
+const INSTRUCTIONS: &[&str] =
+    &["meter", "apply_actions", "clear_actions", "write_actions", "write_metadata", "goto_table"];
+
+/// Names of actions and instructions.
+fn names<'a>() -> impl Iterator<Item = &'a str> {
+    ACTIONS.iter().chain(INSTRUCTIONS).copied()
 }
 
 fn parse_action(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Action> {
@@ -153,6 +158,22 @@ fn parse_action(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Action> {
     };
     // Names are read without regard to case, as ports are.
     let lower = name.text.to_ascii_lowercase();
+    if INSTRUCTIONS.contains(&lower.as_str()) {
+        return Err(word.error("is an instruction, not an action"));
+    }
+    if !ACTIONS.contains(&lower.as_str()) {
+        if argument.is_some() {
+            return Err(name.unknown("is not an action", names()));
+        }
+        return match syntax.port(word) {
+            Ok(PortNo::CONTROLLER) => Ok(Action::controller(NO_BUFFER)),
+            Ok(port) => Ok(Action::output(port)),
+            Err(_) => {
+                let all = names().chain(syntax.port_names());
+                Err(word.unknown("is neither an action nor a port", all))
+            }
+        };
+    }
     Ok(match lower.as_str() {
         "output" => match argument_of()? {
             inner if inner.text.starts_with("port=") => output(syntax, &inner)?,
@@ -215,16 +236,7 @@ fn parse_action(syntax: &Syntax<'_>, word: &Word<'_>) -> Parsed<Action> {
         "group" => Action::Group(argument_of()?.u32()?),
         "set_field" => set_field(syntax, word, &argument_of()?)?,
         "drop" => return Err(word.error("has to be the only action")),
-        "meter" | "goto_table" | "clear_actions" | "write_metadata" | "write_actions"
-        | "apply_actions" => return Err(word.error("is an instruction, not an action")),
-        _ if argument.is_none() => match syntax.port(word) {
-            Ok(PortNo::CONTROLLER) => Action::controller(NO_BUFFER),
-            Ok(port) => Action::output(port),
-            Err(_) => {
-                return Err(word.unknown("is neither an action nor a port", names()));
-            }
-        },
-        _ => return Err(name.unknown("is not an action", names())),
+        _ => return Err(name.error("is not an action")),
     })
 }
 
@@ -265,6 +277,14 @@ fn controller(argument: Option<Word<'_>>) -> Parsed<Action> {
         }
     }
     Ok(Action::controller(max_len))
+}
+
+/// Names of what `set_field` sets.
+fn settable() -> impl Iterator<Item = &'static str> {
+    const OTHERS: [&str; 8] =
+        ["nw_tos", "nw_ttl", "mpls_ttl", "dl_vlan", "tp_src", "tp_dst", "nw_src", "nw_dst"];
+    let fields = matches::fields().filter(|(_, field)| field.is_settable());
+    fields.map(|(name, _)| name).chain(OTHERS)
 }
 
 /// `value->field`.
@@ -308,7 +328,7 @@ fn set_field(syntax: &Syntax<'_>, word: &Word<'_>, inner: &Word<'_>) -> Parsed<A
             Ok(Action::SetField(field, values::value(syntax, field, &value)?))
         }
         Some(_) => Err(name.error("cannot be set")),
-        None => Err(name.unknown("is not a field", matches::field_names())),
+        None => Err(name.unknown("is not a field", settable())),
     }
 }
 
@@ -396,5 +416,63 @@ impl fmt::Display for InstructionsText<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether an action or instruction of this name is read, with an argument that suits it.
+    fn is_read(name: &str) -> bool {
+        const ARGUMENTS: &[&str] = &[
+            "",
+            ":1",
+            ":4",
+            ":1:2",
+            ":0x8100",
+            ":0x8847",
+            ":10.0.0.1",
+            ":02:00:00:00:00:01",
+            ":5->tun_id",
+            "(output:1)",
+        ];
+        let texts = ARGUMENTS.iter().map(|argument| format!("{name}{argument}"));
+        texts.into_iter().any(|text| Syntax::new().instructions(&text).is_ok())
+    }
+
+    #[test]
+    fn all_names_are_read_and_offered() {
+        for name in names().chain(Syntax::new().port_names()) {
+            assert!(is_read(name), "{name}");
+            assert!(is_read(&name.to_ascii_uppercase()), "{name}");
+            let stem = &name[..name.len() - 1];
+            let message = Syntax::new().instructions(stem).unwrap_err().message;
+            let expected =
+                format!("`{stem}` is neither an action nor a port, did you mean `{name}`?");
+            // `controller` is both.
+            assert!(message.eq_ignore_ascii_case(&expected), "{message}");
+        }
+        for name in names() {
+            let stem = &name[..name.len() - 1];
+            let message = Syntax::new().instructions(&format!("{stem}:1")).unwrap_err().message;
+            assert_eq!(message, format!("`{stem}` is not an action, did you mean `{name}`?"));
+        }
+        assert!(!is_read("nonsense"));
+    }
+
+    #[test]
+    fn all_fields_that_are_set_are_read_and_offered() {
+        let set = |value: &str, name: &str| {
+            Syntax::new().actions(&format!("set_field:{value}->{name}")).map_err(|e| e.message)
+        };
+        for name in settable() {
+            let values = ["1", "10.0.0.1", "::1", "02:00:00:00:00:01"];
+            assert!(values.iter().any(|value| set(value, name).is_ok()), "{name}");
+            let stem = &name[..name.len() - 1];
+            let hint = format!("`{stem}` is not a field, did you mean `{name}`?");
+            assert_eq!(set("1", stem), Err(hint), "{name}");
+        }
+        assert!(!set("1", "vlan_tci").unwrap_err().contains("mean `vlan_tci`"), "no field to set");
     }
 }

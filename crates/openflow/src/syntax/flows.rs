@@ -5,12 +5,32 @@ use std::fmt;
 use super::actions::{InstructionsText, parse_instructions};
 use super::matches::{self, MatchText};
 use super::{Parsed, Syntax, Word};
+use crate::Version;
 use crate::field::Field;
 use crate::flow::{ALL_TABLES, ANY_GROUP, FlowCommand, FlowFlags, FlowMod, FlowStats};
 use crate::port::PortNo;
 
 /// The priority of a flow that names none.
 const PRIORITY: u16 = 0x8000;
+
+/// Words with a value that are not of the match.
+pub(super) const KEYS: &[&str] = &[
+    "table",
+    "priority",
+    "idle_timeout",
+    "hard_timeout",
+    "cookie",
+    "out_port",
+    "out_group",
+    "buffer",
+    "buffer_id",
+    "duration",
+    "n_packets",
+    "n_bytes",
+    "idle_age",
+    "hard_age",
+    "importance",
+];
 
 /// The command at the start of a line, and the rest.
 pub(super) fn command<'a>(line: &Word<'a>) -> (FlowCommand, Word<'a>) {
@@ -51,12 +71,22 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
     let mut rest = Vec::new();
     for word in head.split() {
         let (name, value) = word.split_at(&['=']);
-        let Some(value) = value else {
-            match FlowFlags::NAMES.iter().find(|(_, flag)| *flag == name.text) {
-                Some((flag, _)) => flow.flags |= *flag,
-                None => rest.push(word),
+        let flag = FlowFlags::NAMES.iter().find(|(_, flag)| *flag == name.text);
+        let is_key = KEYS.contains(&name.text);
+        let value = match (value, flag) {
+            (Some(value), None) if is_key => value,
+            (None, None) if is_key || name.text == "actions" => {
+                return Err(word.error("has no value"));
             }
-            continue;
+            (None, Some((flag, _))) => {
+                flow.flags |= *flag;
+                continue;
+            }
+            (Some(value), Some(_)) => return Err(value.error("is a value, and there is none")),
+            (_, None) => {
+                rest.push(word);
+                continue;
+            }
         };
         match name.text {
             "table" => flow.table = value.u8()?,
@@ -75,6 +105,11 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
                     (flow.cookie, flow.cookie_mask) = (cookie.u64()?, u64::MAX);
                 }
                 (cookie, None) if command == FlowCommand::Add => flow.cookie = cookie.u64()?,
+                (_, None) if syntax.version == Some(Version::V13) => {
+                    let reason = "is a new cookie, which a modify of OpenFlow 1.3 cannot give: \
+                                  cookie=VALUE/MASK says which flows";
+                    return Err(word.error(reason));
+                }
                 // A modify may have both: which flows, and what they get.
                 (cookie, None) => flow.new_cookie = Some(cookie.u64()?),
             },

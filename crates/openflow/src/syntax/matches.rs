@@ -4,9 +4,11 @@
 
 use std::fmt;
 
+use super::flows::KEYS;
 use super::values::{masked, value, write, write_masked};
 use super::{Parsed, Syntax, Word};
 use crate::field::{Field, VLAN_PRESENT};
+use crate::flow::FlowFlags;
 use crate::matches::Match;
 
 /// Words that name a protocol: Ethernet type, IP protocol.
@@ -64,8 +66,13 @@ const OTHERS: &[&str] = &[
 
 /// The field of a name.
 pub(super) fn field(name: &str) -> Option<Field> {
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, field)| *field);
-    alias.or_else(|| Field::ALL.into_iter().find(|field| field.name() == name))
+    fields().find(|(own, _)| *own == name).map(|(_, field)| field)
+}
+
+/// Fields by all of their names.
+pub(super) fn fields() -> impl Iterator<Item = (&'static str, Field)> {
+    let own = Field::ALL.into_iter().map(|field| (field.name(), field));
+    ALIASES.iter().copied().chain(own)
 }
 
 /// Reads a word that belongs to the match; `false`: it does not.
@@ -75,25 +82,12 @@ pub(super) fn is_word(name: &str) -> bool {
         || PROTOCOLS.iter().any(|(word, _, _)| *word == name)
 }
 
-/// Names of fields.
-pub(super) fn field_names() -> impl Iterator<Item = &'static str> {
-    let aliases = ALIASES.iter().map(|(name, _)| *name);
-    aliases.chain(Field::ALL.into_iter().map(Field::name)).chain(OTHERS.iter().copied())
-}
-
-/// All words of a flow before its actions.
+/// All words of a flow before its actions, and `actions`.
 fn all_words() -> impl Iterator<Item = &'static str> {
-    const KEYS: [&str; 8] = [
-        "table",
-        "priority",
-        "cookie",
-        "idle_timeout",
-        "hard_timeout",
-        "out_port",
-        "out_group",
-        "actions",
-    ];
-    field_names().chain(PROTOCOLS.iter().map(|(name, _, _)| *name)).chain(KEYS)
+    let own = fields().map(|(name, _)| name).chain(OTHERS.iter().copied());
+    let protocols = PROTOCOLS.iter().map(|(name, _, _)| *name);
+    let flags = FlowFlags::NAMES.iter().map(|(_, name)| *name);
+    own.chain(protocols).chain(flags).chain(KEYS.iter().copied()).chain(["actions"])
 }
 
 pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
@@ -416,4 +410,60 @@ pub(super) fn write_set(f: &mut fmt::Formatter<'_>, field: Field, to: u128) -> f
         _ => write(f, field, to)?,
     }
     write!(f, "->{field}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::FlowCommand;
+
+    /// Whether a flow with this word, and with what it needs, is read.
+    fn is_read(word: &str) -> bool {
+        const BEFORE: &[&str] = &[
+            "",
+            "in_port=1,",
+            "ip,",
+            "ipv6,",
+            "arp,",
+            "mpls,",
+            "tcp,",
+            "udp,",
+            "sctp,",
+            "icmp,",
+            "icmp6,",
+            "icmp6,icmp_type=135,",
+            "icmp6,icmp_type=136,",
+            "dl_vlan=1,",
+            "dl_type=0x88e7,",
+        ];
+        const VALUES: &[&str] =
+            &["", "=0", "=1", "=10.0.0.1", "=::1", "=02:00:00:00:00:01", "=drop"];
+        let tries = |before: &&str| {
+            VALUES.iter().any(|value| {
+                let rule = format!("{before}{word}{value}");
+                let add = Syntax::new().flow(&format!("{rule},actions=drop"), FlowCommand::Add);
+                let alone = [FlowCommand::Add, FlowCommand::Delete];
+                add.is_ok() || alone.iter().any(|own| Syntax::new().flow(&rule, *own).is_ok())
+            })
+        };
+        BEFORE.iter().any(tries)
+    }
+
+    #[test]
+    fn all_words_are_read_and_offered() {
+        for name in all_words() {
+            assert!(is_read(name), "{name}");
+            let stem = &name[..name.len() - 1];
+            if is_read(stem) {
+                continue; // another word: `icmp` of `icmp6`
+            }
+            let error = Syntax::new().flow(&format!("{stem}=1,actions=drop"), FlowCommand::Add);
+            let message = error.unwrap_err().message;
+            // `ipv` may be `ipv4` or `ipv6`.
+            let begin = format!("`{stem}` is not a field, did you mean `{stem}");
+            let rest = message.strip_prefix(&begin).unwrap_or_else(|| panic!("{name}: {message}"));
+            assert!(rest.len() == "x`?".len(), "{name}: {message}");
+        }
+        assert!(!is_read("nonsense"));
+    }
 }

@@ -19,12 +19,18 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// The nearest of names, one step away, or two where the word is longer than four letters.
+/// The nearest of names, one step away, or two where the word is longer than four letters. Case does not count. Of names as near
+/// one that begins with the word is preferred, then the first.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // What is longer than any name is not compared.
     let most = if word.len() > 4 { 2 } else { 1 };
     let near = names.filter(|name| word.len().abs_diff(name.len()) <= most);
-    let (steps, name) = near.map(|name| (distance(word, name), name)).min()?;
+    let word = word.to_ascii_lowercase();
+    let with_steps = near.map(|name| {
+        let lower = name.to_ascii_lowercase();
+        (distance(&word, &lower), !lower.starts_with(&word), name)
+    });
+    let (steps, _, name) = with_steps.min_by_key(|(steps, is_other, _)| (*steps, *is_other))?;
     (steps <= most).then_some(name)
 }
 
@@ -40,6 +46,10 @@ mod tests {
         assert_eq!(of("tpc"), Some("tcp"));
         assert_eq!(of("tp_dest"), Some("tp_dst"));
         assert_eq!(of("outpt"), Some("output"));
+        assert_eq!(of("TCP"), Some("tcp"));
+        assert_eq!(of("OUTPT"), Some("output"));
+        assert_eq!(of("tp_ds"), Some("tp_dst"));
+        assert_eq!(of("tp_xxx"), None);
         assert_eq!(of("zz"), None);
         assert_eq!(of("vlan"), None);
         assert_eq!(of(&"x".repeat(10_000)), None);

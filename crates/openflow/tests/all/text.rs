@@ -114,6 +114,18 @@ fn nonsense_is_refused() {
 fn errors_say_where() {
     let cases = [
         ("tcp,nw_srk=10.0.0.1,actions=drop", 4, "`nw_srk` is not a field, did you mean `nw_src`?"),
+        ("TCP,actions=drop", 0, "`TCP` is not a field, did you mean `tcp`?"),
+        ("tcp,acton=output:1", 4, "`acton` is not a field, did you mean `actions`?"),
+        (
+            "send_flow_rm,actions=drop",
+            0,
+            "`send_flow_rm` is not a field, did you mean `send_flow_rem`?",
+        ),
+        ("check_overlap=1,actions=drop", 14, "`1` is a value, and there is none"),
+        ("buffer_idd=1,actions=drop", 0, "`buffer_idd` is not a field, did you mean `buffer_id`?"),
+        ("tcp,table,actions=drop", 4, "`table` has no value"),
+        ("tcp,actions", 4, "`actions` has no value"),
+        ("actions=set_nw_tl:1", 8, "`set_nw_tl` is not an action, did you mean `set_nw_ttl`?"),
         ("tcp,nw_src=10.0.0.300,actions=drop", 11, "`10.0.0.300` is not a value of ip_src"),
         ("tp_dst=80,actions=drop", 0, "`tp_dst` needs a protocol in the match (tcp, udp, sctp)"),
         (
@@ -153,10 +165,49 @@ fn errors_say_where() {
     let error =
         Syntax::new().flows("# flows\n\nactions=drop\n  ip,tos=1,actions=drop\n").unwrap_err();
     assert_eq!(error.to_string(), "line 4, column 6: `tos` is not a field");
-    let names = |name: &str| (name == "eth1").then_some(PortNo(7));
-    let flow =
-        Syntax::with_ports(&names).flow("in_port=eth1,actions=eth1", FlowCommand::Add).unwrap();
+    let names = [("wan".to_owned(), PortNo(7))];
+    let syntax = Syntax::with_ports(&names);
+    let flow = syntax.flow("in_port=wan,actions=wan", FlowCommand::Add).unwrap();
     assert_eq!(flow.matches, Match::new().with(Field::InPort, 7_u32));
+    let cases = [
+        ("actions=output:wna", 15, "`wna` is not a port, did you mean `wan`?"),
+        ("actions=wna", 8, "`wna` is neither an action nor a port, did you mean `wan`?"),
+        ("in_port=WAN,actions=drop", 8, "`WAN` is not a port, did you mean `wan`?"),
+        ("actions=enqueue:locla:1", 16, "`locla` is not a port, did you mean `LOCAL`?"),
+    ];
+    for (text, at, message) in cases {
+        let error = syntax.flow(text, FlowCommand::Add).unwrap_err();
+        assert_eq!((error.at, error.message.as_str()), (at, message), "{text}");
+    }
+}
+
+/// A modify of 1.3 has no cookie that flows get (§A.3.4.1); one of 1.0 has.
+#[test]
+fn cookies_of_a_modify() {
+    let both = "cookie=1/1,cookie=7,actions=drop";
+    for command in [FlowCommand::Modify, FlowCommand::ModifyStrict] {
+        let of = |text, version| Syntax::new().for_version(version).flow(text, command);
+        for text in [both, "cookie=0/1,cookie=0,actions=drop", "tcp,,,,,,,,cookie=0,actions=drop"] {
+            let error = of(text, Version::V13).unwrap_err();
+            assert_eq!(error.at, 11, "{error}");
+            assert!(error.message.contains("is a new cookie"), "{error}");
+        }
+        let flow = of(both, Version::V10).unwrap();
+        assert_eq!((flow.cookie, flow.cookie_mask, flow.new_cookie), (1, 1, Some(7)));
+        let flow = of("cookie=0x12/-1,actions=drop", Version::V13).unwrap();
+        assert_eq!((flow.cookie, flow.cookie_mask, flow.new_cookie), (0x12, u64::MAX, None));
+        assert!(of("tcp,actions=drop", Version::V13).is_ok());
+    }
+    let of = |text: &str| Syntax::new().for_version(Version::V13).flow(text, FlowCommand::Add);
+    let cookie =
+        |text: &str| of(text).map(|flow| flow.cookie).map_err(|error| (error.at, error.message));
+    assert_eq!(cookie("cookie=7,actions=drop"), Ok(7));
+    assert_eq!(cookie("cookie=-0x5,actions=drop"), Ok(0_u64.wrapping_sub(5)));
+    for text in ["--1", "-", "-x", "-0x1ffffffffffffffff"] {
+        let error = (7, format!("`{text}` is not a number of 64 bits"));
+        assert_eq!(cookie(&format!("cookie={text},actions=drop")), Err(error));
+    }
+    assert!(of("table=-1,actions=drop").is_err() && of("priority=-1,actions=drop").is_err());
 }
 
 #[test]
