@@ -138,16 +138,32 @@ fn native_sum(bytes: &[u8]) -> u64 {
     sum
 }
 
-#[inline]
+/// Both halves of 64-bit words, four words at a time. Without iterators and calls, so that any build makes vectors of it.
 fn sum_of_blocks(blocks: &[[u8; 32]]) -> u64 {
-    let mut lanes = [0u64; 8];
-    for block in blocks {
-        let (words, _) = block.as_chunks::<4>();
-        for (lane, word) in lanes.iter_mut().zip(words) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
+    const LOW: u64 = 0xffff_ffff;
+    let (mut low, mut high) = ([0_u64; 4], [0_u64; 4]);
+    let mut rest = blocks;
+    while let [block, more @ ..] = rest {
+        rest = more;
+        let mut lane = 0;
+        while lane < 4 {
+            let at = 8 * lane;
+            let word = u64::from_ne_bytes([
+                block[at],
+                block[at + 1],
+                block[at + 2],
+                block[at + 3],
+                block[at + 4],
+                block[at + 5],
+                block[at + 6],
+                block[at + 7],
+            ]);
+            low[lane] += word & LOW;
+            high[lane] += word >> 32;
+            lane += 1;
         }
     }
-    lanes.iter().sum()
+    low[0] + low[1] + low[2] + low[3] + high[0] + high[1] + high[2] + high[3]
 }
 
 /// Folds a sum of native words and gives it in host order of big-endian words.

@@ -10,6 +10,9 @@ use super::{Options, Row, SPAN_NS, Tracker, Unkeyed};
 use crate::key::FlowKey;
 use crate::table::Found;
 
+/// How many rows ahead payload is loaded whose checksum is verified.
+const AHEAD: usize = 3;
+
 /// Rows that are looked up together; [`Tracker`] has their keys.
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
@@ -41,6 +44,9 @@ impl<M: Module> Tracker<M> {
         for row in rows.clone() {
             let packet = input(row);
             let begin_ns = *begin_ns.get_or_insert(packet.time_ns);
+            if !defers && packet.checksums && packet.segment.is_none() && row + AHEAD < rows.end {
+                interleave::prefetch(input(row + AHEAD).frame);
+            }
             if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
                 break;
             }
