@@ -28,9 +28,14 @@ pub fn reference(head: &[u8], frame_len: usize, has: u32) -> [u32; WORDS] {
     if has & layers::FORGIVEN != 0 {
         packet::decode::ignore_checksum(&mut d);
     }
+    words(&d, head, has)
+}
+
+/// The words of a frame that is decoded, of which `head` is the beginning.
+pub fn words(d: &Decoded, head: &[u8], has: u32) -> [u32; WORDS] {
     let mut found = layers::ETH | has & (layers::STREAM | layers::REPLY);
     let (mut l3, mut l4, mut data, mut end) = (0, 0, 0, 0);
-    if is_right(&d) {
+    if is_right(d) {
         found |= layers::IP | if d.kind == packet::Kind::Ipv6 { layers::IPV6 } else { 0 };
         (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
         end = d.l3_end();
@@ -42,7 +47,7 @@ pub fn reference(head: &[u8], frame_len: usize, has: u32) -> [u32; WORDS] {
         };
         if is_whole && of_layer != 0 {
             found |= of_layer;
-            data = payload_offset(&d, head).unwrap_or(0).min(end);
+            data = payload_offset(d, head).unwrap_or(0).min(end);
         }
     }
     let pair = |low: usize, high: usize| low.min(0xffff) as u32 | (high.min(0xffff) as u32) << 16;

@@ -234,6 +234,11 @@ impl Sources {
         self.stream_readers().next().is_some()
     }
 
+    /// Whether one reads UDP datagrams.
+    pub fn reads_datagrams(&self) -> bool {
+        self.all.iter().any(|own| own.source.layers[2])
+    }
+
     /// The numbers of those that read streams.
     pub fn stream_readers(&self) -> impl Iterator<Item = usize> {
         self.all.iter().filter(|own| own.source.layers[4]).map(|own| own.number)
@@ -434,6 +439,21 @@ KERNEL(module_end)
 "
                 )?;
                 continue;
+            }
+            if layer == "UDP" {
+                // A fragment has no layer of its own; one that completes a datagram brings that.
+                write!(
+                    calls,
+                    "    if (act == PASS && (COL_MODULE_LAYERS(arena)[row] & LAYER_JOINED) != 0u) {{
+        packet_t whole = packet;
+        own_join(&whole);
+        left = OWN_LOOPS;
+        act = own_{name}_{call}(&whole, &left);
+        packet.own_error |= whole.own_error | (left == 0u);
+        packet.context |= whole.context;
+    }}
+"
+                )?;
             }
             writeln!(
                 calls,

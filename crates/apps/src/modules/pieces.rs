@@ -6,11 +6,19 @@
 //!    └ where the piece is in its frame, or NOT_IN_PACKET
 //! ```
 //!
+//! A UDP datagram that came in fragments is attached to the fragment that completes it:
+//!
+//! ```text
+//!  │ offsets, layers: three words as in `decoded` │ length │ its frame, with the link header of a fragment │
+//! ```
+//!
 //! Most packets have one piece, which is in their frame: columns say where, and nothing is attached. A list is there for
 //! bytes that waited for the packet, that came in fragments, or that a Rust module behind a device reads.
 
 use chunk::Attached;
-use controlplane::module::Piece;
+use controlplane::module::{Joined, Piece};
+
+use super::decoded;
 
 /// In place of the place in a frame, for bytes that are not in it: no frame is so long.
 pub const NOT_IN_PACKET: u32 = 1 << 31;
@@ -62,6 +70,23 @@ pub fn read(attached: &[u8], count: u32) -> impl Iterator<Item = Piece<'_>> {
         let offset = u64::from(word(2)) | u64::from(word(3)) << 32;
         Some(Piece { is_reply: word(1) & REPLY != 0, offset, bytes })
     })
+}
+
+/// Bytes before the frame of a datagram that came in fragments.
+const JOINED_HEAD: usize = 4 * (decoded::WORDS + 1);
+
+/// Attaches a datagram that came in fragments to a row; whether there was room.
+pub fn attach_joined(attached: &mut Attached, row: usize, joined: Joined<'_>) -> bool {
+    let frame = joined.frame;
+    let words = decoded::words(joined.decoded, frame, 0);
+    let words = words.into_iter().chain([frame.len() as u32]);
+    words.into_iter().all(|word| attached.push(row, &word.to_le_bytes()))
+        && attached.push(row, frame)
+}
+
+/// The frame of that datagram, of what is attached to its row.
+pub fn joined_frame(attached: &[u8]) -> &[u8] {
+    attached.get(JOINED_HEAD..).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -64,12 +64,19 @@ pub struct Group {
     pub attaches: bool,
     /// A source of this or a later group reads streams.
     pub kernels_read: bool,
+    /// One reads UDP datagrams.
+    pub kernels_join: bool,
 }
 
 impl Group {
     /// That of modules which are all in one stage.
-    pub const ALONE: Self =
-        Self { is_first: true, is_last: true, attaches: false, kernels_read: true };
+    pub const ALONE: Self = Self {
+        is_first: true,
+        is_last: true,
+        attaches: false,
+        kernels_read: true,
+        kernels_join: true,
+    };
 
     /// Group `at` of a configuration whose sources these are, by group.
     pub fn of(config: &Config, all: &[Sources], at: usize) -> Self {
@@ -87,6 +94,7 @@ impl Group {
             is_last: at + 1 >= all.len(),
             attaches: has_later_rust || is_behind_change,
             kernels_read: last_reader.is_some(),
+            kernels_join: all.iter().any(Sources::reads_datagrams),
         }
     }
 }
@@ -271,8 +279,9 @@ impl Modules {
     ) {
         let view = ModuleColumns::view(&mut chunk.rows);
         if let Some(joined) = gathered.joined(at) {
-            // A datagram has no pieces of streams. Sources do not read it.
-            if self.group.attaches && chunk.attached.push(row, joined.frame) {
+            // A datagram has no pieces of streams.
+            let is_read = self.group.attaches || self.group.kernels_join;
+            if is_read && pieces::attach_joined(&mut chunk.attached, row, joined) {
                 view.module_layers[row] |= layers::JOINED;
             }
             return;
@@ -463,7 +472,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                         (view.module_pieces[row], view.module_layers[row] & layers::JOINED != 0)
                     }
                 };
-                let attached = is_joined.then(|| chunk.attached.of(row));
+                let attached = is_joined.then(|| pieces::joined_frame(chunk.attached.of(row)));
                 let headers = attached.map(|frame| packet::decode::decode(frame, frame.len()));
                 let joined = match place {
                     Some(place) => gathered.joined(place),
@@ -508,7 +517,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             }
             let packet = &chunk.packets[row];
             let is_as_it_came = before == (packet.data().as_ptr().addr(), packet.frame_len());
-            if let Some(place) = place.filter(|_| self.group.kernels_read || self.group.attaches) {
+            let Group { kernels_read, kernels_join, attaches, .. } = self.group;
+            if let Some(place) = place.filter(|_| kernels_read || kernels_join || attaches) {
                 self.leave_pieces(chunk, row, (&gathered, place), is_as_it_came);
             }
             if self.kernels.is_some() {

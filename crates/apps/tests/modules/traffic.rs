@@ -1,5 +1,5 @@
 //! TCP connections whose segments come in another order, twice, with overlaps, with holes that never close, and in fragments;
-//! and datagrams between them.
+//! and datagrams between them, some in fragments.
 
 use testkit::frames::Frame;
 use teststages::harness::Random;
@@ -11,7 +11,7 @@ const ACK: u8 = 16;
 /// Frames, in the order in which they come.
 pub(crate) fn frames(random: &mut Random) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<Vec<u8>>> =
-        vec![(0..random.below(60)).map(|i| datagram(i as u16)).collect()];
+        vec![(0..random.below(60)).flat_map(|i| datagram(random, i as u16)).collect()];
     for number in 0..random.between(2, 7) {
         lines.push(connection(random, number as u8 + 1));
     }
@@ -24,12 +24,19 @@ pub(crate) fn frames(random: &mut Random) -> Vec<Vec<u8>> {
     all
 }
 
-fn datagram(number: u16) -> Vec<u8> {
+/// A datagram, whole or in two fragments.
+fn datagram(random: &mut Random, number: u16) -> Vec<Vec<u8>> {
     let host = format!("192.0.2.{}", 1 + number % 7);
-    Frame::new()
-        .ipv4(&host, "198.51.100.1")
-        .udp(5000 + number % 3, 53, &[number as u8; 20])
-        .padded(60)
+    let frame = Frame::new().ipv4(&host, "198.51.100.1");
+    let mut payload = [number as u8; 48];
+    payload[random.below(48)] = random.word() as u8;
+    if random.one_in(3) {
+        let whole = frame.udp(5000 + number % 3, 53, &payload).bytes();
+        let mut parts = fragments(&whole, 8 * random.between(1, 6), number);
+        random.shuffle(&mut parts);
+        return parts;
+    }
+    vec![frame.udp(5000 + number % 3, 53, &payload[..20]).padded(60)]
 }
 
 /// A connection, and another one from the same port behind it.

@@ -101,12 +101,15 @@ impl Module for Turn {
 
     fn process_udp(&mut self, at: &mut PacketAt<'_>, (): &mut ()) -> Act {
         let (l4, end) = (usize::from(at.decoded.l4_offset), at.decoded.l3_end());
-        let begin =
-            (at.packet.frame_len() as u32).wrapping_mul(self.factor) ^ u32::from(at.decoded.ttl);
-        let frame = at.packet.data_mut();
+        let joined = at.joined.filter(|_| at.decoded.protocol == packet::IpProtocol::UDP);
+        let frame = joined.map_or(at.packet.data(), |joined| joined.frame);
+        let begin = (frame.len() as u32).wrapping_mul(self.factor) ^ u32::from(at.decoded.ttl);
         let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
         let hash = frame[l4..end].iter().fold(begin, step);
-        frame[self.at] = hash as u8;
+        // What came in fragments stays as it is.
+        if joined.is_none() {
+            at.packet.data_mut()[self.at] = hash as u8;
+        }
         match hash >> 28 {
             5 => Act::Drop(MODULE_DROP),
             6 => Act::Dump,
@@ -173,10 +176,9 @@ impl Module for Search {
     const NAME: &'static str = "search";
 
     fn process_udp(&mut self, at: &mut PacketAt<'_>, _: &mut Searched) -> Act {
-        let begin = usize::from(at.decoded.l4_offset) + 8;
-        let bytes = at.packet.data().get(begin..at.decoded.l3_end()).unwrap_or_default();
         let mut hash = 7;
-        self.search(None, &Piece { is_reply: false, offset: 0, bytes }, &mut hash);
+        let piece = Piece { is_reply: false, offset: 0, bytes: at.payload() };
+        self.search(None, &piece, &mut hash);
         verdict(hash)
     }
 

@@ -23,6 +23,7 @@ typedef struct {
     GLOBAL const uint *own_patterns; // the automaton of the module
     uint own_patterns_len;           // in words
     uint own_len;  // bytes of the frame, whatever a module makes of `len`
+    uint own_is_fixed; // its bytes are a copy
     uint len;      // bytes of the frame
     uint l3;       // where the IP header is, from the frame's first byte
     uint l4;       // where the upper layer is
@@ -34,6 +35,7 @@ typedef struct {
     uint is_ipv6;
     uint is_reply; // from the end of the flow that answers
     uint has_flow;
+    uint is_joined; // a UDP datagram that came in fragments, which stay as they are
     ulong time_ns; // when it came, nanoseconds since 1970
     uint context; // GASPP's context key: a bit for each context; a module may set some
 } packet_t;
@@ -125,7 +127,7 @@ FN piece_t packet_payload(PRIVATE const packet_t *packet)
 // Whether it was done. Checksums stay as they are.
 FN uint packet_set_byte(PRIVATE packet_t *packet, uint i, uint value)
 {
-    if (i >= packet->own_len) {
+    if (i >= packet->own_len || packet->own_is_fixed != 0u) {
         packet->own_error = 1u;
         return 0u;
     }
@@ -216,6 +218,7 @@ FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
 #define LAYER_REPLY 64u
 #define LAYER_MOVED 128u
 #define LAYER_FORGIVEN 256u // wrong checksums are ignored
+#define LAYER_JOINED 512u   // it completes a UDP datagram, which is attached
 #define NO_SLOT 0xffffffffu
 #define IGNORES 0x80000000u // in the first word of a module's state; the others are the generation
 
@@ -233,23 +236,49 @@ FN uint own_sees(GLOBAL uchar *arena, uint row, uint bit, uint contexts)
            COL_MODULE_IGNORED(arena)[row] == 0u && (contexts == 0u || (COL_CONTEXT(arena)[row] & contexts) != 0u);
 }
 
-// Loads a packet; its layers.
-FN uint own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *payload,
-                 GLOBAL const uint *decoded, uint row)
+// Where the headers of a packet are; its layers.
+FN uint own_headers(PRIVATE packet_t *packet, GLOBAL const uint *decoded)
 {
     const uint head = decoded[0], tail = decoded[1], info = decoded[2], layers = decoded[2] >> 16;
-    packet->own_bytes = payload + COL_MODULE_AT(arena)[row];
-    packet->own_error = 0u;
-    packet->own_len = COL_MODULE_LEN(arena)[row];
-    packet->len = packet->own_len;
     packet->l3 = head & 0xffffu;
     packet->l4 = head >> 16;
     packet->data = tail & 0xffffu;
     packet->end = tail >> 16;
     packet->protocol = info & 255u;
     packet->ttl = info >> 8 & 255u;
-    packet->port = COL_MODULE_INFO(arena)[row] & 0xffffu;
     packet->is_ipv6 = (layers & LAYER_IPV6) != 0u;
+    return layers;
+}
+
+// What is attached to a packet, behind its frame.
+FN GLOBAL uchar *own_attached(PRIVATE const packet_t *packet)
+{
+    return packet->own_bytes + ((packet->own_len + 15u) & ~15u);
+}
+
+// The UDP datagram that a fragment completes, in its place (pieces.rs).
+FN void own_join(PRIVATE packet_t *packet)
+{
+    GLOBAL uchar *attached = own_attached(packet);
+    GLOBAL const uint *words = (GLOBAL const uint *)attached;
+    own_headers(packet, words);
+    packet->own_len = words[3];
+    packet->len = packet->own_len;
+    packet->own_bytes = attached + 16u;
+    packet->own_is_fixed = packet->is_joined = 1u;
+}
+
+// Loads a packet; its layers.
+FN uint own_load(PRIVATE packet_t *packet, GLOBAL uchar *arena, GLOBAL uchar *payload,
+                 GLOBAL const uint *decoded, uint row)
+{
+    const uint layers = own_headers(packet, decoded);
+    packet->own_bytes = payload + COL_MODULE_AT(arena)[row];
+    packet->own_error = 0u;
+    packet->own_len = COL_MODULE_LEN(arena)[row];
+    packet->own_is_fixed = packet->is_joined = 0u;
+    packet->len = packet->own_len;
+    packet->port = COL_MODULE_INFO(arena)[row] & 0xffffu;
     packet->is_reply = (layers & LAYER_REPLY) != 0u;
     packet->has_flow = COL_MODULE_SLOT(arena)[row] != NO_SLOT;
     packet->context = COL_CONTEXT(arena)[row];
@@ -283,7 +312,7 @@ FN void own_piece(PRIVATE piece_t *piece, PRIVATE const packet_t *packet, GLOBAL
         piece->own_bytes = packet->own_bytes + piece->at;
         return;
     }
-    GLOBAL const uchar *attached = packet->own_bytes + ((packet->own_len + 15u) & ~15u);
+    GLOBAL const uchar *attached = own_attached(packet);
     GLOBAL const uint *entry = (GLOBAL const uint *)attached + 4u * i;
     piece->own_bytes = i == 0u ? attached + 16u * listed : piece->own_bytes + piece->len;
     piece->at = (COL_MODULE_LAYERS(arena)[row] & LAYER_MOVED) != 0u ? NOT_IN_PACKET : entry[0];
