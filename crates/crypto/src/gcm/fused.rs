@@ -73,6 +73,18 @@ impl Hash<'_> {
         self.add(_mm512_xor_si512(blocks, _mm512_zextsi128_si512(self.carry)), at);
     }
 
+    /// A sum of a turn, the first block of which goes by the power at place `at`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
+    fn add_turn(&mut self, blocks: &[__m512i; TURN], at: usize) {
+        let [first, more @ ..] = blocks;
+        self.add_first(*first, at);
+        for (place, own) in (1..).zip(more) {
+            self.add(*own, at + place * LANES);
+        }
+        self.reduce();
+    }
+
     /// Ends a sum.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,vpclmulqdq,pclmulqdq,ssse3")]
@@ -106,11 +118,28 @@ fn pass<const SEALS: bool>(
     }
     let is_even = rest.is_empty();
     let mut ahead = frame.ahead;
-    for turn in turns {
-        let at = POWERS - TURN * LANES;
-        vectors::<TURN, true, SEALS>(keys, &mut counters, &mut hash, at, (turn, ahead));
-        ahead = ahead.wrapping_add(TURN * VECTOR);
-        hash.reduce();
+    let at = POWERS - TURN * LANES;
+    if SEALS {
+        // What is encrypted is hashed behind the rounds of the next turn, so that none waits for the other.
+        let mut turns = turns.iter_mut();
+        if let Some(turn) = turns.next() {
+            let stream = counters.stream::<TURN>(keys);
+            let mut waiting = sealed(&stream, turn, ahead);
+            for turn in turns {
+                ahead = ahead.wrapping_add(TURN * VECTOR);
+                let stream = counters.stream::<TURN>(keys);
+                hash.add_turn(&waiting, at);
+                waiting = sealed(&stream, turn, ahead);
+            }
+            ahead = ahead.wrapping_add(TURN * VECTOR);
+            hash.add_turn(&waiting, at);
+        }
+    } else {
+        for turn in turns {
+            vectors::<TURN, true, SEALS>(keys, &mut counters, &mut hash, at, (turn, ahead));
+            ahead = ahead.wrapping_add(TURN * VECTOR);
+            hash.reduce();
+        }
     }
     let rest = (rest, ahead);
     match rest.0.len().div_ceil(VECTOR) {
@@ -133,6 +162,32 @@ fn pass<const SEALS: bool>(
     // SAFETY: `out` is 16 bytes of our own; the store needs no alignment.
     unsafe { _mm_storeu_si128(out.as_mut_ptr().cast::<__m128i>(), tag) };
     out
+}
+
+/// Adds the key stream to a turn, and returns it in the order of the hash.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn sealed(
+    stream: &[__m512i; TURN],
+    turn: &mut [u8; TURN * VECTOR],
+    ahead: *const u8,
+) -> [__m512i; TURN] {
+    let reverse = _mm_set_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let reverse = _mm512_broadcast_i32x4(reverse);
+    let mut blocks = *stream;
+    let parts = turn.as_chunks_mut::<VECTOR>().0;
+    for (at, (part, block)) in parts.iter_mut().zip(&mut blocks).enumerate() {
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(at * VECTOR).cast());
+        // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.
+        let after = unsafe {
+            let before = _mm512_loadu_si512(part.as_ptr().cast::<__m512i>());
+            let after = _mm512_xor_si512(before, *block);
+            _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), after);
+            after
+        };
+        *block = _mm512_shuffle_epi8(after, reverse);
+    }
+    blocks
 }
 
 /// `N` vectors of text, the last of which may be a part unless it `IS_WHOLE`. The first block goes by the power at place `from`.
