@@ -389,7 +389,7 @@ impl<'a> Carries<'a> for Request<'a> {
 
 /// Where the packet begins that is loaded while the one at a place is encrypted or decrypted; its own where there is none.
 #[inline]
-fn ahead_of<'a, T: Carries<'a>>(group: &[T], at: usize) -> *const u8 {
+pub(crate) fn ahead_of<'a, T: Carries<'a>>(group: &[T], at: usize) -> *const u8 {
     let carrier = group.get(at + AHEAD).unwrap_or(&group[at]);
     carrier.request().buffer.as_ptr()
 }

@@ -11,7 +11,7 @@ pub(crate) mod wide;
 use std::ops::Range;
 
 use crate::aes::{AesEnc, BLOCK, Block, xor};
-use crate::batch::{Carries, GROUP, Set};
+use crate::batch::{Carries, GROUP, Set, ahead_of};
 use crate::suite::place_of;
 
 /// Blocks encrypted at once: what the crate `aes` does in one go with AVX-512.
@@ -53,7 +53,7 @@ impl CtrKey {
             let number = u32::from_be_bytes([*a, *b, *c, *d]);
             let is_short = text.len().div_ceil(BLOCK) as u64 <= (1 << 32) - u64::from(number);
             if is_short {
-                wide.add(nonce, number, text);
+                wide.add(nonce, number, text.as_ptr(), text);
             }
             return is_short;
         }
@@ -159,9 +159,10 @@ fn run_wide<'a, T: Carries<'a>>(
     }
     if part != Part::Mask {
         for at in set.iter() {
+            let ahead = ahead_of(group, at);
             let request = group[at].request_mut();
             let nonce = request.key.nonce(&request.iv);
-            keys.add(&nonce, text_number, request.text_mut());
+            keys.add(&nonce, text_number, ahead, request.text_mut());
         }
     }
 }

@@ -77,10 +77,14 @@ fn prefetch(packet: &chunk::Packet, before: usize, is_whole: bool) {
     }
 }
 
-/// Whether the cipher of an association goes through a text once, and has the next one loaded meanwhile.
+/// Whether the ciphers of an association have the next texts loaded meanwhile: those of counter mode and GCM text by text, HMAC-SHA1
+/// block by block.
 #[inline]
 fn asks_itself(own: &ipsec::Association) -> bool {
-    matches!(own.suite().encryption(), crypto::Encryption::AesGcm(..))
+    matches!(
+        own.suite().encryption(),
+        crypto::Encryption::AesGcm(..) | crypto::Encryption::AesCtr(..)
+    )
 }
 
 /// Moves `len` bytes of headers of a frame. That of a link without tags has a constant length: a copy is two moves then.

@@ -27,6 +27,9 @@ use super::{BLOCK, Blocks, Job, State, last_blocks};
 /// Messages at once.
 pub(super) const LANES: usize = 16;
 
+/// How many blocks of a message are loaded ahead.
+const AHEAD: usize = 4;
+
 /// Whether the CPU has what [`macs`] uses.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
@@ -121,6 +124,12 @@ fn digests(jobs: &[Job<'_>], places: &[u8], out: &mut [[u8; 20]]) {
         let mut rows = [_mm512_setzero_si512(); LANES];
         let mut mask = 0u16;
         if at < common {
+            // Sixteen streams are more than a processor follows by itself.
+            for lane in used {
+                if let Some(block) = lane.body.get(at + AHEAD) {
+                    interleave::prefetch_at(block.as_ptr());
+                }
+            }
             for (own, lane) in rows.iter_mut().zip(used) {
                 *own = row(load(&lane.body[at]));
             }

@@ -8,12 +8,12 @@
 //! and loads and stores of arrays and slices.
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_cvtsi128_si32, _mm_loadu_si128,
-    _mm_set_epi64x, _mm_set1_epi32, _mm_setzero_si128, _mm_xor_si128, _mm512_add_epi32,
-    _mm512_aesenc_epi128, _mm512_aesenclast_epi128, _mm512_broadcast_i32x4, _mm512_loadu_si512,
-    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set_epi32,
-    _mm512_set_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_storeu_si512,
-    _mm512_xor_si512,
+    __m128i, __m512i, _MM_HINT_T0, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_cvtsi128_si32,
+    _mm_loadu_si128, _mm_prefetch, _mm_set_epi64x, _mm_set1_epi32, _mm_setzero_si128,
+    _mm_xor_si128, _mm512_add_epi32, _mm512_aesenc_epi128, _mm512_aesenclast_epi128,
+    _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_or_si512, _mm512_set_epi32, _mm512_set_epi64, _mm512_setzero_si512, _mm512_shuffle_epi8,
+    _mm512_storeu_si512, _mm512_xor_si512,
 };
 
 use std::ops::Range;
@@ -65,11 +65,12 @@ impl RoundKeys {
         (is_key && is_available()).then(|| unsafe { expand(key) })
     }
 
-    /// Adds the key stream to a text: counter blocks of a nonce, from `number` on.
+    /// Adds the key stream to a text: counter blocks of a nonce, from `number` on. `ahead`: where a text begins that comes soon. It is
+    /// loaded line by line, as this one goes on.
     #[inline]
-    pub(super) fn add(&self, nonce: &[u8; 12], number: u32, text: &mut [u8]) {
+    pub(super) fn add(&self, nonce: &[u8; 12], number: u32, ahead: *const u8, text: &mut [u8]) {
         // SAFETY: a value of this type exists only where the features are that the function enables.
-        unsafe { add(self, nonce, number, text) }
+        unsafe { add(self, nonce, number, ahead, text) }
     }
 
     /// Encrypts blocks, each for itself.
@@ -195,12 +196,18 @@ impl Counters {
     /// Adds the key stream to `N` vectors, the last of which may be a part unless it `IS_WHOLE`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,vaes")]
-    fn add<const N: usize, const IS_WHOLE: bool>(&mut self, own: &RoundKeys, text: &mut [u8]) {
+    fn add<const N: usize, const IS_WHOLE: bool>(
+        &mut self,
+        own: &RoundKeys,
+        ahead: *const u8,
+        text: &mut [u8],
+    ) {
         let stream = self.stream::<N>(own);
         let (parts, end) = text.split_at_mut((N - 1) * VECTOR);
         let parts = parts.as_chunks_mut::<VECTOR>().0;
         // Loops of constant length, so that the key stream stays in registers.
         for at in 0..N - 1 {
+            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(at * VECTOR).cast());
             let part = &mut parts[at];
             // SAFETY: `part` is 64 initialised bytes of our own; load and store need no alignment.
             unsafe {
@@ -209,6 +216,7 @@ impl Counters {
                 _mm512_storeu_si512(part.as_mut_ptr().cast::<__m512i>(), sum);
             }
         }
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add((N - 1) * VECTOR).cast());
         assert!((1..=VECTOR).contains(&end.len()) && (!IS_WHOLE || end.len() == VECTOR));
         // A byte at least, a vector at most.
         let mask = if IS_WHOLE { u64::MAX } else { u64::MAX >> (VECTOR - end.len()) };
@@ -222,22 +230,23 @@ impl Counters {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,vaes")]
-fn add(own: &RoundKeys, nonce: &[u8; 12], number: u32, text: &mut [u8]) {
+fn add(own: &RoundKeys, nonce: &[u8; 12], number: u32, mut ahead: *const u8, text: &mut [u8]) {
     let mut counters = Counters::new(nonce, number);
     let (turns, rest) = text.as_chunks_mut::<{ TURN * VECTOR }>();
     for turn in turns {
-        counters.add::<TURN, true>(own, turn);
+        counters.add::<TURN, true>(own, ahead, turn);
+        ahead = ahead.wrapping_add(TURN * VECTOR);
     }
     match rest.len().div_ceil(VECTOR) {
         0 => {}
-        1 => counters.add::<1, false>(own, rest),
-        2 => counters.add::<2, false>(own, rest),
-        3 => counters.add::<3, false>(own, rest),
-        4 => counters.add::<4, false>(own, rest),
-        5 => counters.add::<5, false>(own, rest),
-        6 => counters.add::<6, false>(own, rest),
-        7 => counters.add::<7, false>(own, rest),
-        _ => counters.add::<8, false>(own, rest),
+        1 => counters.add::<1, false>(own, ahead, rest),
+        2 => counters.add::<2, false>(own, ahead, rest),
+        3 => counters.add::<3, false>(own, ahead, rest),
+        4 => counters.add::<4, false>(own, ahead, rest),
+        5 => counters.add::<5, false>(own, ahead, rest),
+        6 => counters.add::<6, false>(own, ahead, rest),
+        7 => counters.add::<7, false>(own, ahead, rest),
+        _ => counters.add::<8, false>(own, ahead, rest),
     }
 }
 
@@ -278,7 +287,7 @@ mod tests {
             };
             for len in [text.len(), text.len() / 64 * 64, text.len() / 13] {
                 let mut found = text[..len].to_vec();
-                own.add(&nonce, number, &mut found);
+                own.add(&nonce, number, found.as_ptr(), &mut found);
                 let mut expected = text[..len].to_vec();
                 let mut masks = Vec::new();
                 for (at, part) in (0..).zip(expected.chunks_mut(BLOCK)) {
