@@ -167,6 +167,8 @@ pub(crate) struct Worker<V: Versions> {
     divided: Option<u16>,
     /// Packets that it puts before that row.
     before: Vec<Packet>,
+    /// How large chunks are.
+    room: divide::Room,
     /// Which columns they may write.
     #[cfg(debug_assertions)]
     declared: declared::Declared,
@@ -306,6 +308,7 @@ impl<V: Versions> Worker<V> {
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
             divided: None,
             before: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            room: divide::Room::new(settings.chunk_packets),
             owned,
             path,
             queues,

@@ -32,6 +32,43 @@ use crate::in_flight::{InFlight, Traced};
 use crate::ring::Again;
 use crate::stage::{Stage, Versions};
 
+/// How many packets a chunk takes: fewer where chunks are divided, as what is behind the place is copied each time.
+#[derive(Debug)]
+pub(crate) struct Room {
+    packets: usize,
+    most: usize,
+    is_divided: bool,
+}
+
+impl Room {
+    /// A chunk has room for so many parts as long as the last one.
+    const PARTS: usize = 8;
+    const LEAST: usize = 16;
+
+    /// With so many packets at most.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { packets: most, most, is_divided: false }
+    }
+
+    pub(crate) fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// A turn begins: it is twice as large again if none was divided in the last one.
+    pub(crate) fn begin_turn(&mut self) {
+        if !std::mem::take(&mut self.is_divided) {
+            self.packets = (2 * self.packets).min(self.most);
+        }
+    }
+
+    /// A chunk was divided behind so many packets: once says little.
+    fn divided(&mut self, packets: usize) {
+        let wanted = (Self::PARTS * packets).max(Self::LEAST);
+        self.packets = wanted.max(self.packets / 2).min(self.most);
+        self.is_divided = true;
+    }
+}
+
 /// The packets of a chunk that wait for those before them.
 #[derive(Default)]
 pub(crate) struct Rest {
@@ -77,6 +114,7 @@ impl<V: Versions> Worker<V> {
     pub(super) fn divide(&mut self, flight: &mut InFlight<V>, number: usize, row: usize) {
         let mut before = std::mem::take(&mut self.before);
         if self.leave_rest(flight, number, row) {
+            self.room.divided(row);
             flight.rest.before.extend(before.drain(..));
         }
         // The stage has divided what it must not: they are behind what is in flight.
@@ -195,5 +233,31 @@ impl<V: Versions> Worker<V> {
             self.reports.counters.stages[number].busy_ns.add(ns);
         }
         self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_as_large_as_their_parts_allow() {
+        let mut room = Room::new(256);
+        let mut after = |parts: &[usize]| {
+            room.begin_turn();
+            parts.iter().for_each(|packets| room.divided(*packets));
+            room.packets()
+        };
+        assert_eq!(after(&[]), 256);
+        assert_eq!(after(&[100]), 256);
+        assert_eq!(after(&[2]), 128);
+        assert_eq!(after(&[2, 2, 2, 0]), 16);
+        assert_eq!(after(&[4]), 32);
+        assert_eq!(after(&[]), 32); // of the turn before
+        assert_eq!([after(&[]), after(&[]), after(&[]), after(&[])], [64, 128, 256, 256]);
+        assert_eq!(Room::new(4).packets(), 4);
+        let mut small = Room::new(4);
+        small.divided(1);
+        assert_eq!(small.packets(), 4);
     }
 }

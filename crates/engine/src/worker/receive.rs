@@ -29,17 +29,18 @@ impl<V: Versions> Worker<V> {
         if self.gave_up {
             self.give_queues();
         }
-        let half = self.settings.chunk_packets.div_ceil(2);
+        self.room.begin_turn();
+        let room = self.room.packets();
         self.begin_again();
-        let mut work = self.take_passed(if stopping { self.settings.chunk_packets } else { half });
+        let mut work = self.take_passed(if stopping { room } else { room.div_ceil(2) });
         if stopping {
             self.pass_waiting();
         } else {
             let received = self.receive_queues();
             // A turn that had room and did not fill it says that nothing waits in the queues.
-            self.begun.1 = self.begun.1.max(received as f64 / self.settings.chunk_packets as f64);
+            self.begun.1 = self.begun.1.max(received as f64 / room as f64);
             work += received;
-            work += self.take_passed(self.settings.chunk_packets);
+            work += self.take_passed(room);
         }
         self.note_arrivals();
         if stopping {
@@ -72,7 +73,7 @@ impl<V: Versions> Worker<V> {
         let first = self.next_rx;
         for i in (first..queues).chain(0..first) {
             // Chunks in flight bound the work in progress.
-            let capacity = self.settings.chunk_packets.saturating_sub(self.inbox.len());
+            let capacity = self.room.packets().saturating_sub(self.inbox.len());
             if capacity == 0 || self.free.is_empty() || self.has_many_again() {
                 break;
             }
@@ -183,7 +184,7 @@ impl<V: Versions> Worker<V> {
 
     /// Begins a chunk of the inbox when it is full or may wait no longer.
     fn gather(&mut self) {
-        if self.gave_up || self.inbox.len() >= self.settings.chunk_packets || !self.gathers() {
+        if self.gave_up || self.inbox.len() >= self.room.packets() || !self.gathers() {
             return self.begin_chunk();
         }
         if self.inbox.is_empty() {
@@ -368,8 +369,7 @@ impl<V: Versions> Worker<V> {
     /// What is in the inbox begins. Whether it is measured how long that takes.
     fn leave_inbox(&mut self) -> bool {
         self.begun.0 += self.inbox.len();
-        self.begun.1 =
-            self.begun.1.max(self.inbox.len() as f64 / self.settings.chunk_packets as f64);
+        self.begun.1 = self.begun.1.max(self.inbox.len() as f64 / self.room.packets() as f64);
         self.leaves.take().is_some() || !self.settings.max_delay.is_zero()
     }
 
