@@ -188,7 +188,7 @@ impl Current {
         }
     }
 
-    /// With so many workers for the packets of an association that are received.
+    /// With so many workers for the packets of an association.
     #[must_use]
     pub fn with_workers(self, workers: SaWorkers) -> Self {
         Self { workers, ..self }
@@ -225,7 +225,7 @@ impl Reader {
         Self { current, generation, view }
     }
 
-    /// Which workers open the packets of an association.
+    /// Which workers open or seal the packets of an association.
     pub fn workers(&self) -> SaWorkers {
         self.current.workers
     }

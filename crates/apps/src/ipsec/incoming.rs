@@ -38,7 +38,7 @@ use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::tunnels::Tunnels;
-use super::{asks_itself, prefetch, reasons};
+use super::{asks_itself, elsewhere, prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -452,17 +452,6 @@ impl EspIn {
         }
     }
 
-    /// The other worker that opens the packets of an association, if one does.
-    #[inline]
-    fn elsewhere(&self, association: &Association, is_again: bool) -> Option<u16> {
-        let worker = match self.workers {
-            SaWorkers::Any => return None,
-            SaWorkers::One => Some(association.claim(self.worker)),
-            SaWorkers::Auto => association.worker(),
-        };
-        worker.filter(|own| *own != self.worker && !is_again)
-    }
-
     /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
     fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         self.worker = cx.worker;
@@ -575,8 +564,12 @@ impl EspIn {
                         }
                         Ok(Some(esp))
                             if depth == 0
-                                && let Some(worker) =
-                                    self.elsewhere(esp.association, cx.is_again(row)) =>
+                                && let Some(worker) = elsewhere(
+                                    self.workers,
+                                    esp.association,
+                                    self.worker,
+                                    cx.is_again(row),
+                                ) =>
                         {
                             verdicts[row] = Verdict::TAKEN.0;
                             self.away.push((row as u16, worker));

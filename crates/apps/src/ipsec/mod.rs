@@ -44,7 +44,7 @@ pub mod settings;
 mod tests;
 pub mod tunnels;
 
-use control::config::{Application, Backend, StageKind};
+use control::config::{Application, Backend, SaWorkers, StageKind};
 use controlplane::Descriptor;
 
 /// The stage that opens packets.
@@ -58,6 +58,22 @@ const PLACE: &str = "decode";
 
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
+
+/// The other worker that opens or seals the packets of an association, if one does. `is_handed`: this one was given the packet.
+#[inline]
+fn elsewhere(
+    workers: SaWorkers,
+    association: &ipsec::Association,
+    worker: u16,
+    is_handed: bool,
+) -> Option<u16> {
+    let own = match workers {
+        SaWorkers::Any => return None,
+        SaWorkers::One => Some(association.claim(worker)),
+        SaWorkers::Auto => association.worker(),
+    };
+    own.filter(|own| *own != worker && !is_handed)
+}
 
 /// Starts to load the lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it: all, or where
 /// the cipher asks for those between itself, as it goes ([`asks_itself`]), the first ones and the last. A core has few misses on
@@ -144,6 +160,7 @@ pub const STAGES: &[StageKind] = &[
     StageKind {
         about: "Seals packets that the policies protect; finds the way of the outer packets.",
         needs: &["opened", "next_hop"],
+        places: &[OUT],
         ..StageKind::new(OUT, &APPLICATION)
     },
 ];

@@ -64,7 +64,7 @@ use lookup::fib::{Fib, NeighbourEvent};
 
 use crate::ports::PortNames;
 
-pub(crate) use columns::egress;
+pub(crate) use columns::{NOWHERE, egress};
 pub use columns::{RouterColumns, RouterView};
 pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};

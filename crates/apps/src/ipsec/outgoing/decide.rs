@@ -1,6 +1,7 @@
 //! What becomes of a packet that leaves: which association protects it, and which way it goes then.
 
 use chunk::{DropReason, Packet};
+use engine::MARK_FROM_HOST;
 use ipsec::inbound::{self, Found};
 use ipsec::outbound::{self, Refusal};
 use ipsec::{Action, Association, Dont, Mode, NotCarried, Number, Tally, Template, Tuple, View};
@@ -10,7 +11,7 @@ use packet::{Decoded, IpProtocol, Kind};
 
 use super::super::current::Wanted;
 use super::super::incoming::is_ike;
-use super::super::{keep_alive, reasons};
+use super::super::{elsewhere, keep_alive, reasons};
 use super::{EspOut, IPV6_MTU_MIN, Member};
 use crate::received;
 use crate::router::{MARK_OPENED, egress, mtu_of, way};
@@ -21,6 +22,8 @@ pub(super) enum Fate<'v> {
     Pass,
     /// It is sealed, and goes this way; `None`: where it would have gone.
     Seal(Member<'v>, Option<u32>),
+    /// This worker seals it.
+    Away(u16),
     /// It goes this way as it is.
     Send(u32),
     /// Its sender is told that it is longer than this.
@@ -41,7 +44,7 @@ impl EspOut {
         let d = &self.headers[at];
         let Some(tuple) = Tuple::of(d) else { return Ok(Fate::Pass) };
         // Translation may have given a packet that came otherwise a destination that has to be protected.
-        if self.with_nat && packet.mark & MARK_OPENED == 0 {
+        if self.with_nat && packet.mark & MARK_OPENED == 0 && !self.is_handed {
             match view.incoming.find(&tuple) {
                 Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
                 Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
@@ -241,6 +244,13 @@ impl EspOut {
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
             let is_told = inner_df && len > most && most > 0;
             return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+        }
+        // Before it counts. What Linux sends by a twin comes by one worker as it is.
+        let is_own = packet.mark & MARK_FROM_HOST != 0;
+        if !is_own
+            && let Some(worker) = elsewhere(self.workers, association, self.worker, self.is_handed)
+        {
+            return Ok(Fate::Away(worker));
         }
         let counted = last.tally.count(association, plan.payload as usize, now_ns);
         counted.map_err(|_| reasons::SA_EXPIRED)?;
