@@ -29,9 +29,10 @@ use super::linux::Linux;
 use super::load::{Loads, Work};
 use super::outgoing::EspOut;
 use super::policy_list;
+use super::protection::Protection;
 use super::rows::{PolicyRow, SaRow};
 use super::settings::{HOP_LIMIT, key, needs_fresh_keys, parameters, policies};
-use crate::router::PipelineOptions;
+use crate::router::{Guard, PipelineOptions};
 
 /// How often lifetimes are looked at, nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -384,6 +385,8 @@ impl ControlPart for IpsecControl {
                     self.events.lines = worker.shared.get();
                     self.events.look(&self.database, chunk_now_ns());
                 }
+                let guard: Arc<dyn Guard> = Arc::new(Protection(self.current.clone()));
+                worker.shared.put(guard);
                 let router: PipelineOptions = worker.shared.get().unwrap_or_default();
                 let stages = &worker.pipeline.kinds;
                 let own = EspOut::new(reader, &router, stages, counters);

@@ -204,7 +204,8 @@ impl Current {
         drop(before); // not under the lock
     }
 
-    fn get(&self) -> Arc<View> {
+    /// The view in use.
+    pub fn get(&self) -> Arc<View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -511,7 +511,9 @@ impl EspIn {
                         let is_host = Verdict(verdicts[row]).kind() == VerdictKind::Host;
                         if depth > 0 && is_host {
                             let d = received::decode(&chunk.packets[row]);
-                            if let Some(reason) = self.judge(&view, row, &d, fib) {
+                            if let Some(reason) =
+                                self.judge(&view, row, (&chunk.packets[row], &d), fib)
+                            {
                                 verdicts[row] = Verdict::drop(reason).0;
                             }
                         }
@@ -603,7 +605,7 @@ impl EspIn {
                     }
                 }
                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
-                self.ask(&view, verdicts);
+                self.ask(&view, verdicts, &chunk.packets);
             }
             self.rows = rows;
             if self.next.is_empty() {
@@ -633,7 +635,7 @@ impl EspIn {
         let found = inbound::found(packet.data(), d);
         // What is opened and is to be opened once more, or is dropped for another reason, has to have come right before.
         let is_first = self.reqids[row] != 0 && (found != Found::Other || self.if_ids[row] != 0);
-        if let Some(reason) = is_first.then(|| self.judge(view, row, d, fib)).flatten() {
+        if let Some(reason) = is_first.then(|| self.judge(view, row, (packet, d), fib)).flatten() {
             return Err(reason);
         }
         let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };

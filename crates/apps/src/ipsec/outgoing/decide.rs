@@ -128,9 +128,16 @@ impl EspOut {
             }
         }
         let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let by = self.by_answer(view, (packet, &d), (&tuple, action), tunnel);
+        let is_by_answer = by.is_some();
+        let (tuple, action) = by.unwrap_or((tuple, action));
         let own = (&tuple, action, now_ns);
-        let Some(association) = self.choose(view, own, tunnel, last)? else {
-            return Ok(Fate::Pass);
+        let chosen = self.choose(view, own, tunnel, last)?;
+        // The ends of transport mode are those of the packet.
+        let fits = |own: &&Association| !is_by_answer || own.parameters().mode == Mode::Tunnel;
+        let Some(association) = chosen.filter(fits) else {
+            let is_answer = packet.mark & MARK_OPENED != 0;
+            return if is_answer { Err(reasons::ESP_ANSWER) } else { Ok(Fate::Pass) };
         };
         match self.prepare(row, packet, &d, association, ((None, now_ns, fib), last), tunnel)? {
             Fate::Seal(mut member, way) => {
@@ -140,6 +147,26 @@ impl EspOut {
             // Linux knows the MTU of the twin.
             Fate::TooBig(_) => Err(reasons::ESP_TOO_BIG),
             other => Ok(other),
+        }
+    }
+
+    /// By what an ICMP error is looked up that no policy is for: what it is about would be answered so, and the policy of such
+    /// packets protects it (RFC 4301 §6.2). `None`: by what it is itself.
+    fn by_answer(
+        &self,
+        view: &View,
+        (packet, d): (&Packet, &Decoded),
+        (tuple, action): (&Tuple, Option<Action>),
+        tunnel: Option<&Interface>,
+    ) -> Option<(Tuple, Option<Action>)> {
+        let Some(own) = tunnel else {
+            let answer = action.is_none().then(|| Tuple::answering(packet.data(), d))??;
+            let action = view.outgoing.find(&answer);
+            return matches!(action, Some(Action::Protect(_))).then_some((answer, action));
+        };
+        match view.through(own.if_id, tuple) {
+            Err(NotCarried::Discard) => Some((Tuple::answering(packet.data(), d)?, None)),
+            _ => None,
         }
     }
 
