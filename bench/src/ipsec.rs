@@ -405,7 +405,10 @@ mod tests {
         const PACKETS: usize = 2048;
         let gateway = Gateway::new(PACKETS).unwrap();
         for (way, workers) in Way::ALL.into_iter().flat_map(|way| [1, 2, 4].map(|own| (way, own))) {
-            for who in [Any, One, Auto] {
+            // As control gives associations workers, and one that there is not.
+            let last = workers as u16 - 1;
+            let cases = [(Any, None), (One, None), (Auto, Some(last)), (Auto, Some(last + 1))];
+            for (who, given) in cases {
                 let load = Load {
                     cipher: Cipher::Gcm,
                     way,
@@ -414,7 +417,7 @@ mod tests {
                     sizes: &[64, 90],
                 };
                 let Shared { left, numbers, done, owner } =
-                    gateway.shared(&load, workers, who).unwrap();
+                    gateway.shared(&load, workers, (who, given)).unwrap();
                 let case = format!("{way:?}, {workers} workers, {who:?}: {done:?}, {owner:?}");
                 let mut all = left.clone();
                 all.sort_unstable();
@@ -426,17 +429,18 @@ mod tests {
                 assert_eq!(done.iter().sum::<u64>(), PACKETS as u64, "{case}");
                 // No number comes twice, and one worker takes them as its packets leave.
                 if way == Way::Seal {
-                    assert!(who == Any || numbers.is_sorted(), "{case}");
+                    let is_one = who != Any && given.is_none_or(|own| own == last);
+                    assert!(!is_one || numbers.is_sorted(), "{case}");
                     let mut numbers = numbers;
                     numbers.sort_unstable();
                     assert!(numbers.into_iter().eq(1..=PACKETS as u32), "{case}");
                 }
-                match who {
-                    Any => assert!(owner.is_none() && done.iter().all(|own| *own > 0), "{case}"),
-                    One | Auto => {
-                        let owner = usize::from(owner.unwrap());
-                        assert_eq!(done[owner], PACKETS as u64, "{case}");
+                match owner.map(usize::from).filter(|owner| *owner < workers) {
+                    None => {
+                        assert!(who != One && owner == given, "{case}");
+                        assert!(done.iter().all(|own| *own > 0), "{case}");
                     }
+                    Some(owner) => assert_eq!(done[owner], PACKETS as u64, "{case}"),
                 }
             }
         }

@@ -475,13 +475,14 @@ impl Gateway {
         rate
     }
 
-    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]`. Each packet has to be what was sealed.
+    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]` and the association's worker. Each
+    /// packet has to be what was sealed.
     #[cfg(test)]
     pub(super) fn shared(
         &self,
         load: &Load<'_>,
         workers: usize,
-        who: control::config::SaWorkers,
+        (who, given): (control::config::SaWorkers, Option<u16>),
     ) -> Result<Shared, String> {
         let view = Self::view(load)?;
         let current = Arc::new(Current::new(view.clone(), None, None).with_workers(who));
@@ -498,9 +499,7 @@ impl Gateway {
             }
         };
         let association = association.ok_or("no association")?;
-        if who == control::config::SaWorkers::Auto {
-            association.set_worker(Some(workers as u16 - 1)); // as control does
-        }
+        association.set_worker(given);
         let (mut ends, mut left, mut counters) = (Vec::new(), Vec::new(), Vec::new());
         for worker in 0..workers {
             let given = load.frames(worker, workers)?;

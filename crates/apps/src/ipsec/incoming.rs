@@ -37,8 +37,9 @@ use super::current::{Counters, Reader, Why};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
+use super::owners::Owners;
 use super::tunnels::Tunnels;
-use super::{asks_itself, elsewhere, prefetch, reasons};
+use super::{asks_itself, prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -88,9 +89,8 @@ pub struct EspIn {
     questions: Questions,
     fragments: Fragments,
     now_ns: u64,
-    /// Who opens the packets of an association, and this one's index.
-    workers: SaWorkers,
-    worker: u16,
+    /// Who opens the packets of an association.
+    owners: Owners,
     /// Rows of packets that another worker opens, with its index.
     away: Vec<(u16, u16)>,
     scratch: Vec<u8>,
@@ -206,12 +206,11 @@ impl EspIn {
         let decode = if with_headers { decode.with_headers() } else { decode };
         let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
-        let workers = reader.workers();
+        let owners = Owners::new(reader.workers());
         Self {
             reader,
-            workers,
-            worker: 0,
-            away: Vec::with_capacity(if workers == SaWorkers::Any { 0 } else { max }),
+            away: Vec::with_capacity(if owners.hand_over() { max } else { 0 }),
+            owners,
             decode: if shares { decode.with_records() } else { decode },
             counters,
             with_headers,
@@ -238,7 +237,7 @@ impl EspIn {
     pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
         self.split = Some((part, Arc::new(EspShade::new(Direction::In, part))));
         // What that step has opened is no ESP packet any more.
-        self.workers = SaWorkers::Any;
+        self.owners = Owners::new(SaWorkers::Any);
         self.shaded = vec![None; chunk::CHUNK_PACKETS_MAX].into();
         self
     }
@@ -270,7 +269,7 @@ impl Stage<Tables> for EspIn {
     }
 
     fn sends_to(&self) -> &'static [&'static str] {
-        if self.workers == SaWorkers::Any { &[] } else { &[super::PLACE] }
+        if self.owners.hand_over() { &[super::PLACE] } else { &[] }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -454,7 +453,7 @@ impl EspIn {
 
     /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
     fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
-        self.worker = cx.worker;
+        self.owners.look(cx);
         self.away.clear();
         let view = self.reader.get();
         if view.is_empty() {
@@ -566,12 +565,8 @@ impl EspIn {
                         }
                         Ok(Some(esp))
                             if depth == 0
-                                && let Some(worker) = elsewhere(
-                                    self.workers,
-                                    esp.association,
-                                    self.worker,
-                                    cx.is_again(row),
-                                ) =>
+                                && let Some(worker) =
+                                    self.owners.elsewhere(esp.association, cx.is_again(row)) =>
                         {
                             verdicts[row] = Verdict::TAKEN.0;
                             self.away.push((row as u16, worker));

@@ -37,6 +37,7 @@ pub mod linux;
 mod linux_tests;
 mod load;
 pub mod outgoing;
+mod owners;
 mod policy_list;
 mod protection;
 pub mod reasons;
@@ -46,7 +47,7 @@ pub mod settings;
 mod tests;
 pub mod tunnels;
 
-use control::config::{Application, Backend, SaWorkers, StageKind};
+use control::config::{Application, Backend, StageKind};
 use controlplane::Descriptor;
 
 /// The stage that opens packets.
@@ -60,22 +61,6 @@ const PLACE: &str = "decode";
 
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
-
-/// The other worker that opens or seals the packets of an association, if one does. `is_handed`: this one was given the packet.
-#[inline]
-fn elsewhere(
-    workers: SaWorkers,
-    association: &ipsec::Association,
-    worker: u16,
-    is_handed: bool,
-) -> Option<u16> {
-    let own = match workers {
-        SaWorkers::Any => return None,
-        SaWorkers::One => Some(association.claim(worker)),
-        SaWorkers::Auto => association.worker(),
-    };
-    own.filter(|own| *own != worker && !is_handed)
-}
 
 /// Starts to load the lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it: all, or where
 /// the cipher asks for those between itself, as it goes ([`asks_itself`]), the first ones and the last. A core has few misses on

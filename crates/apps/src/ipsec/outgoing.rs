@@ -31,6 +31,7 @@ use super::current::{Counters, Reader};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
+use super::owners::Owners;
 use super::tunnels::Tunnels;
 use super::{LINE, asks_itself, prefetch, reasons};
 use crate::received;
@@ -84,9 +85,8 @@ pub struct EspOut {
     split: Option<(PartId<EspPart>, Arc<EspShade>)>,
     /// Packets of a chunk that are prepared for it.
     prepared: Vec<Ready>,
-    /// Who seals the packets of an association, and this one's index.
-    workers: SaWorkers,
-    worker: u16,
+    /// Who seals the packets of an association.
+    owners: Owners,
     /// The chunk at work was handed over.
     is_handed: bool,
     /// Rows of packets that another worker seals, with its index.
@@ -122,13 +122,12 @@ impl EspOut {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
         let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
-        let workers = reader.workers();
+        let owners = Owners::new(reader.workers());
         Self {
             reader,
-            workers,
-            worker: 0,
             is_handed: false,
-            away: Vec::with_capacity(if workers == SaWorkers::Any { 0 } else { max }),
+            away: Vec::with_capacity(if owners.hand_over() { max } else { 0 }),
+            owners,
             with_nat,
             shares,
             sealed: Vec::with_capacity(max),
@@ -149,7 +148,7 @@ impl EspOut {
     #[must_use]
     pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
         self.split = Some((part, Arc::new(EspShade::new(Direction::Out, part))));
-        self.workers = SaWorkers::Any;
+        self.owners = Owners::new(SaWorkers::Any);
         self.prepared.reserve(chunk::CHUNK_PACKETS_MAX);
         self
     }
@@ -234,7 +233,7 @@ impl Stage<Tables> for EspOut {
     }
 
     fn sends_to(&self) -> &'static [&'static str] {
-        if self.workers == SaWorkers::Any { &[] } else { &[super::OUT] }
+        if self.owners.hand_over() { &[super::OUT] } else { &[] }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -401,7 +400,7 @@ impl EspOut {
     fn protect(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         let view = self.reader.get();
         self.sealed.clear();
-        self.worker = cx.worker;
+        self.owners.look(cx);
         self.is_handed = chunk.packets.first().is_some_and(|own| own.mark & MARK_HANDED != 0);
         if self.is_handed {
             self.arrive(chunk);

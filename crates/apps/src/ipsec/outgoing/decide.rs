@@ -11,7 +11,7 @@ use packet::{Decoded, IpProtocol, Kind};
 
 use super::super::current::Wanted;
 use super::super::incoming::is_ike;
-use super::super::{elsewhere, keep_alive, reasons};
+use super::super::{keep_alive, reasons};
 use super::{EspOut, IPV6_MTU_MIN, Member};
 use crate::received;
 use crate::router::{MARK_OPENED, egress, mtu_of, way};
@@ -274,9 +274,7 @@ impl EspOut {
         }
         // Before it counts. What Linux sends by a twin comes by one worker as it is.
         let is_own = packet.mark & MARK_FROM_HOST != 0;
-        if !is_own
-            && let Some(worker) = elsewhere(self.workers, association, self.worker, self.is_handed)
-        {
+        if !is_own && let Some(worker) = self.owners.elsewhere(association, self.is_handed) {
             return Ok(Fate::Away(worker));
         }
         let counted = last.tally.count(association, plan.payload as usize, now_ns);

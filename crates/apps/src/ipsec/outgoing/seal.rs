@@ -2,7 +2,6 @@
 
 use arrayvec::ArrayVec;
 use chunk::{Packet, Pool, Verdict};
-use control::config::SaWorkers;
 use crypto::esp::{self, Numbers, Seal};
 use ipsec::Association;
 use ipsec::outbound::{self, Plan};
@@ -22,9 +21,7 @@ impl EspOut {
         (pool, keys): (&mut Pool, Option<&EspKeys>),
     ) {
         let before = self.prepared.len();
-        if self.workers == SaWorkers::Auto {
-            members.iter().for_each(|own| own.association.note_worker(self.worker));
-        }
+        self.owners.note(members.iter().map(|own| own.association));
         {
             let mut seals: ArrayVec<Seal<'_>, GROUP> = ArrayVec::new();
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();
