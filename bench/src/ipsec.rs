@@ -398,23 +398,27 @@ mod tests {
     use super::*;
 
     /// An association that several workers receive: each packet leaves once, and in the order in which its worker received it,
-    /// whichever worker opens it. Fewer packets than the window has numbers: workers are not in step.
+    /// whichever worker opens or seals it. Fewer packets than the window has numbers: workers are not in step.
     #[test]
-    fn several_workers_or_one_open_the_packets_of_an_association() {
+    fn several_workers_or_one_have_the_packets_of_an_association() {
         use control::config::SaWorkers::{Any, Auto, One};
         const PACKETS: usize = 2048;
         let gateway = Gateway::new(PACKETS).unwrap();
-        for workers in [1, 2, 4] {
-            for who in [Any, One, Auto] {
+        for (way, workers) in Way::ALL.into_iter().flat_map(|way| [1, 2, 4].map(|own| (way, own))) {
+            // As control gives associations workers, and one that there is not.
+            let last = workers as u16 - 1;
+            let cases = [(Any, None), (One, None), (Auto, Some(last)), (Auto, Some(last + 1))];
+            for (who, given) in cases {
                 let load = Load {
                     cipher: Cipher::Gcm,
-                    way: Way::Open,
+                    way,
                     associations: 1,
                     packets: PACKETS,
                     sizes: &[64, 90],
                 };
-                let Shared { left, opened, owner } = gateway.shared(&load, workers, who).unwrap();
-                let case = format!("{workers} workers, {who:?}: {opened:?}, {owner:?}");
+                let Shared { left, numbers, done, owner } =
+                    gateway.shared(&load, workers, (who, given)).unwrap();
+                let case = format!("{way:?}, {workers} workers, {who:?}: {done:?}, {owner:?}");
                 let mut all = left.clone();
                 all.sort_unstable();
                 assert!(all.into_iter().eq(0..PACKETS), "{case}");
@@ -422,13 +426,21 @@ mod tests {
                     let own = left.iter().filter(|at| *at / 256 % workers == worker);
                     assert!(own.is_sorted(), "{case}");
                 }
-                assert_eq!(opened.iter().sum::<u64>(), PACKETS as u64, "{case}");
-                match who {
-                    Any => assert!(owner.is_none() && opened.iter().all(|own| *own > 0), "{case}"),
-                    One | Auto => {
-                        let owner = usize::from(owner.unwrap());
-                        assert_eq!(opened[owner], PACKETS as u64, "{case}");
+                assert_eq!(done.iter().sum::<u64>(), PACKETS as u64, "{case}");
+                // No number comes twice, and one worker takes them as its packets leave.
+                if way == Way::Seal {
+                    let is_one = who != Any && given.is_none_or(|own| own == last);
+                    assert!(!is_one || numbers.is_sorted(), "{case}");
+                    let mut numbers = numbers;
+                    numbers.sort_unstable();
+                    assert!(numbers.into_iter().eq(1..=PACKETS as u32), "{case}");
+                }
+                match owner.map(usize::from).filter(|owner| *owner < workers) {
+                    None => {
+                        assert!(who != One && owner == given, "{case}");
+                        assert!(done.iter().all(|own| *own > 0), "{case}");
                     }
+                    Some(owner) => assert_eq!(done[owner], PACKETS as u64, "{case}"),
                 }
             }
         }

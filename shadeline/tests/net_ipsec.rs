@@ -29,13 +29,18 @@ fn association(own: u8, from: u8, spi: u32, key: &str) -> String {
     )
 }
 
+/// Bytes.
+const NARROW: u16 = 1300;
+
 fn config(scratch: &Scratch, own: u8, key: &str) -> String {
     let other = 3 - own;
+    // The link behind the second gateway takes less than the tunnel.
+    let mtu = if own == 2 { format!("mtu = {NARROW}\n") } else { String::new() };
     let all: String =
         [(1, 4097), (2, 8193)].map(|(from, spi)| association(own, from, spi, key)).concat();
     format!(
         "mode = \"router\"\n[system]\nsocket = \"{}\"\n\
-         [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.{own}.1/24\"]\n\
+         [port.inside]\nbackend = \"af_packet\"\naddresses = [\"10.0.{own}.1/24\"]\n{mtu}\
          [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.{own}/24\"]\n\
          [[route]]\nprefix = \"10.0.{other}.0/24\"\nvia = \"192.0.2.{other}\"\n{all}\
          [[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{own}.0/24\"\ndestination = \"10.0.{other}.0/24\"\n\
@@ -98,6 +103,15 @@ fn hosts_talk_through_a_tunnel_and_keys_change_without_loss() {
     let said = one.host.try_run("ping -c 1 -W 2 -M do -s 1472 10.0.2.2");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("mtu"), "{said}");
+
+    // The second gateway tells it, too, what it has to say about packets that came by the tunnel.
+    for (args, said_is) in
+        [("-t 2 10.0.2.2", "Time to live exceeded"), ("-M do -s 1350 10.0.2.2", "mtu = 1300")]
+    {
+        let said = one.host.try_run(&format!("ping -c 1 -W 2 {args}"));
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains("192.0.2.2") && said.contains(said_is), "{said}");
+    }
 
     // New keys while packets flow: both ends know them before anybody sends by them.
     let mut pings = one.host.spawn("ping -i 0.01 -c 300 -W 2 -q 10.0.2.2");

@@ -1503,10 +1503,81 @@ def ipsec_routes():
     yield "wan", bytes(wan_ether() / udp_packet("10.2.0.5", "10.1.0.7"))  # unprotected, and the port has no check
 
 
+def ipsec_answers():
+    """(port, frame): what a gateway sends itself, errors and echo replies, is looked up in the policies."""
+    folder = HERE / "ipsec_answers"
+    folder.mkdir(exist_ok=True)
+    local, peer = "192.0.2.1", "198.51.100.1"
+    key = lambda way: hashlib.sha256(f"answers {way}".encode()).digest()[:20]
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16", "fd00:1::1/64"]\n',
+        '[port.narrow]\nmac = "02:00:00:00:03:01"\nmtu = 1280\naddresses = ["10.5.0.1/16"]\n',
+        f'[port.wan]\nmac = "02:00:00:00:02:01"\naddresses = ["{local}/24"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
+        '[[route]]\nprefix = "10.3.0.0/16"\nvia = "10.1.0.7"\n',
+        '[[route]]\nprefix = "10.66.0.0/16"\nvia = "10.1.0.7"\n',
+        '[[route]]\nprefix = "fd00:2::/32"\nvia = "fd00:1::7"\n',
+        '[[policy]]\naction = "protect"\nreqid = 1\nsource = "10.1.0.0/16"\ndestination = "10.2.0.0/16"\n',
+        '[[policy]]\naction = "protect"\nreqid = 1\nsource = "10.5.0.0/16"\ndestination = "10.2.0.0/16"\n',
+        '[[policy]]\naction = "protect"\nreqid = 1\nsource = "fd00:1::/64"\ndestination = "fd00:2::/32"\n',
+        "# One way only: what came otherwise is answered by the tunnel, not at all, or not in the clear.\n"
+        '[[policy]]\naction = "protect"\ndirection = "out"\nreqid = 1\ndestination = "10.3.0.0/16"\n',
+        '[[policy]]\naction = "discard"\ndirection = "out"\ndestination = "10.66.0.0/16"\n',
+        '[[policy]]\naction = "protect"\ndirection = "in"\nreqid = 1\nsource = "10.4.0.0/16"\ndestination = "10.1.0.0/16"\n',
+    ]
+    for way in ("out", "in"):
+        (folder / f"{way}.key").write_text(key(way).hex() + "\n")
+        source, destination = (local, peer) if way == "out" else (peer, local)
+        spi = 0x1001 if way == "out" else 0x2001
+        out.append(
+            f'[[sa]]\ndirection = "{way}"\nspi = {spi:#x}\nsource = "{source}"\ndestination = "{destination}"\n'
+            f'reqid = 1\nkey_file = "{way}.key"\n'
+        )
+    (folder / "config.toml").write_text("\n".join(out))
+    numbers = iter(range(1, 100))
+
+    def sealed(packet):
+        number = next(numbers)
+        sa = SecurityAssociation(
+            ESP, spi=0x2001, crypt_algo="AES-GCM", crypt_key=key("in"), auth_algo="NULL", auth_key=None,
+            tunnel_header=IP(src=peer, dst=local),
+        )
+        iv = hashlib.sha256(f"answers {number}".encode()).digest()[:8]
+        esp = sa.encrypt((IPv6 if packet.version == 6 else IP)(bytes(packet)), seq_num=number, iv=iv)
+        return "wan", bytes(Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01") / esp)
+
+    def plain(packet):
+        return "lan", bytes(Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01") / packet)
+
+    def udp(source, to, size=20, **fields):
+        ip = (IPv6 if ":" in to else IP)(src=source, dst=to, **fields)
+        return ip / UDP(sport=5000, dport=6000) / bytes(i & 255 for i in range(size))
+
+    # About what came by the tunnel: too long for the way, without TTL, for nobody; an echo request for the router.
+    yield sealed(udp("10.2.0.9", "10.5.0.7", 1300, flags="DF"))
+    yield sealed(udp("10.2.0.9", "10.1.0.7", ttl=1))
+    yield sealed(udp("fd00:2::9", "fd00:1::7", hlim=1))
+    yield sealed(IP(src="10.2.0.9", dst="10.1.0.1") / ICMP(id=7, seq=1) / b"who is there")
+    yield sealed(udp("10.4.0.9", "10.1.0.7", ttl=1))
+    # About what came unprotected.
+    yield plain(udp("10.3.0.5", "203.0.113.5", ttl=1))
+    yield plain(udp("10.66.0.5", "203.0.113.5", ttl=1))
+    yield plain(udp("10.1.0.7", "203.0.113.5", ttl=1))
+    yield plain(udp("10.1.0.7", "10.2.0.9", ttl=1))
+    yield plain(IP(src="10.1.0.7", dst="10.1.0.1") / ICMP(id=8, seq=1) / b"who is there")
+    # Errors of the other end: about what this side has sent by the tunnel, and about something else.
+    about = lambda packet: IP(src=peer, dst="10.1.0.7") / ICMP(type=3, code=4, nexthopmtu=1300) / packet
+    yield sealed(about(udp("10.1.0.7", "10.2.0.9", flags="DF")))
+    yield sealed(about(udp("10.1.0.7", "203.0.113.5", flags="DF")))
+    yield sealed(IP(src=peer, dst="10.1.0.7") / ICMP(type=5, code=1, gw="10.1.0.66") / udp("10.1.0.7", "10.2.0.9"))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ipsec, ipsec_routes,
+    ipsec_answers,
 ]
 
 

@@ -282,8 +282,10 @@ impl RxQueue for Once {
 pub(super) struct Shared {
     /// Places of the packets in the load, as they left.
     pub(super) left: Vec<usize>,
-    /// Packets that each worker has opened.
-    pub(super) opened: Vec<u64>,
+    /// The numbers of sealed packets, in the same order.
+    pub(super) numbers: Vec<u32>,
+    /// Packets that each worker has opened or sealed.
+    pub(super) done: Vec<u64>,
     /// The association's worker.
     pub(super) owner: Option<u16>,
 }
@@ -473,21 +475,31 @@ impl Gateway {
         rate
     }
 
-    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]`. Each packet has to be what was sealed.
+    /// What leaves of a load that several workers receive in turn, with `workers` of `[ipsec]` and the association's worker. Each
+    /// packet has to be what was sealed.
     #[cfg(test)]
     pub(super) fn shared(
         &self,
         load: &Load<'_>,
         workers: usize,
-        who: control::config::SaWorkers,
+        (who, given): (control::config::SaWorkers, Option<u16>),
     ) -> Result<Shared, String> {
         let view = Self::view(load)?;
         let current = Arc::new(Current::new(view.clone(), None, None).with_workers(who));
-        let (_, destination) = ipsec::words(OWN[0].into());
-        let association = view.inbound(4, destination, SPI).ok_or("no association")?;
-        if who == control::config::SaWorkers::Auto {
-            association.set_worker(Some(workers as u16 - 1)); // as control does
-        }
+        let tuple;
+        let association = match load.way {
+            Way::Open => {
+                let (_, destination) = ipsec::words(OWN[0].into());
+                view.inbound(4, destination, SPI)
+            }
+            Way::Seal => {
+                let d = packet::decode(&link(&load.inner(0, 0)), LINK + load.sizes[0]);
+                tuple = ipsec::Tuple::of(&d).ok_or("no packet")?;
+                view.outbound(&Template { reqid: 1, tunnel: None }, &tuple)
+            }
+        };
+        let association = association.ok_or("no association")?;
+        association.set_worker(given);
         let (mut ends, mut left, mut counters) = (Vec::new(), Vec::new(), Vec::new());
         for worker in 0..workers {
             let given = load.frames(worker, workers)?;
@@ -508,8 +520,19 @@ impl Gateway {
         let take = |own: &io::memory::Frames| {
             std::mem::take(&mut *own.lock().unwrap_or_else(PoisonError::into_inner))
         };
-        let place = |(_, frame): (u64, Vec<u8>)| {
-            let ip = frame.get(LINK..).unwrap_or_default();
+        let opener =
+            esp::Inbound::new(load.cipher.key(0)?, SPI, false, 0).map_err(|e| e.to_string())?;
+        let mut numbers = Vec::with_capacity(load.packets);
+        let place = |(_, mut frame): (u64, Vec<u8>)| {
+            let mut ip = frame.get_mut(LINK..).unwrap_or_default();
+            if load.way == Way::Seal {
+                ip = ip.get_mut(OUTER..).unwrap_or_default();
+                numbers.push(esp::Header::parse(ip).ok_or("no ESP")?.number);
+                let mut open = [opener.open(ip)];
+                esp::open_batch(&mut open);
+                let opened = open[0].result().map_err(|error| error.to_string())?;
+                ip = ip.get_mut(opened.payload).unwrap_or_default();
+            }
             let port = ip.get(OUTER..OUTER + 2).ok_or("a short frame")?;
             let at = usize::from(u16::from_be_bytes([port[0], port[1]]) - 1024);
             let mut expected = load.inner(at, 0);
@@ -518,8 +541,12 @@ impl Gateway {
         };
         let left: Result<Vec<usize>, String> = left.iter().flat_map(take).map(place).collect();
         let left = left?;
-        let opened = counters.iter().map(|own| own.opened.get()).collect();
-        Ok(Shared { left, opened, owner: association.worker() })
+        let done = |own: &Arc<Counters>| match load.way {
+            Way::Open => own.opened.get(),
+            Way::Seal => own.sealed.get(),
+        };
+        let done = counters.iter().map(done).collect();
+        Ok(Shared { left, numbers, done, owner: association.worker() })
     }
 
     /// What leaves of a load, frame by frame, and what should have been inside.

@@ -34,6 +34,11 @@ impl Heirs {
         Self((0..workers).map(heir).collect(), Mutex::new(()))
     }
 
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.0.len()
+    }
+
     /// Gives queues to a worker. The giver is not quiet ([`crate::quiet`]) until they are taken.
     pub(crate) fn give(&self, worker: usize, queues: &mut Vec<RxSlot>) {
         let heir = &self.0[worker];

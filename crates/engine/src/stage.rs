@@ -10,6 +10,7 @@ use chunk::{Chunk, ColumnSet, Declaration, DropReason, Packet, Pool, ReasonBlock
 use device::accelerator::Records;
 
 use crate::balance::Side;
+use crate::heirs::Heirs;
 use crate::segment::KernelForm;
 use crate::worker::SpreadHash;
 
@@ -367,6 +368,14 @@ pub(crate) struct HandOver {
     pub(crate) passes: u8,
 }
 
+/// Other workers, as one sees them.
+#[derive(Clone, Copy)]
+pub(crate) struct Others<'a> {
+    /// Those with the pipeline of the chunk, this one among them.
+    pub(crate) peers: &'a [usize],
+    pub(crate) heirs: &'a Heirs,
+}
+
 /// What a stage may use while it works on a chunk.
 pub struct Context<'a, T> {
     /// The worker's cells.
@@ -394,6 +403,8 @@ pub struct Context<'a, T> {
     pub(crate) divided: Option<&'a mut Option<u16>>,
     /// Packets that the stage puts before that row; `None` likewise.
     pub(crate) before: Option<&'a mut Vec<Packet>>,
+    /// Who has this pipeline, and who works for whom; `None` apart from any worker.
+    pub(crate) others: Option<Others<'a>>,
     /// Names of the places, each with its number.
     pub(crate) places: &'a [(&'static str, u16)],
     /// By row: how often the packet went through again; empty for none.
@@ -428,6 +439,7 @@ impl<'a, T> Context<'a, T> {
             settled: None,
             divided: None,
             before: None,
+            others: None,
             places: &[],
             passes: &[],
             row: None,
@@ -521,6 +533,7 @@ impl<'a, T> Context<'a, T> {
             settled: self.settled.as_deref_mut(),
             divided: self.divided.as_deref_mut(),
             before: self.before.as_deref_mut(),
+            others: self.others,
             places: self.places,
             passes: self.passes,
             row: self.row,
@@ -567,10 +580,22 @@ impl<'a, T> Context<'a, T> {
         self.hand(packet, cause, Receiver::Flow(hash), place);
     }
 
-    /// The same to a worker by its index, or to the one that works for it. Where that worker has no such pipeline, or there is none
-    /// with this index, the packet is dropped.
+    /// The same to a worker by its index, or to the one that works for it. Where [`Context::hands_to`] has none, the packet is dropped.
     pub fn hand_to(&mut self, packet: Packet, cause: Option<usize>, worker: u16, place: u16) {
         self.hand(packet, cause, Receiver::Worker(worker), place);
+    }
+
+    /// How many workers the engine has; 1 apart from any worker.
+    pub fn workers(&self) -> usize {
+        self.others.map_or(1, |own| own.heirs.workers())
+    }
+
+    /// The worker that packets handed to `worker` come to now: that one, or who works for it. `None` where they would be lost: it does
+    /// not have this pipeline, or there is none with this index.
+    pub fn hands_to(&self, worker: u16) -> Option<u16> {
+        let Some(Others { peers, heirs }) = self.others else { return Some(self.worker) };
+        let to = heirs.of(worker.into());
+        peers.contains(&to).then_some(to as u16) // workers are few
     }
 
     fn hand(&mut self, packet: Packet, cause: Option<usize>, to: Receiver, place: u16) {

@@ -32,6 +32,10 @@ macro_rules! context {
             settled: Some(&mut $worker.settled),
             divided: None,
             before: None,
+            others: Some(crate::stage::Others {
+                peers: &$worker.path.pipelines[$own].peers,
+                heirs: &$worker.links.heirs,
+            }),
             places: &$worker.path.pipelines[$own].places,
             passes: $passes,
             row: None,

@@ -290,9 +290,9 @@ pub struct Association {
     generation: u64,
     /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
     place: AtomicU32,
-    /// In: the worker that opens its packets; `u32::MAX`: any.
+    /// The worker that opens or seals its packets; `u32::MAX`: any.
     worker: AtomicU32,
-    /// In: the worker that has opened the last ones, and how often that was another one than before.
+    /// The worker that has opened or sealed the last ones, and how often that was another one than before.
     opened_last: AtomicU32,
     changes: AtomicU64,
 }
@@ -465,18 +465,18 @@ impl Association {
         self.place.store(place, Relaxed);
     }
 
-    /// The worker that opens its packets; `None`: whichever receives them. All is right with any: numbers and windows are atomic.
+    /// The worker that opens or seals its packets; `None`: whichever receives them. All is right with any: numbers and windows are atomic.
     #[inline]
     pub fn worker(&self) -> Option<u16> {
         u16::try_from(self.worker.load(Relaxed)).ok()
     }
 
-    /// Has one worker open its packets from now on, or all of them.
+    /// Has one worker open or seal its packets from now on, or all of them.
     pub fn set_worker(&self, worker: Option<u16>) {
         self.worker.store(worker.map_or(u32::MAX, u32::from), Relaxed);
     }
 
-    /// The worker that opens its packets: this one, if there was none.
+    /// The worker that opens or seals its packets: this one, if there was none.
     #[inline]
     pub fn claim(&self, worker: u16) -> u16 {
         self.worker().unwrap_or_else(|| {
@@ -485,7 +485,7 @@ impl Association {
         })
     }
 
-    /// This worker opens packets of it.
+    /// This worker opens or seals packets of it.
     #[inline]
     pub fn note_worker(&self, worker: u16) {
         let worker = u32::from(worker);

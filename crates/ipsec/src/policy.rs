@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use classify::filter::{self, Tail, field, shape};
 use classify::{Classify, Condition, Match, RuleRef, RuleSet, Tables};
 use ipnet::IpNet;
+use packet::quoted::{Quoted, is_error_packet, quoted};
 use packet::{Decoded, Kind};
 
 use crate::Words;
@@ -154,6 +155,20 @@ impl Tuple {
             Kind::Arp | Kind::Other => return None,
         };
         Some(Self { family, protocol: d.protocol.0, src: d.src, dst: d.dst, ports: d.ports() })
+    }
+
+    /// That of a packet in answer to the one that an ICMP error is about: by it go errors that no policy is for (RFC 4301 §6.2).
+    /// `None` for what is no error, or a redirect, and where the error does not quote enough.
+    pub fn answering(frame: &[u8], d: &Decoded) -> Option<Self> {
+        const REDIRECT: u8 = 5;
+        let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+        let is_redirect = family == 4 && matches!(d.icmp_type_code(), Some((REDIRECT, _)));
+        if !is_error_packet(d) || is_redirect {
+            return None;
+        }
+        let Quoted { src, dst, protocol, ports, .. } = quoted(frame, d)?;
+        let ports = ports.map(|(from, to)| (to, from));
+        Some(Self { family, protocol: protocol.0, src: dst, dst: src, ports })
     }
 
     #[inline]

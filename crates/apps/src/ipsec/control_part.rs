@@ -29,9 +29,10 @@ use super::linux::Linux;
 use super::load::{Loads, Work};
 use super::outgoing::EspOut;
 use super::policy_list;
+use super::protection::Protection;
 use super::rows::{PolicyRow, SaRow};
 use super::settings::{HOP_LIMIT, key, needs_fresh_keys, parameters, policies};
-use crate::router::PipelineOptions;
+use crate::router::{Guard, PipelineOptions};
 
 /// How often lifetimes are looked at, nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -111,12 +112,33 @@ fn add_policies_of(linux: &Linux, after: usize, database: &mut Database) {
     }
 }
 
+/// What is handed over, and what the router answers, must not enter behind the stages that look at it: it would leave unprotected.
+fn check_places(config: &Config) -> Result<(), String> {
+    for own in &config.pipelines {
+        if !own.kinds.iter().any(|kind| kind == super::IN || kind == super::OUT) {
+            continue;
+        }
+        for (place, stage) in &own.places {
+            let kind = own.stages.iter().zip(&own.kinds).find(|(name, _)| *name == stage);
+            let is_right = kind.is_none_or(|(_, kind)| kind == place);
+            if !is_right && (place == super::PLACE || place == super::OUT) {
+                return Err(format!(
+                    "pipeline `{}`: with IPsec, place `{place}` must lead to the stage `{place}`, not to `{stage}`",
+                    own.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Starts it.
 pub(super) fn start(
     setup: &Setup<'_>,
     tables: &mut Tables,
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
+    check_places(config)?;
     let mut database = Database::new();
     let now_ns = if setup.is_live { chunk_now_ns() } else { 0 };
     for own in &config.associations {
@@ -171,6 +193,9 @@ fn chunk_now_ns() -> u64 {
 
 /// `check`: keys that cannot be read, and what is weak.
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    if let Err(error) = check_places(config) {
+        findings.error_of_all(error);
+    }
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
     if config.ipsec.device && !has_device {
         findings.warn_of_all(
@@ -384,6 +409,8 @@ impl ControlPart for IpsecControl {
                     self.events.lines = worker.shared.get();
                     self.events.look(&self.database, chunk_now_ns());
                 }
+                let guard: Arc<dyn Guard> = Arc::new(Protection(self.current.clone()));
+                worker.shared.put(guard);
                 let router: PipelineOptions = worker.shared.get().unwrap_or_default();
                 let stages = &worker.pipeline.kinds;
                 let own = EspOut::new(reader, &router, stages, counters);

@@ -188,7 +188,7 @@ impl Current {
         }
     }
 
-    /// With so many workers for the packets of an association that are received.
+    /// With so many workers for the packets of an association.
     #[must_use]
     pub fn with_workers(self, workers: SaWorkers) -> Self {
         Self { workers, ..self }
@@ -204,7 +204,8 @@ impl Current {
         drop(before); // not under the lock
     }
 
-    fn get(&self) -> Arc<View> {
+    /// The view in use.
+    pub fn get(&self) -> Arc<View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -225,7 +226,7 @@ impl Reader {
         Self { current, generation, view }
     }
 
-    /// Which workers open the packets of an association.
+    /// Which workers open or seal the packets of an association.
     pub fn workers(&self) -> SaWorkers {
         self.current.workers
     }

@@ -37,6 +37,7 @@ use super::current::{Counters, Reader, Why};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
+use super::owners::Owners;
 use super::tunnels::Tunnels;
 use super::{asks_itself, prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
@@ -88,9 +89,8 @@ pub struct EspIn {
     questions: Questions,
     fragments: Fragments,
     now_ns: u64,
-    /// Who opens the packets of an association, and this one's index.
-    workers: SaWorkers,
-    worker: u16,
+    /// Who opens the packets of an association.
+    owners: Owners,
     /// Rows of packets that another worker opens, with its index.
     away: Vec<(u16, u16)>,
     scratch: Vec<u8>,
@@ -206,12 +206,11 @@ impl EspIn {
         let decode = if with_headers { decode.with_headers() } else { decode };
         let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
-        let workers = reader.workers();
+        let owners = Owners::new(reader.workers());
         Self {
             reader,
-            workers,
-            worker: 0,
-            away: Vec::with_capacity(if workers == SaWorkers::Any { 0 } else { max }),
+            away: Vec::with_capacity(if owners.hand_over() { max } else { 0 }),
+            owners,
             decode: if shares { decode.with_records() } else { decode },
             counters,
             with_headers,
@@ -238,7 +237,7 @@ impl EspIn {
     pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
         self.split = Some((part, Arc::new(EspShade::new(Direction::In, part))));
         // What that step has opened is no ESP packet any more.
-        self.workers = SaWorkers::Any;
+        self.owners = Owners::new(SaWorkers::Any);
         self.shaded = vec![None; chunk::CHUNK_PACKETS_MAX].into();
         self
     }
@@ -270,7 +269,7 @@ impl Stage<Tables> for EspIn {
     }
 
     fn sends_to(&self) -> &'static [&'static str] {
-        if self.workers == SaWorkers::Any { &[] } else { &[super::PLACE] }
+        if self.owners.hand_over() { &[super::PLACE] } else { &[] }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -452,20 +451,9 @@ impl EspIn {
         }
     }
 
-    /// The other worker that opens the packets of an association, if one does.
-    #[inline]
-    fn elsewhere(&self, association: &Association, is_again: bool) -> Option<u16> {
-        let worker = match self.workers {
-            SaWorkers::Any => return None,
-            SaWorkers::One => Some(association.claim(self.worker)),
-            SaWorkers::Auto => association.worker(),
-        };
-        worker.filter(|own| *own != self.worker && !is_again)
-    }
-
     /// Opens the packets of a chunk that the step in between, which has `keys`, has not, and goes on with what was inside.
     fn receive(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
-        self.worker = cx.worker;
+        self.owners.look(cx);
         self.away.clear();
         let view = self.reader.get();
         if view.is_empty() {
@@ -522,7 +510,9 @@ impl EspIn {
                         let is_host = Verdict(verdicts[row]).kind() == VerdictKind::Host;
                         if depth > 0 && is_host {
                             let d = received::decode(&chunk.packets[row]);
-                            if let Some(reason) = self.judge(&view, row, &d, fib) {
+                            if let Some(reason) =
+                                self.judge(&view, row, (&chunk.packets[row], &d), fib)
+                            {
                                 verdicts[row] = Verdict::drop(reason).0;
                             }
                         }
@@ -576,7 +566,7 @@ impl EspIn {
                         Ok(Some(esp))
                             if depth == 0
                                 && let Some(worker) =
-                                    self.elsewhere(esp.association, cx.is_again(row)) =>
+                                    self.owners.elsewhere(esp.association, cx.is_again(row)) =>
                         {
                             verdicts[row] = Verdict::TAKEN.0;
                             self.away.push((row as u16, worker));
@@ -610,7 +600,7 @@ impl EspIn {
                     }
                 }
                 self.open(&members, verdicts, &mut chunk.packets, cx.pool);
-                self.ask(&view, verdicts);
+                self.ask(&view, verdicts, &chunk.packets);
             }
             self.rows = rows;
             if self.next.is_empty() {
@@ -640,7 +630,7 @@ impl EspIn {
         let found = inbound::found(packet.data(), d);
         // What is opened and is to be opened once more, or is dropped for another reason, has to have come right before.
         let is_first = self.reqids[row] != 0 && (found != Found::Other || self.if_ids[row] != 0);
-        if let Some(reason) = is_first.then(|| self.judge(view, row, d, fib)).flatten() {
+        if let Some(reason) = is_first.then(|| self.judge(view, row, (packet, d), fib)).flatten() {
             return Err(reason);
         }
         let family = if d.kind == packet::Kind::Ipv4 { 4 } else { 6 };

@@ -1,8 +1,8 @@
-//! `workers = "auto"`: whether one worker opens the packets of an association, by measured load.
+//! `workers = "auto"`: whether one worker opens, or seals, the packets of an association, by measured load.
 //!
-//! Workers that open packets of an association in turn pass its window and its counts from core to core; a worker that hands a packet
-//! over has the other core load it, and decodes it twice. So handing over can pay for an association whose packets change worker
-//! nearly as often as they come, in small batches, and costs where each worker opens many at a time. Once a second control looks at
+//! Workers that have packets of an association in turn pass its window or its numbers, and its counts, from core to core; a worker that hands a packet
+//! over has the other core load it, and decodes it twice; one that is to be sealed has its route looked up twice. So handing over can pay for an association whose packets change worker
+//! nearly as often as they come, in small batches, and costs where each worker has many at a time. Once a second control looks at
 //! how busy workers were, and at what was counted:
 //!
 //! ```text
@@ -63,7 +63,11 @@ impl Loads {
         let mut busy: Vec<f64> = work.iter().map(|own| own.busy_ns as f64 / elapsed_ns).collect();
         (self.workers, self.at_ns) = (workers.to_vec(), now_ns);
         let mut now = HashMap::with_capacity(all.len());
-        for own in all.into_iter().filter(|own| own.parameters().direction == Direction::In) {
+        for own in all {
+            let does = match own.parameters().direction {
+                Direction::In => "open",
+                Direction::Out => "seal",
+            };
             let (spi, destination) = (own.parameters().spi, own.parameters().destination);
             let ((last, changes), [_, packets, ..]) = (own.noted(), own.counts());
             let before = self.before.get(&(spi, destination)).copied();
@@ -82,7 +86,7 @@ impl Loads {
                     *busy += share;
                     own.set_worker(Some(worker));
                     tracing::info!(
-                        "IPsec: worker {worker} opens the packets of association {spi:#x} to {destination}: {changes} changes of \
+                        "IPsec: worker {worker} {does}s the packets of association {spi:#x} to {destination}: {changes} changes of \
                          worker, {packets} packets"
                     );
                 }
@@ -98,7 +102,7 @@ impl Loads {
                     }
                     own.set_worker(None);
                     tracing::info!(
-                        "IPsec: all workers open the packets of association {spi:#x} to {destination} again: {packets} packets, {:.0} \
+                        "IPsec: all workers {does} the packets of association {spi:#x} to {destination} again: {packets} packets, {:.0} \
                          % of worker {worker}",
                         share * 100.0
                     );
@@ -119,7 +123,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Associations from two workers, which have counted something.
+    /// Associations of two workers, in and out by turns, which have counted something.
     struct Bed {
         database: Database,
         workers: [Work; 2],
@@ -136,7 +140,8 @@ mod tests {
                 let secret = Secret::new(vec![spi as u8; 20]);
                 let key = Key::new(suite, &secret, &Secret::none()).unwrap();
                 let ends = ("198.51.100.1".parse().unwrap(), "192.0.2.1".parse().unwrap());
-                database.add(Parameters::new(Direction::In, spi, ends, 1), key, 0).unwrap();
+                let direction = [Direction::Out, Direction::In][spi as usize % 2];
+                database.add(Parameters::new(direction, spi, ends, 1), key, 0).unwrap();
             }
             Self { database, workers: [Work::default(); 2], loads: Loads::default(), second: 0 }
         }
@@ -145,7 +150,7 @@ mod tests {
             self.database.get(spi, "192.0.2.1".parse().unwrap()).unwrap()
         }
 
-        /// Packets that two workers receive in turn, so many at a time, and that one opens if it is to.
+        /// Packets that two workers receive in turn, so many at a time, and that one of them has if it is to.
         fn come(&mut self, batch: usize, spi: u32, packets: usize, packet_ns: u64) {
             let worker = self.get(spi).worker();
             for at in 0..packets {

@@ -12,6 +12,7 @@
 //! - [`incoming`] opens ESP, plain and in UDP, and has `decode` look at the packets that were inside; then asks the policies
 //!   whether each packet came as it must.
 //! - [`outgoing`] asks the policies about packets that leave, makes room, and seals them; finds the way of the outer packet.
+//! - `protection` has what the router sends itself go by `esp_out`, too.
 //! - [`device`] is the encryption as a step of its own, which a device can take.
 //! - [`tunnels`] are the interfaces of route-based IPsec: ports whose packets associations carry.
 //! - [`current`] is what both read, and what they count.
@@ -36,7 +37,9 @@ pub mod linux;
 mod linux_tests;
 mod load;
 pub mod outgoing;
+mod owners;
 mod policy_list;
+mod protection;
 pub mod reasons;
 pub mod rows;
 pub mod settings;
@@ -148,6 +151,7 @@ pub const STAGES: &[StageKind] = &[
     StageKind {
         about: "Seals packets that the policies protect; finds the way of the outer packets.",
         needs: &["opened", "next_hop"],
+        places: &[OUT],
         ..StageKind::new(OUT, &APPLICATION)
     },
 ];

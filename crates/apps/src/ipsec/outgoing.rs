@@ -10,11 +10,16 @@
 //! A packet that goes nowhere, and one whose TTL runs out, is left as it is: `rewrite` answers it. So it does for a packet that
 //! is too long when it is sealed, with the longest that is not. The packets of a chunk are sealed in batches; with `device` all
 //! but encryption and check value is done before (`device`).
+//!
+//! Where an association has one worker (`workers` of `[ipsec]`), others hand packets over that only a number is missing to. They enter
+//! here, as chunks of their own in which no stage before has written anything, so none sees a packet twice. This stage looks at their
+//! headers and asks the policies again; what is not sealed then, because those have changed, is dropped.
 
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict, VerdictKind};
+use control::config::SaWorkers;
 use controlplane::{PartId, Tables};
 use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
 use ipsec::outbound::{self, Plan};
@@ -26,12 +31,13 @@ use super::current::{Counters, Reader};
 use super::device::keys::{EspKeys, EspPart};
 use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
+use super::owners::Owners;
 use super::tunnels::Tunnels;
 use super::{LINE, asks_itself, prefetch, reasons};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
-use crate::router::{PipelineOptions, RouterCounters, RouterPart, egress};
+use crate::router::{NOWHERE, PipelineOptions, RouterCounters, RouterPart, egress, way};
 
 mod decide;
 mod seal;
@@ -44,6 +50,8 @@ const GROUP: usize = 32;
 const FRAME_MAX: usize = 66_000;
 /// Packets whose lines are on their way while one is looked at.
 const AHEAD: usize = 16;
+/// Set in [`Packet::mark`]: another worker has handed it over to be sealed.
+const MARK_HANDED: u32 = 1 << 25;
 /// What every link of IPv6 takes.
 const IPV6_MTU_MIN: usize = 1280;
 
@@ -77,6 +85,12 @@ pub struct EspOut {
     split: Option<(PartId<EspPart>, Arc<EspShade>)>,
     /// Packets of a chunk that are prepared for it.
     prepared: Vec<Ready>,
+    /// Who seals the packets of an association.
+    owners: Owners,
+    /// The chunk at work was handed over.
+    is_handed: bool,
+    /// Rows of packets that another worker seals, with its index.
+    away: Vec<(u16, u16)>,
 }
 
 /// A packet that is sealed but for encryption and check value.
@@ -108,8 +122,12 @@ impl EspOut {
         let with_nat = stages.iter().any(|own| own == crate::nat::STAGE);
         let shares = records::are_shared(stages);
         let max = chunk::CHUNK_PACKETS_MAX;
+        let owners = Owners::new(reader.workers());
         Self {
             reader,
+            is_handed: false,
+            away: Vec::with_capacity(if owners.hand_over() { max } else { 0 }),
+            owners,
             with_nat,
             shares,
             sealed: Vec::with_capacity(max),
@@ -130,6 +148,7 @@ impl EspOut {
     #[must_use]
     pub fn with_device(mut self, part: PartId<EspPart>) -> Self {
         self.split = Some((part, Arc::new(EspShade::new(Direction::Out, part))));
+        self.owners = Owners::new(SaWorkers::Any);
         self.prepared.reserve(chunk::CHUNK_PACKETS_MAX);
         self
     }
@@ -144,7 +163,8 @@ impl EspOut {
             let bits = columns.flags[row];
             let is_ip = bits & (flags::IPV4 | flags::IPV6) != 0 && bits & flags::LINK_LOCAL == 0;
             let is_next = Verdict(columns.verdict[row]).is_next();
-            if is_next && is_ip && egress(columns.decision[row], fib).is_some() {
+            let leaves = self.is_handed || egress(columns.decision[row], fib).is_some();
+            if is_next && is_ip && leaves {
                 self.rows.push(row as u16);
             }
         }
@@ -210,6 +230,10 @@ fn send(columns: &mut RouterView<'_>, row: usize, packet: &mut Packet, l3: usize
 impl Stage<Tables> for EspOut {
     fn name(&self) -> &'static str {
         super::OUT
+    }
+
+    fn sends_to(&self) -> &'static [&'static str] {
+        if self.owners.hand_over() { &[super::OUT] } else { &[] }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -295,7 +319,10 @@ impl Stage<Tables> for EspOut {
     }
 
     fn post_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
-        let Some((part, _)) = &self.split else { return self.protect(chunk, cx, None) };
+        let Some((part, _)) = &self.split else {
+            self.protect(chunk, cx, None);
+            return self.part(chunk, cx);
+        };
         let keys = cx.tables.part(*part);
         let view = EspColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter_mut().enumerate() {
@@ -332,9 +359,52 @@ impl Stage<Tables> for EspOut {
 }
 
 impl EspOut {
+    /// Writes of packets that were handed over what the stages before wrote of them, as far as it is asked for behind this one.
+    #[cold]
+    fn arrive(&mut self, chunk: &mut Chunk) {
+        let columns = RouterColumns::view(&mut chunk.rows);
+        for (row, packet) in chunk.packets.iter_mut().enumerate() {
+            packet.mark &= !MARK_HANDED;
+            let d = received::decode(packet);
+            columns.flags[row] = if d.kind == Kind::Ipv4 { flags::IPV4 } else { flags::IPV6 };
+            columns.l3[row] = d.l3_offset as u8;
+            columns.interface[row] = packet.port;
+            columns.flow_hash[row] = packet::flow::flow_hash(&d);
+            columns.decision[row] = NOWHERE;
+        }
+    }
+
+    /// Gives packets to the workers of their associations. Of those that were given to this one, what was not sealed ends here.
+    fn part(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>) {
+        if self.is_handed {
+            let mut sealed = self.sealed.iter().peekable();
+            for (row, verdict) in chunk.rows.verdicts().iter_mut().enumerate() {
+                let is_sealed = sealed.next_if(|own| usize::from(**own) == row).is_some();
+                if !is_sealed && Verdict(*verdict).is_next() {
+                    *verdict = Verdict::drop(reasons::SA_MISSING).0;
+                }
+            }
+        }
+        if self.away.is_empty() {
+            return;
+        }
+        let place = cx.place(super::OUT).unwrap_or(0);
+        for (row, worker) in self.away.drain(..) {
+            let mut packet = chunk.take(usize::from(row));
+            packet.mark |= MARK_HANDED;
+            cx.hand_to(packet, Some(row.into()), worker, place);
+        }
+    }
+
     /// Asks the policies about the packets of a chunk, and seals, or prepares, those that they protect.
     fn protect(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, Tables>, keys: Option<&EspKeys>) {
         let view = self.reader.get();
+        self.sealed.clear();
+        self.owners.look(cx);
+        self.is_handed = chunk.packets.first().is_some_and(|own| own.mark & MARK_HANDED != 0);
+        if self.is_handed {
+            self.arrive(chunk);
+        }
         let Some(fib) = cx.tables.find::<RouterPart>() else { return };
         self.tunnels.look(cx.version, fib);
         let has_tunnels = self.tunnels.is_any();
@@ -345,7 +415,6 @@ impl EspOut {
         {
             return;
         }
-        self.sealed.clear();
         self.ask(&view, chunk, fib);
         for row in self.rows.iter().take(AHEAD) {
             prefetch(&chunk.packets[usize::from(*row)], LINE, self.loads_whole);
@@ -414,6 +483,16 @@ impl EspOut {
             let fate = match is_sent {
                 true => self.decide_own(&view, row, packet, (now_ns, fib), &mut last),
                 false => {
+                    let decision = match self.is_handed {
+                        true => {
+                            let d = &self.headers[at];
+                            let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+                            let own = way(fib, family, d.dst, columns.flow_hash[row]);
+                            columns.decision[row] = own.map_or(NOWHERE, |own| own.0);
+                            columns.decision[row]
+                        }
+                        false => decision,
+                    };
                     let tunnel = if has_tunnels { tunnel_of(decision, fib) } else { None };
                     let own = (decision, now_ns, fib);
                     self.decide(&view, (at, row), packet, own, tunnel, &mut last)
@@ -440,6 +519,14 @@ impl EspOut {
                     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
                     lead(&mut columns, row, (family, d.dst), (decision, 0));
                     send(&mut columns, row, packet, usize::from(d.l3_offset));
+                }
+                Ok(Fate::Away(worker)) => {
+                    columns.verdict[row] = Verdict::TAKEN.0;
+                    self.away.push((row as u16, worker));
+                }
+                // Another worker has found that it is not: the way has changed meanwhile.
+                Ok(Fate::TooBig(_)) if self.is_handed => {
+                    columns.verdict[row] = Verdict::drop(reasons::ESP_TOO_BIG).0;
                 }
                 Ok(Fate::TooBig(most)) => {
                     let is_v4 = bits & flags::IPV4 != 0;

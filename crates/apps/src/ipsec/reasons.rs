@@ -42,4 +42,6 @@ chunk::drop_reasons! {
         "Add a port with `backend = \"ipsec\"` and this `if_id`.";
     ESP_FROM_HOST = 18, "esp_from_host", "Linux sealed a packet itself by an association of the gateway: numbers would come twice",
         "See `disable_xfrm` in ipsec.md; IPv6 has no such setting: use a tunnel interface for packets of Linux itself.";
+    ESP_ANSWER = 19, "esp_answer", "an answer of the router to a packet that came by an association would leave unprotected",
+        "Nothing: it would show what was inside. A policy that protects it lets it leave.";
 }

@@ -36,7 +36,7 @@ pub struct SaRow {
     pub replayed: u64,
     /// `active`, `due` at a soft limit, `ended` at a hard one.
     pub state: String,
-    /// The worker that opens its packets; absent: any that receives them.
+    /// The worker that opens or seals its packets; absent: any that receives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
 }

@@ -65,6 +65,24 @@ fn keys_are_read_from_files_that_are_private() {
 }
 
 #[test]
+fn places_do_not_lead_past_the_policies() {
+    let of = |places: &str| {
+        let text = format!(
+            "[port.a]\nbackend = \"memory\"\n[pipeline.main]\nstages = [\"decode\", \"esp_in\", \"route\", \"esp_out\", \"rewrite\"]\nplaces = {{ {places} }}\n"
+        );
+        let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+        let mut findings = Findings::default();
+        check_files(&config, &Interfaces::of(&config), &mut findings);
+        findings.0.iter().map(|own| own.message.clone()).collect::<Vec<_>>()
+    };
+    assert!(of("decode = \"decode\", esp_out = \"esp_out\"").is_empty());
+    for places in ["decode = \"route\"", "esp_out = \"rewrite\""] {
+        let said = of(places);
+        assert!(said.len() == 1 && said[0].contains("with IPsec, place"), "{places}: {said:?}");
+    }
+}
+
+#[test]
 fn entries_become_parameters() {
     let own =
         SaEntry { udp: true, udp_port: 30_000, hard_packets: Some(9), ..entry(PathBuf::new()) };

@@ -81,7 +81,7 @@ impl Rewrite {
             build_icmpv6_echo_reply(&self.linear, own, checksums, out)
         };
         let Some(len) = made else { return ABSENT };
-        if !self.emit_piece(&link, len, is_v4, packet.time_ns, cx) {
+        if !self.emit_piece(&link, len, is_v4, packet, cx) {
             return Verdict::drop(chunk::reasons::NO_CELLS);
         }
         self.counters.answers_sent.add(1);

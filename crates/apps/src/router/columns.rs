@@ -196,6 +196,9 @@ impl Decision {
     }
 }
 
+/// The column `decision` of a packet without a route.
+pub(crate) const NOWHERE: u32 = Decision::NoRoute.encode();
+
 /// The interface by which a packet leaves, by its column `decision`; `None` for one that does not.
 pub(crate) fn egress(decision: u32, fib: &lookup::fib::Fib) -> Option<u16> {
     match Decision::decode(decision) {

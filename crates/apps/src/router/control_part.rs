@@ -369,6 +369,7 @@ impl ControlPart for RouterControl {
             first_region: self.part.regions().start,
             names: PortNames::of(worker.interfaces),
             origin: worker.shared.get(),
+            guard: worker.shared.get(),
             proxy: self.proxy.clone(),
         };
         if kind == "decode" {

@@ -8,7 +8,7 @@
 //! ports theirs.
 
 use chunk::{Packet, Verdict};
-use engine::Context;
+use engine::{Context, MARK_FROM_HOST};
 use lookup::fib::{Fib, Interface, Options};
 use packet::checksum::update_u16;
 use packet::icmp_error::{
@@ -23,7 +23,7 @@ use super::control::{ethertype, ipv4, ipv6};
 use super::decode::is_link_local;
 use super::frames::{self, Link};
 use super::gate;
-use super::rewrite::{Rewrite, Transit, derived, ip_address};
+use super::rewrite::{AGAIN, Rewrite, Transit, derived, ip_address};
 use super::route::decide;
 use crate::firewall::answer::{PROHIBITED_V4, PROHIBITED_V6};
 use crate::received;
@@ -139,7 +139,7 @@ impl Rewrite {
         problem: Problem,
         cx: &mut Context<'_, Fib>,
     ) {
-        if packet.mark & super::MARK_OPENED != 0 {
+        if packet.mark & super::MARK_OPENED != 0 && self.guard.is_none() {
             return;
         }
         match self.as_sent(packet, transit, cx) {
@@ -241,7 +241,7 @@ impl Rewrite {
         } else {
             build_icmpv6_error(original, problem.icmpv6(), ipv6(source), out)
         };
-        len.is_some_and(|len| self.emit_piece(&link, len, is_v4, packet.time_ns, cx))
+        len.is_some_and(|len| self.emit_piece(&link, len, is_v4, packet, cx))
     }
 
     /// Tells the source of a packet that the firewall rejected: a segment by a reset, which seems to
@@ -252,7 +252,7 @@ impl Rewrite {
         transit: Transit,
         cx: &mut Context<'_, Fib>,
     ) {
-        if packet.mark & super::MARK_OPENED != 0 {
+        if packet.mark & super::MARK_OPENED != 0 && self.guard.is_none() {
             return;
         }
         if let Some((sent, own)) = self.as_sent(packet, transit, cx) {
@@ -279,20 +279,20 @@ impl Rewrite {
         };
         let out = &mut self.piece[link.header().len()..];
         if let Some(len) = build_tcp_reset(&d, packet.data(), out)
-            && self.emit_piece(&link, len, is_v4, packet.time_ns, cx)
+            && self.emit_piece(&link, len, is_v4, packet, cx)
         {
             self.counters.answers_sent.add(1);
         }
     }
 
-    /// Turns the `len` bytes of an IP packet behind the link header's place in `piece` into a frame.
+    /// Turns the `len` bytes of an IP packet behind the link header's place in `piece` into a frame, in answer to `cause`.
     /// `false` when no cell is free: there is nothing to be done about an answer then.
     pub(super) fn emit_piece(
         &mut self,
         link: &Link,
         len: usize,
         is_v4: bool,
-        time_ns: u64,
+        cause: &Packet,
         cx: &mut Context<'_, Fib>,
     ) -> bool {
         let start = link.header().len();
@@ -301,7 +301,25 @@ impl Rewrite {
         let Some(mut frame) = Packet::copy_from(cx.pool, &self.piece[..start + len]) else {
             return false;
         };
-        frame.time_ns = time_ns;
+        frame.time_ns = cause.time_ns;
+        if let Some(guard) = &self.guard {
+            // As the twin of the interface would send it.
+            let Some(mut plain) = Packet::copy_from(cx.pool, frame.data()) else {
+                frame.free(cx.pool);
+                return false;
+            };
+            frames::strip_tags(&mut plain, start);
+            (plain.port, plain.time_ns) = (link.interface, frame.time_ns);
+            plain.mark = MARK_FROM_HOST | cause.mark & super::MARK_OPENED;
+            let is_tunnel = cx.tables.interface(link.interface).is_some_and(|own| own.if_id != 0);
+            if is_tunnel || guard.holds(&plain) {
+                frame.free(cx.pool);
+                let place = cx.place(AGAIN).unwrap_or(0);
+                self.made.push((plain, Verdict::again(place)));
+                return true;
+            }
+            plain.free(cx.pool);
+        }
         self.make(frame, link);
         true
     }

@@ -58,13 +58,14 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
 
 use ::control::config::{Application, FRAMES, Settings, StageKind};
+use chunk::Packet;
 use controlplane::Descriptor;
 use engine::Stage;
 use lookup::fib::{Fib, NeighbourEvent};
 
 use crate::ports::PortNames;
 
-pub(crate) use columns::egress;
+pub(crate) use columns::{NOWHERE, egress};
 pub use columns::{RouterColumns, RouterView};
 pub use control_part::RouterControl;
 pub use counters::{RouterCounters, TaggedCounters};
@@ -179,7 +180,7 @@ pub const STAGES: &[StageKind] = &[
 /// The stages that `mode = "router"` stands for.
 pub const DEFAULT_STAGES: &[&str] = &["decode", "rpf", "route", "rewrite"];
 
-/// A packet that came protected, and was opened: no error tells of it, which would show what was inside.
+/// A packet that came protected, and was opened, or an answer to one: it would show what was inside.
 pub(crate) const MARK_OPENED: u32 = 1 << 28;
 
 /// What the stages of one worker are given.
@@ -200,6 +201,8 @@ pub struct PipelineOptions {
     pub names: PortNames,
     /// What packets were when their senders sent them, where a stage before `rewrite` changes their ends.
     pub origin: Option<Arc<dyn Origin>>,
+    /// What the router sends itself that must not leave as it is.
+    pub guard: Option<Arc<dyn Guard>>,
     /// Addresses that `decode` answers for beside its own, as long as the application is there whose they are.
     pub proxy: Option<Weak<dyn Proxy>>,
 }
@@ -220,7 +223,14 @@ pub trait Proxy: std::fmt::Debug + Send + Sync {
 pub trait Origin: std::fmt::Debug + Send + Sync {
     /// Makes of a packet, of which at least the headers are there and whose IP header begins with byte `l3`, the one that
     /// was sent, perhaps of the other family. `false`: it is as it was sent.
-    fn restore(&self, packet: &mut chunk::Packet, l3: usize) -> bool;
+    fn restore(&self, packet: &mut Packet, l3: usize) -> bool;
+}
+
+/// Says which errors, resets and echo replies of `rewrite` another stage protects or discards. They go through the pipeline again, as
+/// frames that the twin of their interface sends.
+pub trait Guard: std::fmt::Debug + Send + Sync {
+    /// Whether this frame, an Ethernet header without tags and an IP packet, is one of those.
+    fn holds(&self, frame: &Packet) -> bool;
 }
 
 /// A name that is none of [`STAGES`].

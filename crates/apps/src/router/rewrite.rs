@@ -9,6 +9,7 @@
 //! | taken | packets that wait for a neighbour; packets that left as fragments |
 //! | drop | `ttl_expired`, `no_route`, `unreachable`, `fragmentation_needed`, `too_big`, `neighbour_…`, `link_local_not_forwarded`, `broadcast_not_forwarded`, `ip_bad_options`, `consumed`, `host_absent`, `no_cells`, `firewall_reject` |
 //! | emits | fragments; ICMP and ICMPv6 errors; resets; answers to ARP, ND and echo without a twin |
+//! | again | errors, resets and echo replies that a `Guard` holds, as frames of the host |
 //!
 //! A plain packet to a known neighbour takes a straight line: one comparison of lengths, the TTL,
 //! twelve bytes. Everything else goes to `act`, which works on one packet apart from its chunk,
@@ -48,6 +49,9 @@ const IN_USE_NS: u64 = 10_000_000_000;
 /// Bytes of the longest packet that is made here, with room for a link header.
 const PIECE_LEN: usize = 66_000;
 
+/// Where what is made here enters that a [`Guard`](super::Guard) holds.
+pub(super) const AGAIN: &str = "decode";
+
 /// No version of the tables.
 const NEVER: u64 = u64::MAX;
 
@@ -57,6 +61,7 @@ pub struct Rewrite {
     pub(super) events: Events,
     pub(super) limits: Limits,
     pub(super) defers_errors: bool,
+    pub(super) guard: Option<Arc<dyn super::Guard>>,
     pub(super) origin: Option<Arc<dyn super::Origin>>,
     /// An error is being made whose fate a gate decides.
     pub(super) deferring: Option<u16>,
@@ -140,6 +145,7 @@ impl Rewrite {
             events: Events::new(options.events.clone(), options.counters.clone(), options.seed),
             limits: Limits::new(),
             defers_errors: options.defers_errors,
+            guard: options.guard.clone(),
             origin: options.origin.clone(),
             deferring: None,
             waiting: Waiting::new(),
@@ -157,6 +163,10 @@ impl Rewrite {
 impl<T: AsRef<Fib>> Stage<T> for Rewrite {
     fn name(&self) -> &'static str {
         "rewrite"
+    }
+
+    fn sends_to(&self) -> &'static [&'static str] {
+        if self.guard.is_some() { &[AGAIN] } else { &[] }
     }
 
     fn columns(&self) -> &'static [Declaration] {

@@ -1,12 +1,16 @@
 //! Policies looked up by `classify` against the plain list.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use ipsec::policy::{ANY_PORT, reference};
 use ipsec::{
     Action, Database, Direction, Policies, Policy, Room, Selector, Template, Tuple, words,
 };
+use packet::IpProtocol;
+use packet::icmp_error::{Icmpv4Error, Icmpv6Error, build_icmpv4_error, build_icmpv6_error};
+use packet::ipv4::Ipv4Header;
+use packet::ipv6::Ipv6Header;
 use proptest::prelude::*;
 
 /// Addresses that are near each other, so that prefixes hold some of them.
@@ -163,4 +167,69 @@ fn what_contradicts_itself_is_refused() {
         database.add_policy(Policy { direction, priority, if_id: 0, selector, action }).is_err()
     );
     assert!(database.policies().is_empty());
+}
+
+/// A UDP packet behind an Ethernet header, with the ends of a tuple.
+fn udp_frame(own: &Tuple, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let mut datagram = Vec::new();
+    for word in [ports.0, ports.1, 8 + payload.len() as u16, 0] {
+        datagram.extend(word.to_be_bytes());
+    }
+    datagram.extend(payload);
+    let mut header = [0; 40];
+    let (len, kind) = match own.family {
+        4 => {
+            let [src, dst] = [own.src, own.dst].map(|own| Ipv4Addr::from(own[1] as u32));
+            let ip = Ipv4Header::new(src, dst, IpProtocol::UDP);
+            (ip.emit(datagram.len(), &mut header).unwrap(), [0x08, 0x00])
+        }
+        _ => {
+            let address =
+                |own: [u64; 2]| Ipv6Addr::from(u128::from(own[0]) << 64 | u128::from(own[1]));
+            let ip = Ipv6Header::new(address(own.src), address(own.dst), IpProtocol::UDP);
+            (ip.emit(datagram.len(), &mut header).unwrap(), [0x86, 0xdd])
+        }
+    };
+    [&[0; 12], &kind[..], &header[..len], &datagram].concat()
+}
+
+proptest! {
+    /// An error is looked up as a packet in answer to the one that it quotes; other packets, and what is cut off, are not.
+    #[test]
+    fn errors_go_by_what_would_be_answered(
+        own in tuple(),
+        ports in any::<(u16, u16)>(),
+        payload in prop::collection::vec(any::<u8>(), 0..1500),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let frame = udp_frame(&own, ports, &payload);
+        let decoded = |frame: &[u8]| packet::decode(frame, frame.len());
+        let d = decoded(&frame);
+        prop_assert_eq!(Tuple::answering(&frame, &d), None);
+        let mut out = vec![0; 1400];
+        let len = match own.family {
+            4 => {
+                let error = Icmpv4Error::FragmentationNeeded { mtu: 1300 };
+                build_icmpv4_error(&frame[14..], error, Ipv4Addr::LOCALHOST, &mut out[14..])
+            }
+            _ => {
+                let error = Icmpv6Error::PacketTooBig { mtu: 1300 };
+                build_icmpv6_error(&frame[14..], error, Ipv6Addr::LOCALHOST, &mut out[14..])
+            }
+        };
+        out.truncate(14 + len.unwrap());
+        out[12..14].copy_from_slice(&frame[12..14]);
+        let Tuple { family, src, dst, .. } = own;
+        let answer = Tuple { family, protocol: 17, src: dst, dst: src, ports: Some((ports.1, ports.0)) };
+        prop_assert_eq!(Tuple::answering(&out, &decoded(&out)), Some(answer));
+        // A redirect says nothing of the packet's way back.
+        if family == 4 {
+            let mut redirect = out.clone();
+            redirect[34] = 5;
+            prop_assert_eq!(Tuple::answering(&redirect, &decoded(&redirect)), None);
+        }
+        let part = &out[..cut.index(out.len())];
+        let found = Tuple::answering(part, &decoded(part));
+        prop_assert!(found.is_none_or(|found| found == answer), "{:?}", found);
+    }
 }

@@ -1,12 +1,13 @@
 //! What the policies say of packets that came in, and of what was inside (RFC 4301 §5.2).
 
-use chunk::{DropReason, Verdict};
+use chunk::{DropReason, Packet, Verdict};
 use ipsec::{Action, Room, Tuple, View, inbound};
 use lookup::fib::Fib;
 use packet::{Decoded, IpProtocol};
 
 use super::super::reasons;
 use super::EspIn;
+use crate::received;
 
 /// A row whose packet the policies are asked about.
 pub(super) struct Asked {
@@ -40,20 +41,33 @@ impl EspIn {
         &self,
         view: &View,
         row: usize,
-        d: &Decoded,
+        (packet, d): (&Packet, &Decoded),
         fib: &Fib,
     ) -> Option<DropReason> {
         let tuple = Tuple::of(d)?;
         let reqid = self.reqids[row];
         if self.if_ids[row] != 0 {
-            let fits = view.enters(self.if_ids[row], reqid, &tuple);
+            let enters = |tuple: &Tuple| view.enters(self.if_ids[row], reqid, tuple);
+            let fits = enters(&tuple)
+                || Tuple::answering(packet.data(), d).is_some_and(|answer| enters(&answer));
             return (!fits).then_some(reasons::ESP_POLICY);
         }
         let found = view.incoming.find(&tuple);
         if reqid == 0 && matches!(found, None | Some(Action::Bypass)) {
             self.counters.passed.add(1);
         }
-        self.judged(found.as_ref(), row, is_ike(d) && is_own(fib, d))
+        let judged = self.judged(found.as_ref(), row, is_ike(d) && is_own(fib, d));
+        judged.filter(|_| !self.is_by_answer(view, row, (packet, d)))
+    }
+
+    /// Whether a packet is an ICMP error that came by the association of packets in answer to the one that it is about, which is
+    /// where the other end has put it, if no policy is for the error itself (RFC 4301 §6.2).
+    #[cold]
+    fn is_by_answer(&self, view: &View, row: usize, (packet, d): (&Packet, &Decoded)) -> bool {
+        let reqid = self.reqids[row];
+        let answer = Tuple::answering(packet.data(), d).filter(|_| reqid != 0);
+        let found = answer.and_then(|answer| view.incoming.find(&answer));
+        matches!(found, Some(Action::Protect(own)) if own.reqid == reqid)
     }
 
     /// The same by what the policies say.
@@ -73,7 +87,7 @@ impl EspIn {
     }
 
     /// Asks the policies about the packets of a turn, in one lookup.
-    pub(super) fn ask(&mut self, view: &View, verdicts: &mut [u32]) {
+    pub(super) fn ask(&mut self, view: &View, verdicts: &mut [u32], packets: &[Packet]) {
         view.incoming.find_in(&mut self.questions.room);
         let mut passed = 0;
         for (at, Asked { row, is_ike }) in self.questions.asked.iter().enumerate() {
@@ -82,6 +96,10 @@ impl EspIn {
             let is_plain = self.reqids[row] == 0 && matches!(found, None | Some(Action::Bypass));
             passed += u64::from(is_plain);
             if let Some(reason) = self.judged(found, row, *is_ike) {
+                let packet = &packets[row];
+                if self.is_by_answer(view, row, (packet, &received::decode(packet))) {
+                    continue;
+                }
                 verdicts[row] = Verdict::drop(reason).0;
             }
         }

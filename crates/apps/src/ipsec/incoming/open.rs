@@ -2,7 +2,6 @@
 
 use arrayvec::ArrayVec;
 use chunk::{DropReason, Packet, Pool, Verdict};
-use control::config::SaWorkers;
 use crypto::esp::{self, Open, OpenError, Opened};
 use ipsec::inbound::{self, Found, Wrong};
 use ipsec::{Association, Mode, Parameters, Tally};
@@ -51,9 +50,7 @@ impl EspIn {
         pool: &mut Pool,
     ) {
         let mut results: ArrayVec<Option<Result<Opened, OpenError>>, GROUP> = ArrayVec::new();
-        if self.workers == SaWorkers::Auto {
-            members.iter().for_each(|own| own.esp.association.note_worker(self.worker));
-        }
+        self.owners.note(members.iter().map(|own| own.esp.association));
         {
             let mut opens: ArrayVec<Open<'_>, GROUP> = ArrayVec::new();
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();

@@ -1,6 +1,7 @@
 //! What becomes of a packet that leaves: which association protects it, and which way it goes then.
 
 use chunk::{DropReason, Packet};
+use engine::MARK_FROM_HOST;
 use ipsec::inbound::{self, Found};
 use ipsec::outbound::{self, Refusal};
 use ipsec::{Action, Association, Dont, Mode, NotCarried, Number, Tally, Template, Tuple, View};
@@ -21,6 +22,8 @@ pub(super) enum Fate<'v> {
     Pass,
     /// It is sealed, and goes this way; `None`: where it would have gone.
     Seal(Member<'v>, Option<u32>),
+    /// This worker seals it.
+    Away(u16),
     /// It goes this way as it is.
     Send(u32),
     /// Its sender is told that it is longer than this.
@@ -41,7 +44,7 @@ impl EspOut {
         let d = &self.headers[at];
         let Some(tuple) = Tuple::of(d) else { return Ok(Fate::Pass) };
         // Translation may have given a packet that came otherwise a destination that has to be protected.
-        if self.with_nat && packet.mark & MARK_OPENED == 0 {
+        if self.with_nat && packet.mark & MARK_OPENED == 0 && !self.is_handed {
             match view.incoming.find(&tuple) {
                 Some(Action::Protect(_)) => return Err(reasons::POLICY_UNPROTECTED),
                 Some(Action::Discard) => return Err(reasons::POLICY_DISCARD),
@@ -125,9 +128,16 @@ impl EspOut {
             }
         }
         let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let by = self.by_answer(view, (packet, &d), (&tuple, action), tunnel);
+        let is_by_answer = by.is_some();
+        let (tuple, action) = by.unwrap_or((tuple, action));
         let own = (&tuple, action, now_ns);
-        let Some(association) = self.choose(view, own, tunnel, last)? else {
-            return Ok(Fate::Pass);
+        let chosen = self.choose(view, own, tunnel, last)?;
+        // The ends of transport mode are those of the packet.
+        let fits = |own: &&Association| !is_by_answer || own.parameters().mode == Mode::Tunnel;
+        let Some(association) = chosen.filter(fits) else {
+            let is_answer = packet.mark & MARK_OPENED != 0;
+            return if is_answer { Err(reasons::ESP_ANSWER) } else { Ok(Fate::Pass) };
         };
         match self.prepare(row, packet, &d, association, ((None, now_ns, fib), last), tunnel)? {
             Fate::Seal(mut member, way) => {
@@ -137,6 +147,26 @@ impl EspOut {
             // Linux knows the MTU of the twin.
             Fate::TooBig(_) => Err(reasons::ESP_TOO_BIG),
             other => Ok(other),
+        }
+    }
+
+    /// By what an ICMP error is looked up that no policy is for: what it is about would be answered so, and the policy of such
+    /// packets protects it (RFC 4301 §6.2). `None`: by what it is itself.
+    fn by_answer(
+        &self,
+        view: &View,
+        (packet, d): (&Packet, &Decoded),
+        (tuple, action): (&Tuple, Option<Action>),
+        tunnel: Option<&Interface>,
+    ) -> Option<(Tuple, Option<Action>)> {
+        let Some(own) = tunnel else {
+            let answer = action.is_none().then(|| Tuple::answering(packet.data(), d))??;
+            let action = view.outgoing.find(&answer);
+            return matches!(action, Some(Action::Protect(_))).then_some((answer, action));
+        };
+        match view.through(own.if_id, tuple) {
+            Err(NotCarried::Discard) => Some((Tuple::answering(packet.data(), d)?, None)),
+            _ => None,
         }
     }
 
@@ -241,6 +271,11 @@ impl EspOut {
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
             let is_told = inner_df && len > most && most > 0;
             return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+        }
+        // Before it counts. What Linux sends by a twin comes by one worker as it is.
+        let is_own = packet.mark & MARK_FROM_HOST != 0;
+        if !is_own && let Some(worker) = self.owners.elsewhere(association, self.is_handed) {
+            return Ok(Fate::Away(worker));
         }
         let counted = last.tally.count(association, plan.payload as usize, now_ns);
         counted.map_err(|_| reasons::SA_EXPIRED)?;

@@ -21,6 +21,7 @@ impl EspOut {
         (pool, keys): (&mut Pool, Option<&EspKeys>),
     ) {
         let before = self.prepared.len();
+        self.owners.note(members.iter().map(|own| own.association));
         {
             let mut seals: ArrayVec<Seal<'_>, GROUP> = ArrayVec::new();
             let mut of: ArrayVec<usize, GROUP> = ArrayVec::new();

@@ -90,8 +90,8 @@ crate::section! {
         /// Encrypt and authenticate on the device, which then has the keys of associations. It needs a `backend` with a device;
         /// otherwise workers do it in the same step, slower than without the key. Packets are the same.
         restart device: bool = false, boolean();
-        /// Workers that open the packets of an association, where several receive them. `any`: whichever receives a packet. `one`: the
-        /// first one that does; the others hand packets over. `auto`: one, if the packets of an association change worker often, and
+        /// Workers that open or seal the packets of an association, where several receive them. `any`: whichever receives a packet. `one`:
+        /// the first one that does; the others hand packets over. `auto`: one, if the packets of an association change worker often, and
         /// one has time for them. Live runs only; with `device` it is `any`.
         restart workers: SaWorkers = SaWorkers::Any, words();
         /// `[[sa]]` with `udp`: seconds without a packet to a peer after which it is sent a keep-alive (RFC 3948 §4), so that an

@@ -14,6 +14,8 @@ use super::{FLOWS, bed, input, one, out, run, sent};
 struct Loop {
     target: &'static str,
     last_worker: u16,
+    /// The last worker has this pipeline.
+    is_peer: bool,
 }
 
 impl Stage<u64> for Loop {
@@ -42,6 +44,9 @@ impl Stage<u64> for Loop {
                     Verdict::TAKEN
                 }
                 16 if !cx.is_again(row) => {
+                    assert!(usize::from(self.last_worker) < cx.workers());
+                    let to = cx.hands_to(self.last_worker);
+                    assert_eq!(to, self.is_peer.then_some(self.last_worker));
                     let packet = chunk.take(row);
                     cx.hand_to(packet, Some(row), self.last_worker, last);
                     Verdict::TAKEN
@@ -76,7 +81,7 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
         let done = run(bed, workers, |_| {
             vec![
                 Box::new(Witness { name: "first", seen: nothing() }),
-                Box::new(Loop { target, last_worker: workers as u16 - 1 }),
+                Box::new(Loop { target, last_worker: workers as u16 - 1, is_peer: true }),
                 Box::new(Witness { name: "last", seen: seen.clone() }),
                 out(),
             ]
@@ -119,12 +124,35 @@ fn packets_go_through_again_and_to_other_workers_in_order() {
     }
 }
 
+/// It would not know the place, so what is handed to it is lost, counted, and nothing else is.
+#[test]
+fn a_worker_with_another_pipeline_is_handed_nothing() {
+    const PACKETS: usize = 2_000;
+    let nothing = || Arc::new(Mutex::new(vec![Vec::new(); FLOWS]));
+    let done = run(bed(input(PACKETS)), 2, |worker| {
+        let mut stages: Vec<Box<dyn Stage<u64>>> = vec![
+            Box::new(Witness { name: "first", seen: nothing() }),
+            Box::new(Loop { target: "last", last_worker: 1, is_peer: false }),
+            Box::new(Witness { name: "last", seen: nothing() }),
+        ];
+        if worker == 1 {
+            stages.push(Box::new(Witness { name: "other", seen: nothing() }));
+        }
+        stages.push(out());
+        stages
+    });
+    let of_16 = (0..PACKETS).filter(|i| i * 7 % 251 == 16).count() as u64;
+    assert_eq!((done.view.drops(reasons::UNKNOWN), done.drops()), (of_16, of_16));
+    assert!(of_16 > 0 && done.view.drops(reasons::RING_FULL) == 0);
+}
+
 #[test]
 fn a_place_that_the_pipeline_lacks_is_an_error() {
     let (_, depot) = Region::new(64, HugePages::Off).unwrap();
     let worker = WorkerSpec::new(
         one(),
-        vec![Box::new(Loop { target: "first", last_worker: 0 }) as Box<dyn Stage<u64>>],
+        vec![Box::new(Loop { target: "first", last_worker: 0, is_peer: true })
+            as Box<dyn Stage<u64>>],
     );
     let error = Engine::start(EngineSpec::new(vec![worker], depot)).err();
     let text = error.expect("it does not start").to_string();
