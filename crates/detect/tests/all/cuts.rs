@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use detect::{Found, Search, Sender};
+use detect::{Found, Ruleset, Search, Sender};
 
 use crate::bed::{Setup, run, run_counting};
 use crate::verify::{Case, cases, load};
@@ -39,6 +39,33 @@ fn cut(frame: &[u8], at: usize) -> Vec<Vec<u8>> {
     vec![piece(0, at), piece(at, len)]
 }
 
+/// The alerts of streams and transactions, sorted.
+fn alerts(
+    rules: &Arc<Ruleset>,
+    frames: &[(u64, Vec<u8>)],
+    setup: &Setup,
+) -> Vec<(u32, Option<u64>, Sender)> {
+    let reported = run(rules.clone(), frames, setup).reported;
+    let mut alerts: Vec<_> = reported
+        .into_iter()
+        .filter_map(|own| match own.alert.found {
+            Found::Stream => Some((own.sid, None, own.alert.sender)),
+            Found::Transaction(number) => Some((own.sid, Some(number), own.alert.sender)),
+            _ => None,
+        })
+        .collect();
+    alerts.sort_unstable_by_key(|(sid, transaction, sender)| (*sid, *transaction, *sender as u8));
+    alerts
+}
+
+/// The frames with each segment cut at this byte.
+fn cut_all(frames: &[(u64, Vec<u8>)], at: usize) -> Vec<(u64, Vec<u8>)> {
+    let pieces = frames
+        .iter()
+        .flat_map(|(time_ns, frame)| cut(frame, at).into_iter().map(|frame| (*time_ns, frame)));
+    pieces.collect()
+}
+
 #[test]
 fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
     let Some(root) = testdata::path("ids/suricata-verify") else { return };
@@ -49,38 +76,48 @@ fn alerts_of_streams_and_buffers_do_not_depend_on_segments() {
         let Case { rules, frames, mut setup, .. } = load(folder, Search::Shared);
         setup.checksums = false;
         let rules = Arc::new(rules);
-        let alerts = |frames: &[(u64, Vec<u8>)]| {
-            let reported = run(rules.clone(), frames, &setup).reported;
-            let streams = reported
-                .into_iter()
-                .filter(|own| matches!(own.alert.found, Found::Stream | Found::Transaction(_)));
-            let mut alerts: Vec<(u32, Option<u64>, Sender)> = streams
-                .map(|own| {
-                    let transaction = match own.alert.found {
-                        Found::Transaction(number) => Some(number),
-                        _ => None,
-                    };
-                    (own.sid, transaction, own.alert.sender)
-                })
-                .collect();
-            alerts.sort_unstable_by_key(|(sid, transaction, sender)| {
-                (*sid, *transaction, *sender as u8)
-            });
-            alerts
-        };
-        let expected = alerts(&frames);
+        let expected = alerts(&rules, &frames, &setup);
         compared += expected.len();
         for at in [1, 2, 3, 5, 7, 16, 33, 100, 700] {
-            let cut: Vec<(u64, Vec<u8>)> = frames
-                .iter()
-                .flat_map(|(time_ns, frame)| {
-                    cut(frame, at).into_iter().map(|frame| (*time_ns, frame))
-                })
-                .collect();
-            assert_eq!(alerts(&cut), expected, "{} at {at}", folder.display());
+            let own = alerts(&rules, &cut_all(&frames, at), &setup);
+            assert_eq!(own, expected, "{} at {at}", folder.display());
         }
     }
     assert!(compared > 50, "{compared} alerts");
+}
+
+/// Frames that the search of all cuts of one capture takes at most.
+const FRAMES: usize = 500_000;
+
+/// Segments are cut at each byte in turn, up to the last one that any segment has, in captures that are not too long for that.
+#[test]
+fn alerts_do_not_depend_on_any_cut() {
+    let Some(root) = testdata::path("ids/suricata-verify") else { return };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    cases(&root, &mut folders);
+    let (mut compared, mut captures) = (0, 0);
+    for folder in &folders {
+        let Case { rules, frames, mut setup, .. } = load(folder, Search::Shared);
+        setup.checksums = false;
+        let rules = Arc::new(rules);
+        let expected = alerts(&rules, &frames, &setup);
+        // Behind the longest segment, no cut changes a frame.
+        let longest = frames.iter().map(|(_, frame)| frame.len()).max().unwrap_or(0);
+        if expected.is_empty() || longest * frames.len() > FRAMES {
+            continue;
+        }
+        for at in 1..longest {
+            let pieces = cut_all(&frames, at);
+            if pieces.len() == frames.len() {
+                continue;
+            }
+            let own = alerts(&rules, &pieces, &setup);
+            assert_eq!(own, expected, "{} at {at}", folder.display());
+            compared += expected.len();
+        }
+        captures += 1;
+    }
+    assert!(captures >= 20 && compared > 10_000, "{captures} captures, {compared} alerts");
 }
 
 /// A search of packets before it is known whose they are spares others, and changes nothing, wherever streams are cut.
