@@ -385,3 +385,40 @@ fn sessions_have_a_bound_together() {
     assert!(dns > 0 && dns as u64 + refused >= FLOWS.into(), "{found:?}");
     assert!(dns < FLOWS.into(), "{found:?}");
 }
+
+/// A flow that exceeds a bound: its event, and what becomes of it. In a tap nothing is dropped.
+#[test]
+fn flows_that_exceed_a_bound_become_what_is_configured() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/ids_limit");
+    let folder = Scratch::new();
+    for file in ["a.pcap", "b.pcap", "local.rules"] {
+        std::fs::copy(golden.join(file), folder.join(file)).expect("it is there");
+    }
+    for (action, on_limit, alerts, drops, line) in [
+        ("inline", "inspect", 2, 0, None),
+        ("inline", "bypass", 1, 0, Some("1 flow bypassed")),
+        ("inline", "drop", 1, 4, Some("1 flow dropped")),
+        ("tap", "drop", 1, 0, Some("1 flow dropped")),
+    ] {
+        let name = format!("{action}-{on_limit}");
+        let config = format!(
+            "mode = \"wire\"\n[system]\nworkers = 1\n[port.a]\n[port.b]\n[ids]\nrules = [\"local.rules\"]\n\
+             action = \"{action}\"\non_limit = \"{on_limit}\"\noutput = \"{name}\"\n"
+        );
+        let config = folder.write(&format!("{name}.toml"), &config);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.current_dir(folder.path()).arg("run").arg(config);
+        let output = command.args(["-r", "a=a.pcap", "-r", "b=b.pcap"]).output().expect("it runs");
+        let said = text(&[&output.stdout[..], &output.stderr].concat());
+        assert!(output.status.success(), "{said}");
+        let events = std::fs::read_to_string(folder.join(&name).join("eve.json")).expect("events");
+        let count = |what: &str| events.matches(what).count();
+        assert_eq!(count("max_command_line_len_exceeded"), 1, "{name}: {events}");
+        assert_eq!(count("\"event_type\":\"alert\""), alerts, "{name}: {events}");
+        // One of each end.
+        assert_eq!(count("\"event_type\":\"drop\""), drops.min(2), "{name}: {events}");
+        assert_eq!(said.contains("ids_limit"), drops > 0, "{name}: {said}");
+        let told = line.is_none_or(|line| said.contains(line));
+        assert!(told && said.contains("bounds exceeded") == line.is_some(), "{name}: {said}");
+    }
+}

@@ -1226,6 +1226,34 @@ def ids_fragments():
     yield from sent(v4(id=10) / client(337, "PA", 1) / b"GET / HTTP/1.1\r\n")
 
 
+def ids_limit():
+    """(port, frame): of two mail connections one has a command that is longer than any may be; both have the same word behind it."""
+    at = {}
+
+    def sent(port, number, flags, data=b""):
+        # Where each side is: a SYN takes a number.
+        own, other = at.setdefault((number, port), 100), at.setdefault((number, "b" if port == "a" else "a"), 100)
+        ack = 0 if flags == "S" else other
+        at[number, port] = own + len(data) + (flags in ("S", "SA"))
+        ports = {"sport": number, "dport": 25} if port == "a" else {"sport": 25, "dport": number}
+        ip = v4(id=len(at)) if port == "a" else v4("10.0.1.2", src="10.0.2.2", id=len(at))
+        link = ether() if port == "a" else Ether(src=ROUTER, dst=HOST)
+        yield port, bytes(link / ip / TCP(seq=own, ack=ack, flags=flags, **ports) / data)
+
+    for number, command in ((4000, b"NOOP " + b"." * 5000 + b"\r\n"), (4001, b"NOOP\r\n")):
+        yield from sent("a", number, "S")
+        yield from sent("b", number, "SA")
+        yield from sent("a", number, "A")
+        yield from sent("b", number, "PA", b"220 mail.example ESMTP\r\n")
+        yield from sent("a", number, "PA", b"EHLO client.example\r\n")
+        yield from sent("b", number, "PA", b"250 mail.example\r\n")
+        for begin in range(0, len(command), 1400):
+            yield from sent("a", number, "PA", command[begin:begin + 1400])
+        yield from sent("b", number, "PA", b"250 OK\r\n")
+        yield from sent("a", number, "PA", b"VRFY a-word-that-rules-look-for\r\n")
+        yield from sent("b", number, "PA", b"252 maybe\r\n")
+
+
 # --- IPsec ----------------------------------------------------------------------------------------------------
 
 # Cipher and authentication of the configuration, those of scapy, bytes of their keys, with the salt.
@@ -1576,7 +1604,7 @@ def ipsec_answers():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ipsec, ipsec_routes,
+    firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ids_limit, ipsec, ipsec_routes,
     ipsec_answers,
 ]
 

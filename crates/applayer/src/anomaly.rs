@@ -158,6 +158,25 @@ impl AnomalyKind {
         if self.protocol().is_some() { "proto_parser" } else { "proto_detect" }
     }
 
+    /// Whether a bound was exceeded, so that what is beyond it was not looked at.
+    pub const fn is_limit(self) -> bool {
+        matches!(
+            self,
+            Self::HttpHeadTooLong
+                | Self::HttpResponseHeadTooLong
+                | Self::HttpTooManyOpen
+                | Self::HttpBomb
+                | Self::HttpTooManyCodings
+                | Self::SmtpLongCommand
+                | Self::SmtpLongReply
+                | Self::MimeLongHeader
+                | Self::MimeDepth
+                | Self::SshLongBanner
+                | Self::FtpLongCommand
+                | Self::FtpLongReply
+        )
+    }
+
     /// As `app-layer-event` names it: `http.request_line_invalid`, `applayer_wrong_direction_first_data`.
     pub fn event(self) -> String {
         match self.protocol() {

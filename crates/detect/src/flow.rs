@@ -187,6 +187,11 @@ impl FlowState {
         self.is_passed
     }
 
+    /// Inspection of the flow ends: `drops` as if a rule had dropped it, otherwise as if one had passed it.
+    pub fn give_up(&mut self, drops: bool) {
+        (self.is_dropped, self.is_passed) = (self.is_dropped | drops, self.is_passed | !drops);
+    }
+
     /// Whether both ends spoke; of TCP, whether the handshake is over.
     pub fn is_established(&self) -> bool {
         match self.way {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use control::api::ErrorKind;
 use control::api::table::{Row, thousands};
-use control::config::{Config, IdsAction};
+use control::config::{Config, IdsAction, IdsOnLimit};
 use control::metrics::Metrics;
 use controlplane::{
     Built, Call, ControlPart, Environment, PartId, Prepare, Refusal, Rows, Section, Setup, Tables,
@@ -69,6 +69,7 @@ pub(super) fn start(
         hosts: HostTables::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
         session_memory: Arc::new(AtomicUsize::new(session_memory(config))),
+        on_limit: config.ids.on_limit,
         literals: config
             .ids
             .device
@@ -164,6 +165,7 @@ impl IdsControl {
             ("session_bytes", get(&c.session_bytes)),
             ("sessions_refused", get(&c.sessions_refused)),
             ("sessions_given_up", get(&c.sessions_given_up)),
+            ("flows_limited", get(&c.limited)),
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -203,6 +205,14 @@ impl IdsControl {
         if lost != [0; 2] {
             let text = format!("{} not begun, {} given up", thousands(lost[0]), thousands(lost[1]));
             lines.push(["sessions of applications without memory".to_owned(), text]);
+        }
+        if get(&c.limited) > 0 {
+            let how = match self.parts.on_limit {
+                IdsOnLimit::Drop => "dropped",
+                _ => "bypassed",
+            };
+            let text = format!("{} {how}", counted(get(&c.limited), "flow"));
+            lines.push(["bounds exceeded".to_owned(), text]);
         }
         for set in self.loaded.datasets.all() {
             let refused = match set.refused() {
@@ -402,6 +412,11 @@ impl ControlPart for IdsControl {
                 "ids_sessions_given_up_total",
                 "Parsers of applications that were given up, as there was no memory for more of them.",
                 get(&c.sessions_given_up),
+            ),
+            (
+                "ids_flows_limited_total",
+                "Flows that were bypassed or dropped, as they exceeded a bound of their inspection.",
+                get(&c.limited),
             ),
             (
                 "ids_searches_given_up_total",

@@ -57,6 +57,8 @@ pub struct Counters {
     pub sessions_refused: AtomicU64,
     /// Sessions that were given up, as there was no memory for more of them.
     pub sessions_given_up: AtomicU64,
+    /// Flows that were bypassed or dropped, as they exceeded a bound.
+    pub limited: AtomicU64,
     /// The time of the first packet, in nanoseconds since 1970; 0 before.
     pub first_ns: AtomicU64,
     /// The time of the latest packet.
@@ -145,14 +147,14 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
-        let Self { sessions_refused, sessions_given_up, .. } = self;
+        let Self { sessions_refused, sessions_given_up, limited, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [sessions_refused, sessions_given_up] {
+        for counter in [sessions_refused, sessions_given_up, limited] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -170,6 +172,7 @@ impl Counters {
             ("detect.alerts_suppressed".into(), get(&self.suppressed)),
             ("detect.no_room".into(), get(&self.no_room)),
             ("detect.searches_given_up".into(), get(&self.given_up)),
+            ("detect.flows_limited".into(), get(&self.limited)),
             ("detect.rules_loaded".into(), loaded),
             ("detect.rules_failed".into(), failed),
         ];

@@ -13,6 +13,7 @@
 
 mod following;
 mod hashes;
+mod limit;
 mod refused;
 mod tee;
 
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
-use control::config::IdsEvent;
+use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
 use flowlog::eve::{self, Context, Decision, Origin};
@@ -35,6 +36,7 @@ use stream::{FlowRecord, Side};
 
 use self::following::Following;
 use self::hashes::{Mixed, address_hash};
+use self::limit::{Exceeded, OfLimit};
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
@@ -65,6 +67,8 @@ pub enum Decided {
     Drop,
     /// A rule dropped an earlier one of the flow.
     DropFlow,
+    /// The flow has exceeded a bound.
+    Limit,
     /// It is dropped, and its ends are told.
     Reject {
         /// The sender gets an answer.
@@ -97,6 +101,8 @@ pub struct Parts {
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
     /// Bytes that the sessions of a worker may hold.
     pub session_memory: Arc<AtomicUsize>,
+    /// What becomes of flows that exceed a bound.
+    pub on_limit: IdsOnLimit,
     /// What a stage before the tracker searches packets for.
     pub literals: Option<PartId<LiteralPart>>,
 }
@@ -160,6 +166,8 @@ struct OfFlowKept {
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
+    /// What it has exceeded, and what has become of it.
+    limit: OfLimit,
     /// A rule dropped a datagram with the fragment that completed it: were that one sent again, it must not get through either.
     drops_pieces: bool,
     /// A packet of this end was dropped with the flow, and an event says so.
@@ -211,6 +219,8 @@ pub struct Inspector {
     strays: u32,
     /// What of the detector's counts is in those of all workers.
     counted: detect::Counts,
+    /// Searches that were given up, as far as flows have heard of them.
+    given_up: u64,
     /// Bytes that all sessions hold, and what of them is in the count of all workers.
     session_bytes: usize,
     session_bytes_counted: usize,
@@ -246,6 +256,7 @@ impl Inspector {
             lines,
             strays: 0,
             counted: detect::Counts::default(),
+            given_up: 0,
             session_bytes: 0,
             session_bytes_counted: 0,
             seen: Passed::default(),
@@ -292,10 +303,19 @@ impl Inspector {
         let is_inline = self.is_inline();
         let Some(flow) = self.flows.get_mut(&open.flow) else { return };
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
-        let drops = verdict.drops || open.was_dropped;
+        let given_up = self.detector.counts().given_up;
+        if std::mem::replace(&mut self.given_up, given_up) != given_up {
+            flow.exceed(Exceeded::Search, open.time_ns, &self.parts, &mut self.lines);
+        }
+        let is_over = flow.give_up(&self.parts);
+        let drops = verdict.drops || open.was_dropped || is_over;
         flow.drops_pieces |= is_inline && drops && open.is_joined;
         if let Some(row) = open.row {
-            self.last = (is_inline && drops).then(|| decided(verdict, open.was_dropped));
+            let by_limit = flow.limit.drops && !(is_over && verdict.drops);
+            self.last = (is_inline && drops).then(|| match by_limit {
+                true => Decided::Limit,
+                false => decided(verdict, open.was_dropped),
+            });
             if let Some(decided) = self.last {
                 self.decisions.push((row, decided));
                 add(&self.parts.counters.drops, 1);
@@ -353,7 +373,7 @@ impl Inspector {
             }
         }
         let end = open.sender as usize;
-        if is_inline && open.was_dropped && !drop_said && !flow.said_dropped[end] {
+        if is_inline && (open.was_dropped || is_over) && !drop_said && !flow.said_dropped[end] {
             flow.said_dropped[end] = true;
             let outputs = self.parts.outputs.clone();
             if open.row.is_some() && outputs.has(IdsEvent::Drop) {
@@ -394,6 +414,7 @@ impl Inspector {
             session.finish(&self.limits, self.now_ns, &mut tee);
             bytes = session.memory();
             add(&self.parts.counters.sessions_given_up, 1);
+            flow.exceed(Exceeded::Memory, self.now_ns, &self.parts, &mut self.lines);
         }
         self.session_bytes = others + bytes;
         flow.session_bytes = bytes;
@@ -423,7 +444,9 @@ impl Inspector {
         self.end_step();
         let is_dropped = |flow: &OfFlowKept| flow.state.is_dropped() || flow.drops_pieces;
         if self.is_inline() && self.flows.get(&identity.id).is_some_and(is_dropped) {
-            self.decisions.push((at.row, Decided::DropFlow));
+            let by_limit = self.flows.get(&identity.id).is_some_and(|flow| flow.limit.drops);
+            let decided = if by_limit { Decided::Limit } else { Decided::DropFlow };
+            self.decisions.push((at.row, decided));
             add(&self.parts.counters.drops, 1);
         }
     }
@@ -445,6 +468,7 @@ impl Inspector {
             let mut flow = OfFlowKept::new(identity, input);
             if !has_room && flow.session.take().is_some() {
                 add(&self.parts.counters.sessions_refused, 1);
+                flow.exceed(Exceeded::Memory, time_ns, &self.parts, &mut self.lines);
             }
             flow.session_bytes = flow.session.as_ref().map_or(0, |session| session.memory());
             self.session_bytes += flow.session_bytes;
@@ -453,7 +477,7 @@ impl Inspector {
         flow.identity = *identity;
         flow.last_ns = time_ns;
         let sender = flow.sender(of.side);
-        let was_dropped = flow.state.is_dropped();
+        let (was_dropped, is_over) = (flow.state.is_dropped(), flow.limit.is_over);
         let (decoded, frame) = (input.decoded, input.frame);
         // What was searched is the frame; a datagram that was put together is elsewhere.
         let is_clean = at.clean != 0
@@ -466,7 +490,7 @@ impl Inspector {
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
         let (flow, row) = (identity.id, Some(at.row));
         self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined, clean });
-        if let Some(bytes) = of.datagram().filter(|_| !was_dropped) {
+        if let Some(bytes) = of.datagram().filter(|_| !was_dropped && !is_over) {
             let direction = direction(identity, of.side);
             self.session(identity.id, |session, limits, now, sink| {
                 session.datagram(limits, direction, bytes, now, sink);
@@ -490,6 +514,9 @@ impl Inspector {
         // Transactions of a flow that a rule passes are reported; the detector passes over them.
         if flow.state.is_dropped() {
             return Want::More;
+        }
+        if flow.limit.is_over {
+            return Want::EnoughOfFlow;
         }
         let sender = flow.sender(side);
         let direction = direction(identity, side);
@@ -564,6 +591,7 @@ impl Inspector {
         let (d, time_ns) = (input.decoded, input.time_ns);
         let packet = Packet { decoded: d, frame: input.frame, time_ns };
         let verdict = self.detector.lone(&packet, &mut self.alerts);
+        self.given_up = self.detector.counts().given_up;
         let drops = self.is_inline() && verdict.drops;
         if let Some((row, _)) = about {
             self.last = drops.then(|| decided(verdict, false));
@@ -716,6 +744,7 @@ impl OfFlowKept {
             latest: None,
             lines: 0,
             is_alerted: false,
+            limit: OfLimit::default(),
             drops_pieces: false,
             said_dropped: [false; 2],
         }

@@ -3,7 +3,7 @@
 //! | | |
 //! | --- | --- |
 //! | reads | what the inspector of its worker decided, in the stage `flow` before it |
-//! | drop | `ids_drop`, `ids_flow`, `ids_reject`, where `action` is `inline` |
+//! | drop | `ids_drop`, `ids_flow`, `ids_reject`, `ids_limit`, where `action` is `inline` |
 //!
 //! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP. Where its receiver is told as
 //! well, a reset goes on in its place: it takes the way that the packet would have taken.
@@ -100,6 +100,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
             let reason = match decided {
                 Decided::Drop => reasons::IDS_DROP,
                 Decided::DropFlow => reasons::IDS_FLOW,
+                Decided::Limit => reasons::IDS_LIMIT,
                 Decided::Reject { .. } => reasons::IDS_REJECT,
             };
             let Decided::Reject { source, destination } = *decided else {

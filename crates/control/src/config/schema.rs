@@ -21,7 +21,7 @@ pub use engine::{Engine, EngineBackend, Offload, SimCost};
 pub use firewall::Firewall;
 pub(in crate::config) use flow::RENAMED;
 pub use flow::{Collector, EventType, Flow, Overlap};
-pub use ids::{Ids, IdsAction, IdsEvent};
+pub use ids::{Ids, IdsAction, IdsEvent, IdsOnLimit};
 pub use ipsec::{
     Ipsec, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, SaAuthentication, SaDf,
     SaDirection, SaEncryption, SaEntry, SaMode, SaWorkers,

@@ -8,12 +8,13 @@ use std::time::Duration;
 pub use super::schema::{
     Backend, Bridging, Collector, Dump, Engine, EngineBackend, EventType, ExtraStations, Face,
     FaceLink, Faces, Fault, FileNextHops, Firewall, Flow, HostLimits, HugePages, Ids, IdsAction,
-    IdsEvent, Ipsec, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns, ModuleSource, NameRoute,
-    NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour, Offload, OnFailure,
-    Overlap, Physical, PolicyAction, PolicyDirection, PolicyEntry, PolicyProtocol, Port, PortKind,
-    PortRange, Register, Route, RouteFile, Router, Rpf, SaAuthentication, SaDf, SaDirection,
-    SaEncryption, SaEntry, SaMode, SaWorkers, Seccomp, SimCost, Station, Sureness, Switch, System,
-    TableV4, TableV6, Translation, VlanTag, XdpMode, ZeroCopy, module_groups, modules_use_flows,
+    IdsEvent, IdsOnLimit, Ipsec, L7, LogFormat, LogLevel, ModuleEntry, ModulePatterns,
+    ModuleSource, NameRoute, NatFilter, NatKind, NatProtocol, NatRule, NatTarget, Ndn, Neighbour,
+    Offload, OnFailure, Overlap, Physical, PolicyAction, PolicyDirection, PolicyEntry,
+    PolicyProtocol, Port, PortKind, PortRange, Register, Route, RouteFile, Router, Rpf,
+    SaAuthentication, SaDf, SaDirection, SaEncryption, SaEntry, SaMode, SaWorkers, Seccomp,
+    SimCost, Station, Sureness, Switch, System, TableV4, TableV6, Translation, VlanTag, XdpMode,
+    ZeroCopy, module_groups, modules_use_flows,
 };
 use super::section::SectionValue;
 use super::stages::Application;

@@ -105,6 +105,7 @@ impl Sink for Tee<'_> {
 
     fn anomaly(&mut self, anomaly: &Anomaly) {
         self.feed().anomaly(anomaly);
+        self.flow.limit.is_exceeded |= anomaly.kind.is_limit();
         add(&self.parts.counters.anomalies, 1);
         let sender = anomaly.direction.map_or(Sender::Client, detect::sender_of);
         let report = ApplicationAnomaly {

@@ -44,6 +44,11 @@ crate::section! {
         /// parser, and one whose parser wants more loses it: such a flow has no events of its application, and rules see its packets and
         /// bytes.
         live session_kib: u32 = 256 << 10, integer(64..=1 << 26);
+        /// What becomes of a flow that exceeds a bound of its inspection: a head, line or compressed body that is too long, too many
+        /// transactions, no memory for its parser, a search that takes too long. `inspect`: what is beyond the bound is left out, and
+        /// inspection goes on. `bypass`: the flow goes on and is inspected no further. `drop`: with `action` `inline` it is dropped from
+        /// that packet on.
+        restart on_limit: IdsOnLimit = IdsOnLimit::Inspect, words();
         /// Rejections that are answered with ICMP in a second, from each port.
         live icmp_rate: u32 = 100, integer(0..=1_000_000);
     }
@@ -60,6 +65,18 @@ crate::words! {
         Tap = "tap",
         /// Rules may drop.
         Inline = "inline",
+    }
+}
+
+crate::words! {
+    /// `ids.on_limit`.
+    pub enum IdsOnLimit {
+        /// It is inspected as far as bounds allow.
+        Inspect = "inspect",
+        /// It goes on.
+        Bypass = "bypass",
+        /// It is dropped.
+        Drop = "drop",
     }
 }
 

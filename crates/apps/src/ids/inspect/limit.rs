@@ -1,0 +1,79 @@
+//! Flows that exceed a bound of their inspection, and what becomes of them.
+
+use control::config::{IdsEvent, IdsOnLimit};
+use detect::Sender;
+use flowlog::eve::ApplicationAnomaly;
+
+use super::{OfFlowKept, Parts};
+use crate::ids::counters::add;
+use crate::ids::outputs::{Lines, To};
+
+/// What a flow exceeds that no parser tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    /// There is no memory for its session.
+    Memory,
+    /// A search takes too long.
+    Search,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OfLimit {
+    /// It has exceeded a bound.
+    pub(super) is_exceeded: bool,
+    /// It was bypassed or dropped for that.
+    pub(super) is_over: bool,
+    /// It was dropped for that.
+    pub(super) drops: bool,
+    /// An event says so: of memory, of a search.
+    said: [bool; 2],
+}
+
+impl OfFlowKept {
+    /// It exceeds a bound, of which an event tells once.
+    pub(super) fn exceed(
+        &mut self,
+        what: Exceeded,
+        time_ns: u64,
+        parts: &Parts,
+        lines: &mut Lines,
+    ) {
+        self.limit.is_exceeded = true;
+        if std::mem::replace(&mut self.limit.said[what as usize], true) {
+            return;
+        }
+        add(&parts.counters.anomalies, 1);
+        if !parts.outputs.has(IdsEvent::Anomaly) {
+            return;
+        }
+        let (event, layer) = match what {
+            Exceeded::Memory => ("session_memory_exceeded", "proto_parser"),
+            Exceeded::Search => ("search_given_up", "detect"),
+        };
+        let application = self.application();
+        let report = ApplicationAnomaly { event, layer, application, transaction_id: None };
+        let origin = self.origin(&parts.outputs, Sender::Client, time_ns);
+        parts.outputs.eve.application_anomaly(&origin, &report, &mut lines.line);
+        let key = self.key(time_ns);
+        lines.put(To::Eve, key);
+    }
+
+    /// A step ends: whether the flow is dropped from its packet on.
+    pub(super) fn give_up(&mut self, parts: &Parts) -> bool {
+        if !self.limit.is_exceeded || self.limit.is_over {
+            return false;
+        }
+        let drops = match parts.on_limit {
+            IdsOnLimit::Inspect => return false,
+            IdsOnLimit::Bypass => false,
+            IdsOnLimit::Drop => true,
+        };
+        self.limit.is_over = true;
+        // What a rule has dropped is dropped by the rule.
+        self.limit.drops = drops && !self.state.is_dropped();
+        self.state.give_up(drops);
+        add(&parts.counters.limited, 1);
+        self.limit.drops
+    }
+}
