@@ -1,6 +1,7 @@
 //! The stage `dscp_limit`: packets of trusted DSCP classes pass as they are; others are remarked, and limited to a rate.
 
 pub mod first_line;
+pub mod signed;
 
 use chunk::{ColumnId, Columns, ReasonBlock, Verdict};
 use control::config::kinds::{self, Kind};
