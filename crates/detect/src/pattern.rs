@@ -40,6 +40,8 @@ pub(crate) struct Pattern {
     pub(crate) looks_at_start: bool,
     /// Whether it matches may depend on where the bytes end.
     pub(crate) looks_at_end: bool,
+    /// Where it matches nowhere behind a place, it matches nowhere behind a later one: it does not look at what is before it.
+    pub(crate) goes_forward: bool,
     /// What it matches has one of these in it, in small letters; none: nothing is known.
     pub(crate) literals: Vec<Vec<u8>>,
 }
@@ -47,8 +49,13 @@ pub(crate) struct Pattern {
 #[derive(Clone, Debug)]
 enum Engine {
     Linear(regex::bytes::Regex),
-    Backtracking(Box<fancy_regex::Regex>),
+    /// The second one matches in all that the first one matches in, in linear time.
+    Backtracking(Box<fancy_regex::Regex>, Option<regex::bytes::Regex>),
 }
+
+/// A search reached its bound: whether there is a match is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GaveUp;
 
 impl Pattern {
     pub(crate) fn new(pcre: &Pcre, limits: &PatternLimits) -> Result<Self, String> {
@@ -69,6 +76,7 @@ impl Pattern {
             true => wider(&written.text),
             false => written.text.clone(),
         };
+        let goes_forward = !looks_at_start && !written.text.contains("(?<");
         let hir = parser.build().parse(&regular);
         let mut literals: Vec<Vec<u8>> =
             hir.map_or_else(|_| Vec::new(), |hir| crate::literals::of_expression(&hir));
@@ -77,19 +85,9 @@ impl Pattern {
             literals.clear();
         }
         let engine = match written.backtracks {
-            false => {
-                let mut builder = regex::bytes::RegexBuilder::new(&written.text);
-                builder
-                    .unicode(false)
-                    .case_insensitive(pcre.caseless)
-                    .multi_line(pcre.multiline)
-                    .dot_matches_new_line(pcre.dotall)
-                    .ignore_whitespace(pcre.extended)
-                    .swap_greed(pcre.ungreedy)
-                    .size_limit(limits.size_max)
-                    .dfa_size_limit(limits.size_max);
-                Engine::Linear(builder.build().map_err(|e| one_line(&e.to_string()))?)
-            }
+            false => Engine::Linear(
+                linear(&written.text, pcre, limits).map_err(|e| one_line(&e.to_string()))?,
+            ),
             true if pcre.ungreedy => return Err("`U` with look-around or the like".to_owned()),
             true => {
                 let flags = [
@@ -109,36 +107,69 @@ impl Pattern {
                     .delegate_size_limit(limits.size_max)
                     .delegate_dfa_size_limit(limits.size_max);
                 let regex = builder.build().map_err(|e| one_line(&e.to_string()))?;
-                Engine::Backtracking(Box::new(regex))
+                Engine::Backtracking(Box::new(regex), linear(&regular, pcre, limits).ok())
             }
         };
-        Ok(Self { engine, is_anchored: pcre.anchored, looks_at_start, looks_at_end, literals })
+        let is_anchored = pcre.anchored;
+        Ok(Self { engine, is_anchored, looks_at_start, looks_at_end, goes_forward, literals })
     }
 
     /// Whether it backtracks.
     pub(crate) fn backtracks(&self) -> bool {
-        matches!(self.engine, Engine::Backtracking(_))
+        matches!(self.engine, Engine::Backtracking(..))
     }
 
-    /// Where it first matches at or behind `from`. Nothing where the bound was reached.
-    pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+    /// What a search of so many bytes costs, in bytes that a linear one searches.
+    pub(crate) fn cost(&self, bytes: usize) -> usize {
+        match self.engine {
+            Engine::Linear(_) => bytes,
+            // Each of them may be where a step begins that goes over many.
+            Engine::Backtracking(..) => 4096 + 16 * bytes,
+        }
+    }
+
+    /// Where it first matches at or behind `from`.
+    ///
+    /// # Errors
+    /// The bound of steps was reached.
+    pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Result<Option<(usize, usize)>, GaveUp> {
         if from > bytes.len() || self.is_anchored && from > 0 {
-            return None;
+            return Ok(None);
         }
         let found = match &self.engine {
             Engine::Linear(regex) => regex.find_at(bytes, from).map(|m| (m.start(), m.end())),
-            Engine::Backtracking(regex) => {
+            Engine::Backtracking(_, Some(wider)) if !wider.is_match_at(bytes, from) => None,
+            Engine::Backtracking(regex, _) => {
                 // A byte is a character; those above 127 take two bytes of text.
                 let text: String = bytes.iter().map(|b| char::from(*b)).collect();
                 let wide = |bytes: &[u8]| bytes.iter().filter(|b| **b > 127).count();
                 let at = from + wide(&bytes[..from]);
-                let found = regex.find_from_pos(&text, at).ok().flatten()?;
+                let found = regex.find_from_pos(&text, at).map_err(|_| GaveUp)?;
                 let place = |at: usize| text[..at].chars().count();
-                Some((place(found.start()), place(found.end())))
+                found.map(|found| (place(found.start()), place(found.end())))
             }
         };
-        found.filter(|(start, _)| !self.is_anchored || *start == 0)
+        Ok(found.filter(|(start, _)| !self.is_anchored || *start == 0))
     }
+}
+
+/// An expression that is regular.
+fn linear(
+    text: &str,
+    pcre: &Pcre,
+    limits: &PatternLimits,
+) -> Result<regex::bytes::Regex, regex::Error> {
+    let mut builder = regex::bytes::RegexBuilder::new(text);
+    builder
+        .unicode(false)
+        .case_insensitive(pcre.caseless)
+        .multi_line(pcre.multiline)
+        .dot_matches_new_line(pcre.dotall)
+        .ignore_whitespace(pcre.extended)
+        .swap_greed(pcre.ungreedy)
+        .size_limit(limits.size_max)
+        .dfa_size_limit(limits.size_max);
+    builder.build()
 }
 
 /// A regular expression that matches in all that a written one matches in: without look-around, with anything for references.
@@ -606,7 +637,7 @@ mod tests {
         };
         let pattern = Pattern::new(&pcre, &PatternLimits::default())
             .unwrap_or_else(|e| panic!("{pattern}: {e}"));
-        pattern.find(bytes, 0)
+        pattern.find(bytes, 0).expect("within its bound")
     }
 
     #[test]

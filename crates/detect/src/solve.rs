@@ -34,12 +34,14 @@ struct Solver<'a> {
     view: View<'a>,
     names: [i64; NAMES_MAX],
     work: u64,
+    /// From this place on, the expression with this number matches nowhere.
+    nowhere: Option<(usize, usize)>,
 }
 
 /// Whether all checks hold; `is_given_up` where that took too long to find out.
 pub(crate) fn holds(ops: &[Op], view: View<'_>, is_given_up: &mut bool) -> bool {
     let work = WORK_MIN.max(view.bytes.len() as u64 * 64);
-    let mut solver = Solver { ops, view, names: [0; NAMES_MAX], work };
+    let mut solver = Solver { ops, view, names: [0; NAMES_MAX], work, nowhere: None };
     let holds = solver.solve(0, 0).is_ok();
     *is_given_up |= solver.work == 0;
     holds
@@ -105,8 +107,10 @@ impl Solver<'_> {
                 }
                 let mut from = if literal.ends { from_at.max(len - size) } else { from_at };
                 loop {
-                    self.spend(to.saturating_sub(from).max(0) as usize)?;
                     let found = literal.find(bytes, from.max(0) as usize, to.max(0) as usize);
+                    // As far as it searched.
+                    let end = found.map_or(to, |found| found as i64 + size);
+                    self.spend(end.saturating_sub(from).max(0) as usize)?;
                     let Some(found) = found else {
                         return self.absent(literal.negated, at, last, fail());
                     };
@@ -127,9 +131,19 @@ impl Solver<'_> {
                     return self.absent(*negated, at, last, fail());
                 }
                 let mut from = 0;
+                if self.nowhere.is_some_and(|(number, place)| number == at && place <= begin) {
+                    return self.absent(*negated, at, last, fail());
+                }
                 loop {
-                    self.spend(hay.len() - from.min(hay.len()))?;
-                    let Some((start, end)) = pattern.find(hay, from) else {
+                    self.spend(pattern.cost(hay.len() - from.min(hay.len())))?;
+                    let Ok(found) = pattern.find(hay, from) else {
+                        self.work = 0;
+                        return Err(Fail::Final);
+                    };
+                    let Some((start, end)) = found else {
+                        if pattern.goes_forward {
+                            self.nowhere = Some((at, begin + from));
+                        }
                         return self.absent(*negated, at, last, fail());
                     };
                     if *negated {
@@ -253,7 +267,8 @@ impl Solver<'_> {
                     return Err(fail());
                 }
                 let view = View { bytes: &decoded, base: 0 };
-                let mut inner = Solver { ops, view, names: self.names, work: self.work };
+                let mut inner =
+                    Solver { ops, view, names: self.names, work: self.work, nowhere: None };
                 let holds = inner.solve(0, 0).is_ok();
                 self.work = inner.work;
                 if holds { self.solve(at + 1, last) } else { Err(fail()) }

@@ -138,7 +138,11 @@ impl HostTables {
         let (a, b, flow) = match track {
             Track::Source => (way.source, NOBODY, 0),
             Track::Destination => (way.destination, NOBODY, 0),
-            Track::Pair => (way.source, way.destination, 0),
+            // Both ways of a pair count together.
+            Track::Pair => {
+                let (a, b) = (way.source, way.destination);
+                (a.min(b), a.max(b), 0)
+            }
             Track::Rule => (NOBODY, NOBODY, 0),
             Track::Flow => (NOBODY, NOBODY, flow),
         };
@@ -243,7 +247,8 @@ impl Window {
                     ThresholdKind::Threshold => {
                         let is_alert = self.count >= *count;
                         if is_alert {
-                            (self.begin_ns, self.count) = (now_ns, 0);
+                            // The window goes on, as in Suricata.
+                            self.count = 0;
                         }
                         is_alert
                     }

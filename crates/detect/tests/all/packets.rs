@@ -197,6 +197,15 @@ fn thresholds_count() {
     assert_eq!(alerts(&own("limit"), ""), [1, 1, 0, 0, 0, 0, 1, 1, 0]);
     assert_eq!(alerts(&own("threshold"), ""), [0, 1, 0, 1, 0, 1, 0, 1, 0]);
     assert_eq!(alerts(&own("both"), ""), [0, 1, 0, 0, 0, 0, 0, 1, 0]);
+    // An alert does not begin a window: the third of seconds 40 to 60 and the first of the next one are of two.
+    let rule_of_three = rule("threshold:type threshold, track by_src, count 3, seconds 60");
+    let mut bench = Bench::new(&rule_of_three, "");
+    let found = [0, 20, 40, 55, 58, 60, 80].map(|second| bench.ask(b"x", second + 1).len());
+    assert_eq!(found, [0, 0, 1, 0, 0, 1, 0]);
+    // Both ways of a pair count together.
+    let both = rule("threshold:type limit, track by_both, count 1, seconds 60");
+    let mut bench = Bench::new(&both, "");
+    assert_eq!((bench.ask(b"x", 1).len(), bench.answer(b"x", 2).len()), (1, 0));
     let filter = rule("detection_filter:track by_src, count 2, seconds 10");
     assert_eq!(alerts(&filter, ""), [0, 0, 1, 1, 1, 1, 0, 0, 1]);
     let plain = "alert udp any any -> any any (dsize:>0; sid:1;)";
@@ -217,6 +226,39 @@ fn thresholds_count() {
         bench.give(&frame, Sender::Client, second).1.drops
     });
     assert_eq!(drops, [false, false, true, true, false]);
+}
+
+/// A search that is given up is no match, and no absence either; it is counted.
+#[test]
+fn searches_that_are_given_up_decide_nothing() {
+    let expression = "/(?=a)(?:a|a)*(?=c)|zzz/";
+    let rules = format!(
+        "alert udp any any -> any any (dsize:>0; pcre:\"{expression}\"; sid:1;)\n\
+         alert udp any any -> any any (dsize:>0; pcre:!\"{expression}\"; sid:2;)\n"
+    );
+    let mut bench = Bench::new(&rules, "");
+    assert_eq!(bench.ask(b"b zzz", 1), [1]);
+    assert_eq!(bench.ask(b"aac", 1), [1]);
+    assert_eq!(bench.ask(b"b", 1), [2]);
+    assert_eq!(bench.detector.counts().given_up, 0);
+    let many = [&[b'a'; 60][..], b"c no, zzz"].concat();
+    assert_eq!(bench.ask(&many, 1), [1]);
+    let many = [&[b'a'; 60][..], b" c, zzz"].concat();
+    assert_eq!(bench.ask(&many, 1), [0; 0]);
+    assert_eq!(bench.detector.counts().given_up, 2);
+}
+
+/// An expression that matches nowhere is searched for once, however often what is before it is found.
+#[test]
+fn what_is_nowhere_is_searched_for_once() {
+    let rules = "alert udp any any -> any any (content:\"a\"; pcre:\"/a(?=a)[^z]*zz/R\"; sid:1;)\n\
+                 alert udp any any -> any any (content:\"a\"; pcre:\"/b(?=b)zc/R\"; sid:2;)\n";
+    let mut bench = Bench::new(rules, "");
+    // For the second rule, an expression without look-around finds something.
+    let payload = [&[b'a'; 700][..], &[b'b'; 700], b"zc"].concat();
+    assert_eq!(bench.ask(&payload, 1), [0; 0]);
+    assert_eq!(bench.detector.counts().given_up, 0);
+    assert_eq!(bench.ask(&[&payload[..700], b"zz"].concat(), 1), [1]);
 }
 
 #[test]
