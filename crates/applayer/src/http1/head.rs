@@ -1,10 +1,15 @@
 //! Heads: their fields, and the buffers that rules look into.
 
+use std::collections::HashMap;
+
 use l7proto::http1::{self, FieldLine};
 
 use crate::buffer::Buffer;
 use crate::output::Output;
 use crate::sink::Direction;
+
+/// Fields that are looked through one by one.
+const FEW: usize = 32;
 
 /// Fields with names as sent.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -40,15 +45,23 @@ impl Headers {
                 FieldLine::Other(_) => headers.has_invalid = true,
             }
         }
+        // Where each name is, once there are so many that looking through all of them would take long.
+        let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+        let is_long = headers.all.len() > FEW;
         for (name, value) in &headers.all {
-            let mut found = headers.joined.iter_mut();
-            match found.find(|(joined, _)| joined.eq_ignore_ascii_case(name)) {
-                Some((_, joined)) => {
-                    joined.extend(b", ");
-                    joined.extend(value);
-                }
-                None => headers.joined.push((name.clone(), value.clone())),
+            let place = match is_long {
+                true => places.get(&name.to_ascii_lowercase()).copied(),
+                false => headers.joined.iter().position(|own| own.0.eq_ignore_ascii_case(name)),
+            };
+            if let Some((_, joined)) = place.and_then(|place| headers.joined.get_mut(place)) {
+                joined.extend(b", ");
+                joined.extend(value);
+                continue;
             }
+            if is_long {
+                places.insert(name.to_ascii_lowercase(), headers.joined.len());
+            }
+            headers.joined.push((name.clone(), value.clone()));
         }
         headers
     }
@@ -156,6 +169,37 @@ pub(super) fn buffers(
     for (name, buffer) in BOTH.iter().chain(own) {
         if let Some(value) = headers.get(name) {
             give(*buffer, 0, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few fields and many are joined alike: by name in any case, at the place of the first.
+    #[test]
+    fn fields_of_one_name_are_joined() {
+        for count in [1, FEW / 4, FEW, 4 * FEW] {
+            let mut head = b"GET / HTTP/1.1\r\n".to_vec();
+            for number in 0..count {
+                let name = if number % 2 == 0 { "X-Name" } else { "x-nAME" };
+                head.extend(format!("{name}-{}: {number}\r\n", number % (count / 3 + 1)).bytes());
+            }
+            head.extend(b"\r\n");
+            let headers = Headers::parse(&head);
+            let mut expected: Vec<(String, String)> = Vec::new();
+            for (name, value) in &headers.all {
+                let [name, value] =
+                    [name, value].map(|own| String::from_utf8(own.clone()).unwrap());
+                match expected.iter_mut().find(|own| own.0.eq_ignore_ascii_case(&name)) {
+                    Some(own) => own.1 = format!("{}, {value}", own.1),
+                    None => expected.push((name, value)),
+                }
+            }
+            let text = |own: &Vec<u8>| String::from_utf8(own.clone()).unwrap();
+            let found: Vec<_> = headers.joined.iter().map(|(a, b)| (text(a), text(b))).collect();
+            assert_eq!((headers.all.len(), found), (count, expected));
         }
     }
 }
