@@ -1069,6 +1069,30 @@ def nat64_firewall():
     yield lan(UDP(sport=5006, dport=53) / b"native", to="2001:db8:2::9")
 
 
+def nat_strangers():
+    """(port, frame): what translation refuses. Outside addresses are in no prefix of a port."""
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    wan = lambda ip, to, src="198.51.100.1": ("wan", bytes(wan_ether() / v4(to, src=src) / ip))
+    # Errors about what nobody sent, and such whose quoted packet cannot be read; those of other addresses go on.
+    for pool in ("192.0.2.1", "192.0.2.17", "192.0.2.32", "192.0.2.40", "192.0.2.48", "198.51.100.77", "198.51.100.78"):
+        sent = v4("198.51.100.9", src=pool) / UDP(sport=5999, dport=53) / b"query"
+        yield wan(ICMP(type=11, code=0) / bytes(sent), pool)
+        yield wan(ICMP(type=3, code=3) / bytes(sent)[:24], pool)
+        yield wan(ICMP(type=3, code=1) / b"no packet", pool)
+        # A redirect is no error, and no query.
+        yield wan(ICMP(type=5, gw="203.0.113.9") / bytes(sent), pool)
+    # IPv6 errors about answers that no session brought.
+    host, server64 = "2001:db8:1::7", "64:ff9b::c633:6409"
+    lan = lambda ip, to=server64, src=host: ("lan", bytes(ether() / v6(to, src=src) / ip))
+    got = v6(host, src=server64) / UDP(sport=53, dport=5999) / b"answer"
+    yield lan(ICMPv6DestUnreach(code=4) / bytes(got))
+    yield lan(ICMPv6TimeExceeded() / bytes(got)[:44])
+    # An error about a packet of a session comes through.
+    yield lan(UDP(sport=5000, dport=53) / b"query")
+    sent = v4("198.51.100.9", src="192.0.2.1") / UDP(sport=5000, dport=53) / b"query"
+    yield wan(ICMP(type=3, code=3) / bytes(sent), "192.0.2.1")
+
+
 def nat64():
     """(port, frame): IPv6 hosts and IPv4 servers: fragments, path MTU discovery, errors; outside addresses on the link."""
     server, server64, pool, host = "198.51.100.9", "64:ff9b::c633:6409", "203.0.113.64", "2001:db8:1::7"
@@ -1506,7 +1530,7 @@ def ipsec_routes():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ipsec, ipsec_routes,
+    firewall_classbench, nat, nat64, nat64_firewall, nat_strangers, nat_ftp, ids_fragments, ipsec, ipsec_routes,
 ]
 
 

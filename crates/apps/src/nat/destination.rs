@@ -465,9 +465,16 @@ impl Destination {
         let d = &mut self.decoded[row];
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
         let quoted = packet.data().get(l4 + 8..).and_then(Tuple::quoted);
-        let Some((quoted, quoted_l4)) = quoted else { return };
         let mut translator = lock(&self.translator);
-        let Some(sent) = translator.restore(&quoted) else { return };
+        let known =
+            quoted.and_then(|(quoted, at)| Some((quoted, at, translator.restore(&quoted)?)));
+        let Some((quoted, quoted_l4, sent)) = known else {
+            // Routed, it would come back from whoever routes the outside address to this router.
+            if belongs_to_nobody(translator.rules(), d) {
+                out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
+            }
+            return;
+        };
         let number = quoted_number(packet.data(), l4 + 8 + quoted_l4, &quoted)
             .map(|number| translator.restore_number(&quoted, number));
         translator.counts_mut().errors += 1;
@@ -528,6 +535,15 @@ fn route_as_v4(out: &mut Out<'_>, row: usize, rules: &Rules, tuple: &Tuple, to: 
         _ => None,
     });
     out.becomes_v4(row, source.unwrap_or(0), dst, Wanted::TurnNew(rule));
+}
+
+/// Whether a packet that belongs to no session goes to an address that is a translator's alone.
+fn belongs_to_nobody(rules: &Rules, d: &Decoded) -> bool {
+    match d.kind {
+        Kind::Ipv4 => rules.is_translators(d.dst_v4()),
+        Kind::Ipv6 => rules.takes64(d.src, d.dst),
+        Kind::Arp | Kind::Other => false,
+    }
 }
 
 /// Writes an end of a packet.
@@ -710,6 +726,9 @@ impl Stage<Tables> for Destination {
                     && l4.first().is_some_and(|kind| is_error(d.protocol.0, *kind)) =>
                 {
                     self.errors.push(row as u16);
+                }
+                None if d.kind == Kind::Ipv4 && belongs_to_nobody(&rules, d) => {
+                    out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
                 }
                 None => {}
             }
