@@ -351,6 +351,16 @@ impl Rules {
         self.prefixes().any(|prefix| prefix.has(6, address))
     }
 
+    /// Whether an IPv6 packet may begin a session to the IPv4 address `dst`, which is in its destination: its source is no
+    /// translated one, which would go round (RFC 6146 §3.5), and `dst` is an IPv4 host's
+    /// ([`nat64::is_reachable`]), neither the translator's nor the router's own.
+    pub fn may_turn(&self, tuple: &Tuple, dst: u32) -> bool {
+        !self.is_nat64(tuple.src.0)
+            && nat64::is_reachable(tuple.dst.0, dst)
+            && !self.is_translators(dst)
+            && !self.own.has(&[], dst)
+    }
+
     /// Whether a rule translates packets of an IPv6 host to this address, of one protocol at least.
     pub fn takes64(&self, src: [u64; 2], dst: [u64; 2]) -> bool {
         self.all.iter().any(|rule| match &rule.action {
