@@ -392,14 +392,15 @@ impl Translator {
     }
 
     /// Whether a packet to an outside end may begin a session towards the inside, and to which inside end: that of a
-    /// binding, where everybody may answer.
+    /// binding, where everybody may answer. `None` for that of an IPv6 host: NAT64 lets in whom the host has sent to.
     pub fn inward(&self, tuple: &Tuple) -> Option<(u16, End)> {
         if self.options.filter_by_remote || !tuple.has_ports() {
             return None;
         }
         let outside = self.table.find(&binding_key(tuple.dst, tuple.protocol, 4, SCOPE_OUTSIDE))?;
         let hot = self.table.get(outside)?;
-        Some((hot.rule, host_end(self.table.key(Slot(hot.other))?)))
+        let inside = self.table.key(Slot(hot.other)).filter(|inside| inside.family == 4)?;
+        Some((hot.rule, host_end(inside)))
     }
 
     /// Begins the session of a packet with the ends `original` whose destination becomes `dst`, of `family`. Returns its

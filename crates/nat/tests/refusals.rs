@@ -34,6 +34,33 @@ fn host_and_global(address: u32) -> (bool, bool) {
     (!is_none, !(ip.is_private() || is_shared || is_benchmark || is_assigned))
 }
 
+/// Where everybody may answer, an IPv4 host gets what others send to its outside end, and an IPv6 host does not: the packet
+/// would go to an IPv4 address of a piece of its own.
+#[test]
+fn strangers_do_not_reach_ipv6_hosts() {
+    let nat64 = Action::Nat64 { prefix: WELL_KNOWN, to: vec![OUTSIDE] };
+    let all = vec![rule(0, nat64), rule(1, Action::Source(vec![OUTSIDE + 1]))];
+    let options = Options {
+        sessions: 64,
+        bindings_per_host: 64,
+        filter_by_remote: false,
+        timeouts: Timeouts::default(),
+        ftp_ports: &[],
+        seed: 5,
+    };
+    let rules = Arc::new(Rules::new(all, 1, Arc::new(Own::new(4))));
+    let mut own = Translator::new(options, rules).unwrap();
+    let server = ([0, 0x0808_0808], 53);
+    let udp = |src, dst, family| Tuple { src, dst, protocol: IpProtocol::UDP.0, family };
+    let hosts = [([0x2001_0db8_0001_0000, 7], 5000), ([0, 0xc0a8_0107], 5000)];
+    let six = udp(hosts[0], (nat64::embed(&WELL_KNOWN, 0x0808_0808), 53), 6);
+    let four = udp(hosts[1], server, 4);
+    for (number, of, want) in [(0, six, None), (1, four, Some((1, hosts[1])))] {
+        let made = own.begin(&of, server, 4, Source::Rule(number, 0), 100).unwrap();
+        assert_eq!(own.inward(&udp(([0, 0x0808_0404], 99), made.src, 4)), want);
+    }
+}
+
 proptest! {
     /// What NAT64 may translate, by the well-known prefix and by one of the network.
     #[test]
