@@ -249,7 +249,8 @@ fn four_workers_lose_and_mix_nothing() {
     server.stop(testkit::process::Stop::Kill, SOON);
 }
 
-const NAT64: &str = "[[nat]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\nto = \"192.0.2.0/30\"\n";
+const NAT64: &str =
+    "[[nat]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\nto = \"192.0.2.0/30\"\n";
 
 #[test]
 fn an_ipv6_host_reaches_ipv4_hosts() {
