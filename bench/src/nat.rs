@@ -67,7 +67,7 @@ const OWN: u32 = u32::from_be_bytes([10, 1, 0, 1]);
 const POOL: u32 = u32::from_be_bytes([192, 0, 2, 0]);
 
 /// 64:ff9b::/96 (RFC 6052).
-const WELL_KNOWN: NatPrefix = NatPrefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+const WELL_KNOWN: NatPrefix = nat64::WELL_KNOWN;
 
 const ETHERNET: usize = packet::ethernet::HEADER_LEN;
 /// Data of a packet: with it, one of IPv4 has 60 bytes, 64 with the check sequence.

@@ -249,7 +249,8 @@ fn four_workers_lose_and_mix_nothing() {
     server.stop(testkit::process::Stop::Kill, SOON);
 }
 
-const NAT64: &str = "[[nat]]\nkind = \"nat64\"\nto = \"192.0.2.0/30\"\n";
+const NAT64: &str =
+    "[[nat]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\nto = \"192.0.2.0/30\"\n";
 
 #[test]
 fn an_ipv6_host_reaches_ipv4_hosts() {
@@ -275,7 +276,7 @@ fn reaches_ipv4_hosts(name: &str, rules: &str) {
     left.ip("-4 address flush dev eth0");
     right.ip("-6 address flush dev eth0");
     right.sysctl("net.ipv4.icmp_ratelimit", "0");
-    const SERVER64: &str = "64:ff9b::a00:202";
+    const SERVER64: &str = "2001:db8:64::a00:202";
     assert!(wait_until(SOON, || ping(left, SERVER64, 1) == 1));
     let shown = live.ctl("show nat --address 10.0.2.2");
     assert!(shown.contains("icmpv6") && shown.contains(SERVER64), "{shown}");
@@ -508,16 +509,16 @@ fn long_packets_reach_ipv6_hosts_in_fragments_or_their_senders_hear_of_it() {
     if testkit::require_tool("python3").is_none() {
         return;
     }
-    let rules = "[[nat]]\nkind = \"nat64\"\nto = \"10.0.2.72\"\n";
+    let rules = "[[nat]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\nto = \"10.0.2.72\"\n";
     let Some(live) = Live::with_mtu("natlong", "af_packet", rules, 1400, 1500) else { return };
     let (left, right) = (&live.net.left, &live.net.right);
     left.ip("-4 address flush dev eth0");
-    const SERVER64: &str = "64:ff9b::a00:202";
+    const SERVER64: &str = "2001:db8:64::a00:202";
     assert!(wait_until(SOON, || ping(left, SERVER64, 1) == 1));
     let long = live.scratch.write("long.py", LONG).display().to_string();
     let client = "import socket\n\
         s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.settimeout(8)\n\
-        s.connect(('64:ff9b::a00:202', 7600)); s.send(b'x')\n\
+        s.connect(('2001:db8:64::a00:202', 7600)); s.send(b'x')\n\
         for _ in range(2): data = s.recv(9000); print(data[:1], len(data), flush=True)\n\
         s.send(b'y'); data = s.recv(9000); print(data[:1], len(data), flush=True)\n";
     let client = live.scratch.write("client.py", client).display().to_string();

@@ -1067,6 +1067,60 @@ def nat64_firewall():
     yield lan(UDP(sport=5000, dport=53) / bytes_of(1440))
     # IPv6 that no rule translates goes its own way.
     yield lan(UDP(sport=5006, dport=53) / b"native", to="2001:db8:2::9")
+    # To no IPv4 host, to the router itself, from a translated address; a reset of no session.
+    yield lan(UDP(sport=5007, dport=53) / b"loopback", to="64:ff9b::7f00:1")
+    yield lan(UDP(sport=5007, dport=53) / b"private", to="64:ff9b::a00:1")
+    yield lan(UDP(sport=5007, dport=53) / b"own", to="64:ff9b::cb00:7101")
+    yield lan(UDP(sport=5007, dport=53) / b"pool", to="64:ff9b::cb00:7140")
+    yield "lan", bytes(ether() / v6(server64, src="64:ff9b::c633:6407") / UDP(sport=5007, dport=53) / b"loop")
+    yield lan(TCP(sport=5008, dport=80, seq=1, ack=2, flags="RA"))
+
+
+def nat_strangers():
+    """(port, frame): what translation refuses. Outside addresses are in no prefix of a port."""
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    wan = lambda ip, to, src="198.51.100.1": ("wan", bytes(wan_ether() / v4(to, src=src) / ip))
+    # Errors about what nobody sent, and such whose quoted packet cannot be read; those of other addresses go on.
+    for pool in ("192.0.2.1", "192.0.2.17", "192.0.2.32", "192.0.2.40", "192.0.2.48", "198.51.100.77", "198.51.100.78"):
+        sent = v4("198.51.100.9", src=pool) / UDP(sport=5999, dport=53) / b"query"
+        yield wan(ICMP(type=11, code=0) / bytes(sent), pool)
+        yield wan(ICMP(type=3, code=3) / bytes(sent)[:24], pool)
+        yield wan(ICMP(type=3, code=1) / b"no packet", pool)
+        # A redirect is no error, and no query.
+        yield wan(ICMP(type=5, gw="203.0.113.9") / bytes(sent), pool)
+    # IPv6 errors about answers that no session brought.
+    host, server64 = "2001:db8:1::7", "64:ff9b::c633:6409"
+    lan = lambda ip, to=server64, src=host: ("lan", bytes(ether() / v6(to, src=src) / ip))
+    got = v6(host, src=server64) / UDP(sport=53, dport=5999) / b"answer"
+    yield lan(ICMPv6DestUnreach(code=4) / bytes(got))
+    yield lan(ICMPv6TimeExceeded() / bytes(got)[:44])
+    # An error about a packet of a session comes through.
+    yield lan(UDP(sport=5000, dport=53) / b"query")
+    sent = v4("198.51.100.9", src="192.0.2.1") / UDP(sport=5000, dport=53) / b"query"
+    yield wan(ICMP(type=3, code=3) / bytes(sent), "192.0.2.1")
+    # NAT64 to no host: this network, loopback, link-local, multicast, reserved, broadcast; and to what is not global.
+    inside = lambda prefix, address: prefix + socket.inet_aton(address).hex(":", 2)
+    hosts = ("0.0.0.0", "0.1.2.3", "127.0.0.1", "169.254.1.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255")
+    private = ("10.0.0.1", "100.64.0.1", "172.31.0.1", "192.0.0.8", "192.168.2.1", "198.19.0.1")
+    for address in hosts + private + ("9.255.255.255", "11.0.0.1", "100.128.0.1", "172.32.0.1", "223.255.255.255"):
+        for prefix in ("64:ff9b::", "2001:db8:64::"):
+            yield lan(UDP(sport=6000, dport=53) / b"query", to=inside(prefix, address))
+    # To the router's own addresses and to the translator's.
+    for address in ("192.168.1.1", "192.168.3.1", "203.0.113.1", "192.0.2.1", "192.0.2.17", "192.0.2.32", "192.0.2.40", "192.0.2.48"):
+        yield lan(UDP(sport=6001, dport=53) / b"query", to=inside("2001:db8:64::", address))
+        yield lan(ICMPv6EchoRequest(id=6001, seq=1), to=inside("2001:db8:64::", address))
+    # From a translated address.
+    yield lan(UDP(sport=6002, dport=53) / b"query", src="64:ff9b::c633:6407")
+    yield lan(UDP(sport=6002, dport=53) / b"query", src="2001:db8:64::c633:6407")
+    # Segments that begin no session: resets, and such without flags; the others do, and are reset later.
+    four = lambda ip, src: ("lan", bytes(ether() / v4("198.51.100.9", src=src) / ip))
+    for number, flags in enumerate(("R", "RA", "", "P", "F", "S", "A", "SA", "FA", "PA")):
+        for src in ("192.168.1.7", "192.168.1.70", "192.168.1.20"):
+            yield four(TCP(sport=7000 + number, dport=80, flags=flags), src)
+        yield lan(TCP(sport=7000 + number, dport=80, flags=flags))
+        yield wan(TCP(sport=7000 + number, dport=80, flags=flags), "192.0.2.48")
+    yield four(TCP(sport=7005, dport=80, flags="R"), "192.168.1.7")
+    yield lan(TCP(sport=7005, dport=80, flags="R"))
 
 
 def nat64():
@@ -1604,7 +1658,7 @@ def ipsec_answers():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat_ftp, ids_fragments, ids_limit, ipsec, ipsec_routes,
+    firewall_classbench, nat, nat64, nat64_firewall, nat_strangers, nat_ftp, ids_fragments, ids_limit, ipsec, ipsec_routes,
     ipsec_answers,
 ]
 

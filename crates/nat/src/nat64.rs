@@ -9,6 +9,31 @@ use crate::tuple::Tuple;
 /// Lengths of prefixes that may hold addresses (RFC 6052 §2.2).
 pub const PREFIX_LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
+/// 64:ff9b::/96 (RFC 6052 §2.1).
+pub const WELL_KNOWN: Prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+
+/// No address of a host that is reached by a route: this network, loopback, link-local, multicast, and the reserved ones with
+/// the limited broadcast (RFC 6890).
+const NO_HOSTS: [(u32, u8); 4] = [(0, 8), (0x7f00_0000, 8), (0xa9fe_0000, 16), (0xe000_0000, 3)];
+
+/// Not global: private, shared, assigned by IETF protocols, for benchmarks (RFC 6890). Those for documentation are left out.
+const NOT_GLOBAL: [(u32, u8); 6] = [
+    (0x0a00_0000, 8),
+    (0x6440_0000, 10),
+    (0xac10_0000, 12),
+    (0xc000_0000, 24),
+    (0xc0a8_0000, 16),
+    (0xc612_0000, 15),
+];
+
+/// Whether packets to the IPv4 address `to`, which is in the IPv6 `address`, may be translated: it is one of a host, and a
+/// global one if it is in the well-known prefix (RFC 6052 §3.1).
+pub fn is_reachable(address: [u64; 2], to: u32) -> bool {
+    let is_in = |own: &(u32, u8)| (to ^ own.0) >> (32 - own.1) == 0;
+    let must_be_global = WELL_KNOWN.has(6, address);
+    !(NO_HOSTS.iter().any(is_in) || must_be_global && NOT_GLOBAL.iter().any(is_in))
+}
+
 /// The places of the bytes of the IPv4 address behind a prefix: byte 8 is 0 (RFC 6052 §2.2).
 fn places(len: u8) -> [usize; 4] {
     let first = usize::from(len / 8);

@@ -292,6 +292,19 @@ impl Rules {
         self.all.iter().any(has) && !self.own.has(&[], address)
     }
 
+    /// Whether what is sent to an address can be for nobody but a host of the inside: it is one of [`Rules::is_pool`], or a rule
+    /// translates all that is sent to it, and no interface has it.
+    pub fn is_translators(&self, address: u32) -> bool {
+        let is_all = |rule: &Rule| match &rule.action {
+            Action::Static { outside, .. } => outside.has(4, [0, address.into()]),
+            Action::Destination { at, .. } => {
+                at.contains(&address) && rule.protocol.is_none() && rule.ports == (0..=u16::MAX)
+            }
+            _ => false,
+        };
+        self.is_pool(address) || self.all.iter().any(is_all) && !self.own.has(&[], address)
+    }
+
     /// Whether a rule has an address on the link of an interface, for the outside alone: addresses of interfaces are not
     /// meant.
     pub fn is_outside(&self, interface: u16, address: u32) -> bool {
@@ -336,6 +349,28 @@ impl Rules {
     /// Whether an IPv6 address stands for an IPv4 one.
     pub fn is_nat64(&self, address: [u64; 2]) -> bool {
         self.prefixes().any(|prefix| prefix.has(6, address))
+    }
+
+    /// Whether an IPv6 packet may begin a session to the IPv4 address `dst`, which is in its destination: its source is no
+    /// translated one, which would go round (RFC 6146 §3.5), and `dst` is an IPv4 host's
+    /// ([`nat64::is_reachable`]), neither the translator's nor the router's own.
+    pub fn may_turn(&self, tuple: &Tuple, dst: u32) -> bool {
+        !self.is_nat64(tuple.src.0)
+            && nat64::is_reachable(tuple.dst.0, dst)
+            && !self.is_translators(dst)
+            && !self.own.has(&[], dst)
+    }
+
+    /// Whether a rule translates packets of an IPv6 host to this address, of one protocol at least.
+    pub fn takes64(&self, src: [u64; 2], dst: [u64; 2]) -> bool {
+        self.all.iter().any(|rule| match &rule.action {
+            Action::Nat64 { prefix, .. } => {
+                let is_source = |own: &Prefix| own.has(6, src);
+                prefix.has(6, dst)
+                    && (rule.sources.is_empty() || rule.sources.iter().any(is_source))
+            }
+            _ => false,
+        })
     }
 
     /// An IPv4 address as the rule shows it to whose prefix `like` belongs.

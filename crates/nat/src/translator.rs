@@ -99,6 +99,7 @@ mod tcp {
     pub(super) const FIN: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const RST: u8 = 4;
+    pub(super) const ACK: u8 = 16;
 }
 
 /// What is beside the key of an entry.
@@ -391,14 +392,15 @@ impl Translator {
     }
 
     /// Whether a packet to an outside end may begin a session towards the inside, and to which inside end: that of a
-    /// binding, where everybody may answer.
+    /// binding, where everybody may answer. `None` for that of an IPv6 host: NAT64 lets in whom the host has sent to.
     pub fn inward(&self, tuple: &Tuple) -> Option<(u16, End)> {
         if self.options.filter_by_remote || !tuple.has_ports() {
             return None;
         }
         let outside = self.table.find(&binding_key(tuple.dst, tuple.protocol, 4, SCOPE_OUTSIDE))?;
         let hot = self.table.get(outside)?;
-        Some((hot.rule, host_end(self.table.key(Slot(hot.other))?)))
+        let inside = self.table.key(Slot(hot.other)).filter(|inside| inside.family == 4)?;
+        Some((hot.rule, host_end(inside)))
     }
 
     /// Begins the session of a packet with the ends `original` whose destination becomes `dst`, of `family`. Returns its
@@ -416,6 +418,28 @@ impl Translator {
     ) -> Result<Tuple, Refusal> {
         let made = self.try_begin(original, dst, family, source, now_s);
         made.inspect_err(|refusal| self.counts.refuse(*refusal))
+    }
+
+    /// The same of a packet with these TCP flags; 0 for other protocols. A segment with RST begins no session, nor does one
+    /// without SYN and ACK: its port would be taken for [`Timeouts::tcp_transitory`] without anybody who uses it.
+    ///
+    /// # Errors
+    /// As those of [`begin`](Self::begin), and [`Refusal::Stray`], which drop reasons count.
+    pub fn begin_by(
+        &mut self,
+        original: &Tuple,
+        dst: End,
+        family: u8,
+        source: Source,
+        (tcp, now_s): (u8, u32),
+    ) -> Result<Tuple, Refusal> {
+        let is_tcp = original.protocol == IpProtocol::TCP.0;
+        let is_stray = tcp & tcp::RST != 0 || tcp & (tcp::SYN | tcp::ACK) == 0;
+        // An earlier packet of the batch may have begun its session.
+        if is_tcp && is_stray && self.table.find(&original.key().0).is_none() {
+            return Err(Refusal::Stray);
+        }
+        self.begin(original, dst, family, source, now_s)
     }
 
     fn try_begin(

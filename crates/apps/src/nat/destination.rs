@@ -6,7 +6,7 @@
 //! | writes | the packets, `dst4`, `dst6`, `flags`, what a firewall sees; `nat`, what is left to `nat_source` |
 //! | next | the stages behind it |
 //! | taken | fragments: their datagram goes on when it is whole, from `decode` on, at the worker of its session |
-//! | drop | outside addresses without a session, fragments that do not become whole |
+//! | drop | outside addresses without a session, what NAT64 does not translate, fragments that do not become whole |
 //!
 //! What becomes of most packets is known without the table ([`nat::cache`]); the others of a chunk are looked up in one
 //! batch. An ICMP error is translated here with the packet that it quotes (RFC 5508 REQ-4 and REQ-5): outer source,
@@ -16,7 +16,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chunk::{Chunk, Columns, Declaration, Packet, ReasonBlock, Rows, Verdict};
+use chunk::{Chunk, Columns, Declaration, DropReason, Packet, ReasonBlock, Rows, Verdict};
 use controlplane::Tables;
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use lookup::fib::Fib;
@@ -24,7 +24,7 @@ use nat::cache::{Place, Places};
 use nat::families::{Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
-use nat::translator::{Refusal, Source, Way};
+use nat::translator::{Source, Way};
 use nat::tuple::{Tuple, is_error};
 use nat::{Plain, Translator};
 use packet::{Decoded, IpProtocol, Kind};
@@ -377,21 +377,19 @@ impl Destination {
     ) {
         let Looked { ref tuple, step, is_control, rules, fib, now_s } = *looked;
         if tuple.family == 6 && !self.turns_early {
-            return route_as_v4(out, row, rules, tuple, step.map(|(to, _)| to));
+            return route_as_v4(out, row, (rules, fib), tuple, step.map(|(to, _)| to));
         }
         let d = &mut self.decoded[row];
         let other = match step {
             Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
-            None if tuple.family == 6 => begin64(translator, rules, tuple, now_s),
+            None if tuple.family == 6 => {
+                let tcp = tcp_flags(packet, d, tuple);
+                begin64(translator, (rules, fib), tuple, (tcp, now_s), &mut self.stopped)
+            }
             _ => None,
         };
         if let Some(to) = other {
             self.identification = self.identification.wrapping_add(1);
-            let stopped = &mut self.stopped;
-            let to = to.map_err(|refusal| {
-                stopped.note(refusal, now_s);
-                reason(refusal)
-            });
             let turned = to.and_then(|to| {
                 // Longer than what the link brings: it was put together here.
                 let mtu = fib.interface(out.interface[row]).map_or(u16::MAX, |own| own.mtu);
@@ -465,9 +463,16 @@ impl Destination {
         let d = &mut self.decoded[row];
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
         let quoted = packet.data().get(l4 + 8..).and_then(Tuple::quoted);
-        let Some((quoted, quoted_l4)) = quoted else { return };
         let mut translator = lock(&self.translator);
-        let Some(sent) = translator.restore(&quoted) else { return };
+        let known =
+            quoted.and_then(|(quoted, at)| Some((quoted, at, translator.restore(&quoted)?)));
+        let Some((quoted, quoted_l4, sent)) = known else {
+            // Routed, it would come back from whoever routes the outside address to this router.
+            if belongs_to_nobody(translator.rules(), d) {
+                out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
+            }
+            return;
+        };
         let number = quoted_number(packet.data(), l4 + 8 + quoted_l4, &quoted)
             .map(|number| translator.restore_number(&quoted, number));
         translator.counts_mut().errors += 1;
@@ -505,22 +510,40 @@ impl Destination {
 /// Begins the session of an IPv6 packet that a rule translates to IPv4; `None` for one that none does.
 pub(super) fn begin64(
     translator: &mut Translator,
-    rules: &Rules,
+    (rules, fib): (&Rules, &Fib),
     tuple: &Tuple,
-    now_s: u32,
-) -> Option<Result<Tuple, Refusal>> {
+    (tcp, now_s): (u8, u32),
+    stopped: &mut Stopped,
+) -> Option<Result<Tuple, DropReason>> {
     let (rule, dst) = rules.nat64(tuple)?;
+    if !rules.may_turn(tuple, dst) || fib.own_addresses().has4(dst) {
+        return Some(Err(reasons::NAT64_ADDRESS));
+    }
     let dst = ([0, dst.into()], tuple.dst.1);
-    Some(translator.begin(tuple, dst, 4, Source::Rule(rule, 0), now_s))
+    let begun = translator.begin_by(tuple, dst, 4, Source::Rule(rule, 0), (tcp, now_s));
+    Some(begun.map_err(|refusal| {
+        stopped.note(refusal, now_s);
+        reason(refusal)
+    }))
 }
 
 /// Has the route take an IPv6 packet for the IPv4 packet that it becomes in `nat_source`, with the ends `to` if it has a session.
-fn route_as_v4(out: &mut Out<'_>, row: usize, rules: &Rules, tuple: &Tuple, to: Option<Tuple>) {
+fn route_as_v4(
+    out: &mut Out<'_>,
+    row: usize,
+    (rules, fib): (&Rules, &Fib),
+    tuple: &Tuple,
+    to: Option<Tuple>,
+) {
     if let Some(to) = to.filter(|to| to.family == 4) {
         let source = (to.src.0[1] as u32, to.src.1);
         return out.becomes_v4(row, source.0, to.dst.0[1] as u32, Wanted::Turn(source));
     }
     let Some((rule, dst)) = rules.nat64(tuple).filter(|_| to.is_none()) else { return };
+    if !rules.may_turn(tuple, dst) || fib.own_addresses().has4(dst) {
+        out.verdict[row] = Verdict::drop(reasons::NAT64_ADDRESS).0;
+        return;
+    }
     // Its source is not known before its session begins; one of the rule's.
     let own = rules.all.iter().find(|own| own.number == rule);
     let source = own.and_then(|own| match &own.action {
@@ -528,6 +551,15 @@ fn route_as_v4(out: &mut Out<'_>, row: usize, rules: &Rules, tuple: &Tuple, to: 
         _ => None,
     });
     out.becomes_v4(row, source.unwrap_or(0), dst, Wanted::TurnNew(rule));
+}
+
+/// Whether a packet that belongs to no session goes to an address that is a translator's alone.
+fn belongs_to_nobody(rules: &Rules, d: &Decoded) -> bool {
+    match d.kind {
+        Kind::Ipv4 => rules.is_translators(d.dst_v4()),
+        Kind::Ipv6 => rules.takes64(d.src, d.dst),
+        Kind::Arp | Kind::Other => false,
+    }
 }
 
 /// Writes an end of a packet.
@@ -549,7 +581,7 @@ fn quoted_number(data: &[u8], at: usize, quoted: &Tuple) -> Option<u32> {
 }
 
 /// The flags of a TCP segment, 0 of other packets.
-fn tcp_flags(packet: &Packet, d: &Decoded, tuple: &Tuple) -> u8 {
+pub(super) fn tcp_flags(packet: &Packet, d: &Decoded, tuple: &Tuple) -> u8 {
     let at = usize::from(d.l4_offset) + 13;
     let is_tcp = tuple.protocol == IpProtocol::TCP.0;
     packet.data().get(at).copied().filter(|_| is_tcp).unwrap_or(0)
@@ -710,6 +742,9 @@ impl Stage<Tables> for Destination {
                     && l4.first().is_some_and(|kind| is_error(d.protocol.0, *kind)) =>
                 {
                     self.errors.push(row as u16);
+                }
+                None if d.kind == Kind::Ipv4 && belongs_to_nobody(&rules, d) => {
+                    out.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0;
                 }
                 None => {}
             }

@@ -5,7 +5,7 @@
 //! | reads | `nat`, `decision`, `flags`, `l3`, `interface`, `dst4`, the packets |
 //! | writes | the packets; `flags` of IPv6 packets that do not become IPv4 |
 //! | next | `rewrite` |
-//! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends; segments of FTP that wait for others |
+//! | drop | no free port, no room for a session, too many bindings of a host, two sessions with the same ends; resets of no session; segments of FTP that wait for others |
 //!
 //! Of most packets `nat` has written the source already, where no stage between the two reads packets; nothing is left to do
 //! then. IPv6 packets become IPv4 here where a stage between the two reads packets: it sees both directions in one family.
@@ -27,7 +27,7 @@ use packet::{Decoded, IpProtocol};
 
 use super::ahead::Open;
 use super::columns::{SourceColumns, SourceView};
-use super::destination::{begin64, seconds};
+use super::destination::{begin64, seconds, tcp_flags};
 use super::family::{turn, turn_error, turn_plain};
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
@@ -231,14 +231,10 @@ impl SourceStage {
                 let now_s = seconds(cx.arrival_ns(packet));
                 let mut translator = lock(&self.translator);
                 let rules = translator.rules().clone();
-                match begin64(&mut translator, &rules, &tuple, now_s) {
-                    Some(begun) => begun.map_err(|refusal| {
-                        self.stopped.note(refusal, now_s);
-                        reason(refusal)
-                    }),
-                    // Its rule is gone.
-                    None => Err(reasons::NAT_NO_SESSION),
-                }
+                let by = (tcp_flags(packet, d, &tuple), now_s);
+                let begun = begin64(&mut translator, (&rules, fib), &tuple, by, &mut self.stopped);
+                // Its rule is gone.
+                begun.unwrap_or(Err(reasons::NAT_NO_SESSION))
             }
             (Wanted::TurnError, _) => {
                 if !turn_quoting(&self.translator, packet, d, &mut turning.made, cx) {
@@ -332,7 +328,8 @@ fn begin(
     };
     let dst = to.map_or(tuple.dst, |(_, (address, port))| ([0, address.into()], port));
     let original = Tuple { dst, ..tuple };
-    let new = translator.begin(&original, tuple.dst, tuple.family, source, row.now_s)?;
+    let by = (tcp_flags(row.packet, &d, &tuple), row.now_s);
+    let new = translator.begin_by(&original, tuple.dst, tuple.family, source, by)?;
     if new.src != tuple.src {
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
         let ip = row.packet.data_mut().get_mut(l3..).unwrap_or_default();
@@ -355,13 +352,14 @@ pub(super) const fn reason(refusal: Refusal) -> DropReason {
         Refusal::Sessions => reasons::NAT_SESSIONS_EXHAUSTED,
         Refusal::HostLimit => reasons::NAT_HOST_LIMIT,
         Refusal::Conflict => reasons::NAT_CONFLICT,
+        Refusal::Stray => reasons::NAT_STRAY,
     }
 }
 
 impl Stopped {
     /// Says that something is exhausted, once in a while.
     pub(super) fn note(&mut self, refusal: Refusal, now_s: u32) {
-        if self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
+        if refusal == Refusal::Stray || self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
             return;
         }
         (self.ports, self.said_s) = (true, now_s);
@@ -370,7 +368,7 @@ impl Stopped {
             Refusal::NoAddress => "a port of the outside has no address",
             Refusal::Sessions => "the table of sessions is full",
             Refusal::HostLimit => "a host has as many bindings as it may",
-            Refusal::Conflict => return,
+            Refusal::Conflict | Refusal::Stray => return,
         };
         tracing::warn!(
             "address translation: {what}; packets are dropped (`ctl show nat`, `ctl show drops`)"

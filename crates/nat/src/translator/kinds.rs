@@ -77,6 +77,8 @@ pub enum Refusal {
     Conflict,
     /// The interface has no address.
     NoAddress,
+    /// It is a TCP segment of no session, and begins none.
+    Stray,
 }
 
 /// What a packet's source becomes.
@@ -148,6 +150,7 @@ impl Counts {
             Refusal::Sessions => &mut self.sessions_exhausted,
             Refusal::HostLimit => &mut self.host_limit,
             Refusal::Conflict => &mut self.conflicts,
+            Refusal::Stray => return,
         } += 1;
     }
 }

@@ -116,10 +116,16 @@ fn target(rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
         (_, NatTarget::Net(IpNet::V6(_))) | (_, NatTarget::Socket(std::net::SocketAddr::V6(_))) => {
             Some(("`to` is an IPv6 address".to_owned(), "an IPv4 address"))
         }
-        (NatKind::Destination, NatTarget::Socket(_)) => {
+        (NatKind::Destination, NatTarget::Socket(to)) => {
             let has_ports = matches!(rule.protocol, Some(NatProtocol::Tcp | NatProtocol::Udp));
             let message = "`to` has a port, and the rule no protocol with ports".to_owned();
-            (!has_ports).then_some((message, "protocol = \"tcp\" or \"udp\""))
+            (!has_ports).then_some((message, "protocol = \"tcp\" or \"udp\"")).or_else(|| {
+                let ports = rule.port.as_ref().map_or(0, |port| port.0.len());
+                let last = usize::from(to.port()) + ports.saturating_sub(1);
+                let message = format!("{ports} ports from {} on end at {last}", to.port());
+                let expected = "a port such that the last one is 65535 at most";
+                (last > usize::from(u16::MAX)).then_some((message, expected))
+            })
         }
         (NatKind::Destination, NatTarget::Net(net)) => {
             (net.prefix_len() < 32).then(|| (format!("`to` is the prefix {net}"), "one address"))

@@ -323,6 +323,13 @@ fn rules_of_address_translation_are_checked() {
             "`to` has a port, and the rule no",
         ),
         (
+            rule(
+                "kind = \"destination\"\noutside = [\"wan\"]\nprotocol = \"tcp\"\n\
+                 port = \"8000-8010\"\nto = \"10.0.0.1:65530\"",
+            ),
+            "11 ports from 65530 on end at 65540",
+        ),
+        (
             rule("kind = \"static\"\nsource = [\"10.0.0.0/24\"]\nto = \"192.0.2.0/25\""),
             "different lengths",
         ),
@@ -342,6 +349,9 @@ fn rules_of_address_translation_are_checked() {
     for (said, expected) in cases {
         assert!(said.contains(expected), "{said}: {expected}");
     }
+    let fits = "kind = \"destination\"\noutside = [\"wan\"]\nprotocol = \"tcp\"\n\
+                port = \"8000-8005\"\nto = \"10.0.0.1:65530\"";
+    assert_eq!(rule(fits), "");
     let forward = |port: &str| {
         format!(
             "[[nat]]\nkind = \"destination\"\noutside = [\"wan\"]\nprotocol = \"tcp\"\nport = {port}\nto = \"10.0.0.1\"\n"
