@@ -282,7 +282,7 @@ pub(crate) struct StreamsArgs {
     #[arg(short = 'i', long, value_name = "INTERFACE", conflicts_with = "read")]
     pub(crate) interface: Option<String>,
     /// With -i: stop after this time
-    #[arg(long, value_parser = duration, value_name = "TIME", requires = "interface")]
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "interface", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
     /// Only packets that match this expression, in the language of tcpdump
     #[arg(long, value_name = "EXPRESSION")]

@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Result as IoResult, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let shared = Arc::new(Shared {
         rows: Mutex::default(),
         failure: Mutex::default(),
+        lost_rows: AtomicBool::new(false),
+        lost_files: AtomicBool::new(false),
         interrupt: interrupt.clone(),
         folder: args.bytes.clone(),
         json: args.json,
@@ -92,9 +94,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let opened = (merged, progress);
     let carried = Carry::without_outputs(&config, &interfaces, opened, &attachments);
     let (report, elapsed) = offline::carry(carried)?;
-    if let Some(failure) = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(failure);
-    }
+    let failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
     let mut rows = std::mem::take(&mut *shared.rows.lock().unwrap_or_else(PoisonError::into_inner));
     if !args.json {
         rows.sort_by_key(|row| row.order);
@@ -106,6 +106,9 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
             thousands(report.rx_packets),
             elapsed.as_secs_f64()
         ))?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
     }
     warn_of(&report)?;
     match &args.interface {
@@ -194,8 +197,12 @@ pub(crate) fn monitor(
 struct Shared {
     /// For the table.
     rows: Mutex<Vec<StreamRow>>,
-    /// The first output that failed; it ends the input.
+    /// The first output that failed.
     failure: Mutex<Option<Failure>>,
+    /// Rows cannot be printed, which ends the input.
+    lost_rows: AtomicBool,
+    /// A file of bytes could not be written, and no more are. Rows do not need them.
+    lost_files: AtomicBool,
     interrupt: Interrupt,
     folder: Option<PathBuf>,
     json: bool,
@@ -205,11 +212,19 @@ impl Shared {
     fn fail(&self, failure: Failure) {
         let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(failure);
+        self.lost_rows.store(true, Ordering::Relaxed);
         self.interrupt.stop.store(true, Ordering::Relaxed);
     }
 
+    /// A file of `bytes` cannot be written: there are no more of them, but all rows.
+    fn lose_files(&self, failure: Failure) {
+        let mut first = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(failure);
+        self.lost_files.store(true, Ordering::Relaxed);
+    }
+
     fn has_failed(&self) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lost_rows.load(Ordering::Relaxed)
     }
 
     fn put(&self, row: StreamRow) {
@@ -269,10 +284,11 @@ impl OfSide {
     /// Writes what waits into the file.
     fn flush(&mut self, shared: &Shared) {
         let Some(path) = self.file.as_ref().filter(|_| !self.waiting.is_empty()) else { return };
-        if !shared.has_failed()
-            && let Err(error) = write_at(path, self.offset, &self.waiting)
-        {
-            shared.fail(Failure::output(path, &error));
+        if shared.lost_files.load(Ordering::Relaxed) {
+            self.file = None;
+        } else if let Err(error) = write_at(path, self.offset, &self.waiting) {
+            shared.lose_files(Failure::output(path, &error));
+            self.file = None;
         }
         self.offset += self.waiting.len() as u64;
         self.waiting.clear();
@@ -287,7 +303,7 @@ fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> IoResult<()> {
 }
 
 /// The file of a direction: begin of the connection, sender, receiver; of a connection in tunnels also their kinds and
-/// identifier as numbers ([`packet::tunnel::Path::key`]).
+/// identifier as numbers ([`packet::tunnel::Path::key`]); with `by_vlan`, the IDs of its VLANs.
 fn file_name(flow: &Identity, side: Side) -> String {
     let (s, ns) = (flow.start_ns / 1_000_000_000, flow.start_ns % 1_000_000_000);
     let end = |side: Side| format!("{}.{}", flow.key.address(side), flow.key.port(side));
@@ -295,7 +311,13 @@ fn file_name(flow: &Identity, side: Side) -> String {
         0 => String::new(),
         kinds => format!("-{kinds:x}.{}", flow.key.tunnel_id),
     };
-    format!("{s}.{ns:09}-{}-{}{tunnels}", end(side), end(side.other()))
+    // Each is an ID and 1 ([`stream::FlowKey::scope`]).
+    let vlans = match (flow.key.scope & 0xffff, flow.key.scope >> 16) {
+        (0, _) => String::new(),
+        (outer, 0) => format!("-vlan{}", outer - 1),
+        (outer, inner) => format!("-vlan{}.{}", outer - 1, inner - 1),
+    };
+    format!("{s}.{ns:09}-{}-{}{tunnels}{vlans}", end(side), end(side.other()))
 }
 
 impl Follower for OfWorker {
@@ -312,12 +334,18 @@ impl Follower for OfWorker {
         let own = &mut sides[side.index()];
         own.hash.update(bytes);
         let Some(folder) = &self.shared.folder else { return Want::More };
+        if self.shared.lost_files.load(Ordering::Relaxed) {
+            // Its rest is in no file, so that it has none.
+            (own.file, own.waiting) = (None, Vec::new());
+            return Want::More;
+        }
         if own.file.is_none() {
             let path = folder.join(file_name(flow, side));
             // Of an earlier run.
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    self.shared.fail(Failure::output(&path, &error));
+                    self.shared.lose_files(Failure::output(&path, &error));
+                    return Want::More;
                 }
                 _ => {}
             }

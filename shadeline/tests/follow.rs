@@ -492,6 +492,77 @@ fn bytes_are_in_files() {
     }
 }
 
+/// With `by_vlan`, connections of other VLANs with the same ends and time have files of their own.
+#[test]
+fn bytes_of_vlans_are_in_files_of_their_own() {
+    let scratch = Scratch::new();
+    let base = || Frame::new().ipv4("192.168.0.1", "192.168.0.2");
+    let frame = |vlans: &[u16], text: &[u8]| {
+        let tagged = vlans.iter().fold(base(), |frame, id| frame.vlan(*id));
+        Record::new(1_000_000_000, tagged.tcp(40_000, 80, 1000, text).bytes())
+    };
+    let frames =
+        [frame(&[], b"none"), frame(&[5], b"five"), frame(&[6], b"six"), frame(&[5, 6], b"both")];
+    let path = scratch.join("in.pcap");
+    write_pcap(&path, &frames);
+    let config =
+        scratch.write("c.toml", "mode = \"monitor\"\n[port.tap]\n[flow]\nby_vlan = true\n");
+    let folder = scratch.join("bytes");
+    let arguments = [&path, Path::new("--bytes"), &folder, Path::new("--config"), &config];
+    let arguments = arguments.map(|own: &Path| own.to_str().unwrap());
+    let text = ok(&streams(&[&["--json", "-r"], &arguments[..]].concat()));
+    assert_eq!(text.lines().count(), 4);
+    let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let (_, vlans) = name.split_once(".80").unwrap();
+            (vlans.to_owned(), std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    found.sort();
+    let expected = [("", "none"), ("-vlan5", "five"), ("-vlan5.6", "both"), ("-vlan6", "six")];
+    assert_eq!(found, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+}
+
+/// Rows and hashes are printed also if the bytes cannot be written, as on a full disk.
+#[test]
+fn rows_do_not_need_files() {
+    let scratch = Scratch::new();
+    let folder = scratch.join("bytes");
+    let capture = repository().join("tests/data/web.pcap").display().to_string();
+    let arguments = ["-r", &capture, "--json", "-k", "none"];
+    let plain = rows(&ok(&streams(&arguments)));
+    let bytes = ["--bytes", folder.to_str().unwrap()];
+    let whole = ok(&streams(&[&arguments[..], &bytes].concat()));
+    // A folder is in the place of the first file.
+    let whole = rows(&whole);
+    let sides = whole.iter().flat_map(|row| [&row["client"], &row["server"]]);
+    let file = sides.map(|own| &own["file"]).find_map(Value::as_str).unwrap();
+    std::fs::remove_file(file).unwrap();
+    std::fs::create_dir(file).unwrap();
+    let output = streams(&[&arguments[..], &bytes].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(file), "{errors}");
+    let mut found = rows(&String::from_utf8_lossy(&output.stdout));
+    for row in &mut found {
+        for end in ["client", "server"] {
+            if let Some(path) = row[end].as_object_mut().unwrap().remove("file") {
+                let bytes = std::fs::read(text(&path)).unwrap();
+                assert_eq!(
+                    row[end]["sha1"],
+                    sha1(&bytes).as_str(),
+                    "a file that is named is whole"
+                );
+            }
+        }
+    }
+    assert_eq!(found, plain);
+    let table = streams(&[&["-r", &capture, "-k", "none"][..], &bytes].concat());
+    assert!(String::from_utf8_lossy(&table.stdout).contains("connection"));
+}
+
 #[test]
 fn inputs_and_outputs_that_fail() {
     let capture = repository().join("tests/data/web.pcap").display().to_string();
@@ -505,6 +576,7 @@ fn inputs_and_outputs_that_fail() {
     says(streams(&["-r", &capture, "--filter", "tcp prot 80"]), 2, "column");
     says(streams(&["-r", &capture, "--workers", "0"]), 2, "workers");
     says(streams(&[]), 2, "--read");
+    says(streams(&["-r", &capture, "--duration", "5s"]), 2, "--duration");
     says(streams(&["-r", &capture, "--bytes", "/proc/none"]), 1, "/proc/none");
     says(streams(&["-r", &capture, "--bytes", &capture]), 1, "expected a folder, found a file");
     let capture = repository().join("tests/data/smtp.pcap").display().to_string();

@@ -216,21 +216,34 @@ pub const MONITOR_STAGES: &[StageKind] = &[StageKind {
     settings: Settings::None,
 }];
 
+/// How a system resolves overlaps of TCP segments and of fragments of IPv4 (Novak, Target-Based Fragmentation Reassembly, 2005,
+/// for fragments). Those of IPv6 never overlap (RFC 5722).
+fn policies(overlap: Overlap) -> (tcp::Policy, defrag::Policy) {
+    match overlap {
+        Overlap::Bsd => (tcp::Policy::Bsd, defrag::Policy::Bsd),
+        Overlap::First => (tcp::Policy::First, defrag::Policy::First),
+        Overlap::Last => (tcp::Policy::Last, defrag::Policy::Last),
+        Overlap::Linux => (tcp::Policy::Linux, defrag::Policy::Linux),
+        Overlap::OldLinux => (tcp::Policy::OldLinux, defrag::Policy::Linux),
+        Overlap::Windows => (tcp::Policy::Windows, defrag::Policy::Windows),
+        Overlap::Windows2003 => (tcp::Policy::Windows2003, defrag::Policy::Windows),
+        Overlap::Vista => (tcp::Policy::Vista, defrag::Policy::Windows),
+        Overlap::Solaris => (tcp::Policy::Solaris, defrag::Policy::Solaris),
+        Overlap::Hpux10 => (tcp::Policy::Hpux10, defrag::Policy::Bsd),
+        Overlap::Hpux11 => (tcp::Policy::Hpux11, defrag::Policy::First),
+        Overlap::Irix => (tcp::Policy::Irix, defrag::Policy::Bsd),
+        Overlap::Macos => (tcp::Policy::Macos, defrag::Policy::First),
+    }
+}
+
 /// The bounds and policies that a configuration has. `seed` is drawn at random for live traffic; over captures it is
 /// always the same.
 fn options(config: &Config, seed: u64) -> Options {
     let own = &config.flow;
     let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let depth = if own.depth == 0 { u64::MAX } else { own.depth };
-    let policy = match own.overlap {
-        Overlap::Bsd => tcp::Policy::Bsd,
-        Overlap::First => tcp::Policy::First,
-        Overlap::Last => tcp::Policy::Last,
-        Overlap::Linux => tcp::Policy::Linux,
-        Overlap::OldLinux => tcp::Policy::OldLinux,
-        Overlap::Solaris => tcp::Policy::Solaris,
-    };
-    let mut fragments = defrag::Config::default();
+    let (policy, policy_v4) = policies(own.overlap);
+    let mut fragments = defrag::Config { policy_v4, ..defrag::Config::default() };
     if let Some(timeout) = own.frag {
         (fragments.timeout_v4_ns, fragments.timeout_v6_ns) = (ns(timeout), ns(timeout));
     }
@@ -297,6 +310,25 @@ mod tests {
         assert!(!is_one(asks, &[false]) && !is_one(asks, &[]), "nobody writes");
         for types in ["", "[flow]\n", "[flow]\nevent_types = [\"flow\"]\n", "[ids]\n"] {
             assert!(!is_one(types, &[true]), "{types}");
+        }
+    }
+
+    #[test]
+    fn overlap_sets_the_policies_of_segments_and_fragments() {
+        let of = |name: &str| {
+            let text = format!("mode = \"monitor\"\n[port.a]\n[flow]\noverlap = \"{name}\"\n");
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            options(&config, 0)
+        };
+        for (name, policy) in tcp::Policy::NAMES {
+            let own = of(name);
+            assert_eq!(own.tcp.policy, policy, "{name}");
+            assert_eq!(own.defrag.policy_v6, defrag::Policy::Drop, "{name}");
+        }
+        for policy in defrag::Policy::ALL {
+            if !matches!(policy, defrag::Policy::BsdRight | defrag::Policy::Drop) {
+                assert_eq!(of(policy.name()).defrag.policy_v4, policy);
+            }
         }
     }
 

@@ -63,7 +63,7 @@ pub(super) fn check(
     }
     contexts(config, spans, walk);
     modules::check(known, config, spans, walk);
-    dumps(config, spans, walk);
+    outputs(config, spans, walk);
     ports::in_pairs(config, spans, walk);
     if reads("switch") {
         switch::check(config, spans, walk);
@@ -73,13 +73,21 @@ pub(super) fn check(
     }
 }
 
-/// Two dumps would write over each other.
-fn dumps(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
-    for (at, dump) in config.dumps.iter().enumerate() {
-        if let Some(other) = config.dumps[..at].iter().find(|other| other.file == dump.file) {
-            let message =
-                format!("[dump.{}] and [dump.{}] write the same file", other.name, dump.name);
-            walk.error(spans.file.at("dump"), message).expected("a file for each");
+/// Two outputs would write over each other.
+fn outputs(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let dump =
+        |own: &super::schema::Dump| ("dump", format!("[dump.{}]", own.name), own.file.clone());
+    let of_flow = [("events", &config.flow.events), ("parquet", &config.flow.parquet)];
+    let of_flow = of_flow.into_iter().filter_map(|(key, path)| {
+        let path =
+            path.clone().filter(|path| !files::is_standard(path) && !path.starts_with("/dev"))?;
+        Some(("flow", format!("`{key}` of [flow]"), path))
+    });
+    let all: Vec<_> = config.dumps.iter().map(dump).chain(of_flow).collect();
+    for (at, (section, name, file)) in all.iter().enumerate() {
+        if let Some((_, other, _)) = all[..at].iter().find(|(.., other)| other == file) {
+            let message = format!("{other} and {name} write the same file");
+            walk.error(spans.file.at(section), message).expected("a file for each");
         }
     }
 }

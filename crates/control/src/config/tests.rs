@@ -314,6 +314,14 @@ fn findings() {
             &["4:14 warning: subnet 192.0.2.128/25 overlaps 192.0.2.0/24 of port `a`"],
         ),
         ("[port.a]\naddresses = [\"fe80::1/64\"]\n[port.b]\naddresses = [\"fe80::1/64\"]", &[]),
+        // Outputs.
+        (
+            "[port.a]\n[flow]\nevents = \"same\"\nparquet = \"same\"",
+            &[
+                "2:1 `events` of [flow] and `parquet` of [flow] write the same file | a file for each",
+            ],
+        ),
+        ("[port.a]\n[flow]\nevents = \"one\"\nparquet = \"two\"", &[]),
         // VLANs.
         (
             "[port.lan]\n[port.v]\nvlan = 5",

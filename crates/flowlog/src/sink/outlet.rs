@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -36,14 +36,15 @@ pub(super) fn count_lines(lines: &[u8]) -> u64 {
 pub(super) struct FileOutlet {
     path: PathBuf,
     file: File,
-    /// The last write ended within a line.
+    /// The last write ended within a line, or the file did when it was opened.
     is_torn: bool,
 }
 
 impl FileOutlet {
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let file = open(&path)?;
-        Ok(Self { path, file, is_torn: false })
+        let is_torn = ends_within_line(&path);
+        Ok(Self { path, file, is_torn })
     }
 
     /// Writes lines; on an error `lines` are those that were not written as a whole, the first one perhaps in part.
@@ -75,6 +76,24 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Whether an earlier run left half a line at the end of a file, on a full disk or when it was killed. What is no regular
+/// file, or may not be read, has no such end.
+fn ends_within_line(path: &Path) -> bool {
+    let is_regular = |path: &Path| std::fs::metadata(path).is_ok_and(|data| data.is_file());
+    if files::is_standard(path) || !is_regular(path) {
+        return false;
+    }
+    let last = || -> io::Result<u8> {
+        let file = File::open(path)?;
+        let mut byte = [b'\n'];
+        if let Some(at) = file.metadata()?.len().checked_sub(1) {
+            file.read_exact_at(&mut byte, at)?;
+        }
+        Ok(byte[0])
+    };
+    last().is_ok_and(|byte| byte != b'\n')
+}
+
 impl Outlet for FileOutlet {
     fn write(&mut self, lines: &[u8], _: &Patience<'_>, tally: &Tally) {
         if lines.is_empty() {
@@ -92,7 +111,7 @@ impl Outlet for FileOutlet {
     fn reopen(&mut self, tally: &Tally) {
         match open(&self.path) {
             Ok(file) => {
-                (self.file, self.is_torn) = (file, false);
+                (self.file, self.is_torn) = (file, ends_within_line(&self.path));
                 Tally::add(&tally.opened, 1);
             }
             Err(error) => tally.failed(&files::output::name(&self.path), &error),
@@ -374,5 +393,29 @@ mod tests {
         assert_eq!(tally.written.load(Ordering::Relaxed), whole + 1);
         assert_eq!(tally.lost_write.load(Ordering::Relaxed), count - whole + 1);
         assert_eq!(tally.errors.load(Ordering::Relaxed), 2);
+    }
+
+    /// What a run that ended within a line leaves behind costs the next one nothing, also after a rotation.
+    #[test]
+    fn half_a_line_of_an_earlier_run_does_not_take_the_first_one() {
+        let scratch = testkit::Scratch::new();
+        let path = scratch.join("eve.json");
+        let patience = Patience::new(&|| None, Duration::ZERO);
+        let tally = Tally::default();
+        std::fs::write(&path, "whole\nha").unwrap();
+        let mut outlet = FileOutlet::open(path.clone()).unwrap();
+        outlet.write(b"first\n", &patience, &tally);
+        outlet.write(b"second\n", &patience, &tally);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nha\nfirst\nsecond\n");
+        std::fs::write(&path, "cut").unwrap();
+        outlet.reopen(&tally);
+        outlet.write(b"third\n", &patience, &tally);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "cut\nthird\n");
+        for whole in ["", "line\n"] {
+            std::fs::write(&path, whole).unwrap();
+            let mut outlet = FileOutlet::open(path.clone()).unwrap();
+            outlet.write(b"next\n", &patience, &tally);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{whole}next\n"));
+        }
     }
 }

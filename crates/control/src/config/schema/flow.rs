@@ -81,7 +81,8 @@ crate::section! {
         restart reassembly_kib_per_flow: usize = 1024, integer(2..=1_048_576);
         /// Bytes of each direction that are reassembled. 0: all.
         restart depth: u64 = 0, integer(0..=i128::from(u64::MAX >> 1));
-        /// How overlapping TCP segments with different bytes are resolved: as the receiving system does it.
+        /// How overlapping TCP segments and fragments of IPv4 with different bytes are resolved: as the receiving system does it.
+        /// Where fragments are held back, such datagrams are dropped instead; of IPv6, fragments never overlap (RFC 5722).
         restart overlap: Overlap = Overlap::Bsd, words();
         /// Follow TCP connections whose beginning was not seen.
         restart midstream: bool = true, boolean();
@@ -117,9 +118,9 @@ crate::section! {
 crate::words! {
     /// `flow.overlap`.
     pub enum Overlap {
-        /// BSD, Windows before Vista, macOS, IRIX, HP-UX 10.
+        /// BSD and most others: the segment or fragment that begins first.
         Bsd = "bsd",
-        /// The bytes that arrived first, as Windows Vista and later.
+        /// The bytes that arrived first.
         First = "first",
         /// The bytes that arrived last.
         Last = "last",
@@ -127,8 +128,22 @@ crate::words! {
         Linux = "linux",
         /// Linux before 2.4.
         OldLinux = "old-linux",
-        /// Solaris and HP-UX 11.
+        /// Windows before Vista.
+        Windows = "windows",
+        /// Windows 2003.
+        Windows2003 = "windows2003",
+        /// Windows Vista and later.
+        Vista = "vista",
+        /// Solaris.
         Solaris = "solaris",
+        /// HP-UX 10.
+        Hpux10 = "hpux10",
+        /// HP-UX 11.
+        Hpux11 = "hpux11",
+        /// IRIX.
+        Irix = "irix",
+        /// macOS.
+        Macos = "macos",
     }
 }
 
