@@ -113,7 +113,8 @@ impl Known<'_> {
                     if matches!(field, Field::InPort | Field::InPhyPort | Field::Ipv6Exthdr) {
                         return Err(ErrorCode::BadActionSetType);
                     }
-                    if *value > field.full() {
+                    let has_tag = *value & u128::from(VID_PRESENT) != 0;
+                    if *value > field.full() || is_13 && *field == Field::VlanVid && !has_tag {
                         return Err(ErrorCode::BadActionSetArgument);
                     }
                     if is_13 && !packet.provides(*field) {

@@ -20,13 +20,15 @@ pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<Stri
     let mut lines = vec![format!("packet: {}{of_ttl}", text(packet))];
     let key = Words::of(packet).value;
     let (covered, ports, ttls) = (Vec::new(), Vec::new(), ttl.into_iter().collect());
-    let mut own = Traced { control, key, covered, ports, ttls, lines: Vec::new() };
+    let mut own =
+        Traced { control, key, covered, ports, one_of: Vec::new(), ttls, lines: Vec::new() };
     let (mut table, mut set) = (0, Vec::new());
     loop {
         let Some(flow) = own.look_up(table) else {
             let to_controller = control.settings().miss_len.is_some();
             let end = if to_controller { "for the controller" } else { "dropped" };
             own.lines.push(format!("table {table}: no flow, {end}"));
+            own.ports.extend(to_controller.then_some(PortNo::CONTROLLER));
             set.clear();
             break;
         };
@@ -64,7 +66,17 @@ pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<Stri
         own.actions(&set, 1);
     }
     lines.append(&mut own.lines);
-    let ports: Vec<String> = own.ports.iter().map(ToString::to_string).collect();
+    let names = |ports: &[PortNo]| ports.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut ports = names(&own.ports);
+    for all in &own.one_of {
+        let mut all = names(all);
+        all.dedup();
+        ports.push(match all.as_slice() {
+            [] => continue,
+            [one] => one.clone(),
+            all => format!("one of {}", all.join(", ")),
+        });
+    }
     lines.push(match ports.is_empty() {
         true => "sent to: nowhere".to_owned(),
         false => format!("sent to: {}", ports.join(", ")),
@@ -85,6 +97,8 @@ struct Traced<'a> {
     /// VLAN and priority of tags before which flows have pushed others.
     covered: Vec<(u128, u128)>,
     ports: Vec<PortNo>,
+    /// Of groups of which a packet takes one bucket: where all of them lead.
+    one_of: Vec<Vec<PortNo>>,
     /// What is known of TTLs, the outermost last: that of IP, and those of labels before it. Empty: nothing.
     ttls: Vec<u8>,
     lines: Vec<String>,
@@ -248,13 +262,18 @@ impl<'a> Traced<'a> {
             return;
         }
         // Which bucket a packet takes depends on fields that the match may leave out, and on ports: all are shown.
+        let is_one = group.kind != GroupType::All && group.ordered.len() > 1;
+        let before = std::mem::take(&mut self.ports);
         for actions in group.ordered.iter().take(16) {
             self.lines.push(format!("{indent}  bucket: {}", ActionsText(actions)));
-            if group.kind == GroupType::All || group.ordered.len() == 1 {
-                let before = (self.key, self.covered.clone(), self.ttls.clone());
-                self.actions(actions, depth + 2);
-                (self.key, self.covered, self.ttls) = before;
-            }
+            let before = (self.key, self.covered.clone(), self.ttls.clone());
+            self.actions(actions, depth + 2);
+            (self.key, self.covered, self.ttls) = before;
+        }
+        let found = std::mem::replace(&mut self.ports, before);
+        match is_one {
+            true => self.one_of.push(found),
+            false => self.ports.extend(found),
         }
     }
 }

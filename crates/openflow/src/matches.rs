@@ -74,6 +74,13 @@ impl Match {
         self.get(field).filter(FieldMatch::is_exact).map(|f| f.value)
     }
 
+    /// The fields by their numbers of OXM, so that each comes behind what it needs (OpenFlow 1.3.5 §7.2.3.6).
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        self.fields.sort_by_key(|own| own.field.oxm());
+        self
+    }
+
     /// The fields in order of the wire.
     pub fn fields(&self) -> &[FieldMatch] {
         &self.fields

@@ -53,6 +53,10 @@ pub struct FlowAdd {
     /// The flow: `priority=10,tcp,tp_dst=80,actions=output:2`
     #[arg(value_name = "FLOW")]
     pub flow: String,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 /// Changes flows: `flow_mod`.
@@ -66,6 +70,10 @@ pub struct FlowMod {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 /// Removes flows: `flow_del`.
@@ -80,6 +88,10 @@ pub struct FlowDel {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 /// Compares flows with those of a file, or replaces them: `flow_diff`, `flow_replace`. The client has read the file.
@@ -90,6 +102,9 @@ pub struct FlowReplace {
     pub file: String,
     /// What is in it.
     pub flows: String,
+    /// Name of the switch; needed if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 /// `flow replace`, `flow diff`.
@@ -98,6 +113,9 @@ struct FileArgs {
     /// Flows, groups and meters, one a line, in the syntax of ovs-ofctl; `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    stage: Option<String>,
 }
 
 /// Bytes of a file that a request carries.
@@ -110,7 +128,7 @@ impl Arguments for FileArgs {
         let bytes = ::files::input::read_at_most(&self.file, FILE_MAX);
         let bytes = bytes.map_err(|error| wrong(&::files::output::reason(&error)))?;
         let flows = String::from_utf8(bytes).map_err(|_| wrong(&"is not text (UTF-8)"))?;
-        fields_of(&FlowReplace { file, flows })
+        fields_of(&FlowReplace { file, flows, stage: self.stage })
     }
 }
 
@@ -126,6 +144,10 @@ pub struct FlowDump {
     #[arg(long)]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_stats: bool,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }
 
 /// Follows a packet: `flow_trace`.
@@ -136,4 +158,8 @@ pub struct FlowTrace {
     /// followed.
     #[arg(value_name = "PACKET")]
     pub packet: String,
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
 }

@@ -392,21 +392,21 @@ impl OpenFlowControl {
         let now_ns = self.now_ns(env);
         match call.name {
             "flow_add" => {
-                let commands::FlowAdd { flow } = call.read()?;
+                let commands::FlowAdd { flow, .. } = call.read()?;
                 self.change(&flow, FlowCommand::Add, now_ns)
             }
             "flow_mod" => {
-                let commands::FlowMod { flow, strict } = call.read()?;
+                let commands::FlowMod { flow, strict, .. } = call.read()?;
                 let command = if strict { FlowCommand::ModifyStrict } else { FlowCommand::Modify };
                 self.change(&flow, command, now_ns)
             }
             "flow_del" => {
-                let commands::FlowDel { flow, strict } = call.read()?;
+                let commands::FlowDel { flow, strict, .. } = call.read()?;
                 let command = if strict { FlowCommand::DeleteStrict } else { FlowCommand::Delete };
                 self.change(&flow, command, now_ns)
             }
             "flow_replace" => {
-                let commands::FlowReplace { file, flows } = call.read()?;
+                let commands::FlowReplace { file, flows, .. } = call.read()?;
                 let by_name = port_names(&self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let control = &mut self.control;
@@ -423,7 +423,7 @@ impl OpenFlowControl {
                 Ok(Outcome::Done(text))
             }
             "flow_diff" => {
-                let commands::FlowReplace { file, flows } = call.read()?;
+                let commands::FlowReplace { file, flows, .. } = call.read()?;
                 let by_name = port_names(&self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let found = difference(&self.control, &file, &flows, &syntax, self.version);
@@ -431,18 +431,18 @@ impl OpenFlowControl {
                 Ok(Outcome::Rows(lines("diff", call.as_text, found)))
             }
             "flow_dump" => {
-                let commands::FlowDump { flow, no_stats } = call.read()?;
+                let commands::FlowDump { flow, no_stats, .. } = call.read()?;
                 let filter = self.parse(|syntax| syntax.filter(&flow))?;
                 let flows = self.dump(&filter, now_ns)?;
                 let text = |flow| FlowText { flow, with_stats: !no_stats }.to_string();
                 Ok(Outcome::Rows(lines("flows", call.as_text, flows.iter().map(text))))
             }
             _ => {
-                let commands::FlowTrace { packet } = call.read()?;
+                let commands::FlowTrace { packet, .. } = call.read()?;
                 let (packet, ttl) = self.parse(|syntax| syntax.packet(&packet))?;
                 packet.check().map_err(refusal)?;
                 let traced = trace(&self.control, &packet, ttl);
-                Ok(Outcome::Rows(lines("trace", call.as_text, traced)))
+                Ok(Outcome::Rows(lines("steps", call.as_text, traced)))
             }
         }
     }
@@ -461,6 +461,7 @@ impl OpenFlowControl {
 
 /// Texts as a table of one column. Its title is a comment in a file of flows, so that what is printed can be read again.
 fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = String>) -> Rows {
+    debug_assert!(!control::api::CORE_RESPONSES.contains(&name), "`{name}` is no name of a table");
     let mut rows = Rows::with_columns(name, as_text, vec![format!("# {name}")]);
     for line in lines {
         let value = json!({ name: line });

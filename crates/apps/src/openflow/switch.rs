@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use flowtable::groups::{BANDS_MAX, GROUPS_MAX, METERS_MAX};
 use flowtable::{Flow, FlowControl, Port};
 use lookup::fib::Interface;
 use openflow::agent::{Change, ChangedPage, FlowChange, FlowPage, Refused, StampedFlow};
@@ -346,7 +347,7 @@ impl Switch for Facade<'_> {
                 | GroupCapabilities::SELECT_LIVENESS
                 | GroupCapabilities::CHAINING
                 | GroupCapabilities::CHAINING_CHECKS,
-            max_groups: [openflow::group::GROUP_MAX; 4],
+            max_groups: [GROUPS_MAX as u32; 4],
             actions: [actions; 4],
         }
     }
@@ -363,10 +364,10 @@ impl Switch for Facade<'_> {
 
     fn meter_features(&self) -> MeterFeatures {
         MeterFeatures {
-            max_meters: openflow::group::METER_MAX,
+            max_meters: METERS_MAX as u32,
             band_types: 1 << 1 | 1 << 2,
             capabilities: 0xf,
-            max_bands: u8::MAX,
+            max_bands: BANDS_MAX as u8,
             max_color: 0,
         }
     }

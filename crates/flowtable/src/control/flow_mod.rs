@@ -280,5 +280,6 @@ pub(super) fn check_match(matches: &Match, version: Version) -> Result<Match, Er
     {
         return Err(ErrorCode::BadMatchValue);
     }
-    Ok(own)
+    // As a reader of flows expects them, whatever the order in which they came.
+    Ok(own.in_order())
 }

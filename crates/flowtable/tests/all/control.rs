@@ -184,6 +184,44 @@ fn a_trace_sends_where_packets_go() {
     assert_eq!(lines.last().unwrap(), "sent to: 2", "{lines:?}");
 }
 
+/// Of a group that sends a packet by one of its buckets, a trace says by which it may go.
+#[test]
+fn a_trace_names_the_buckets_that_a_packet_may_take() {
+    for (kind, expected) in
+        [(GroupType::All, "sent to: 2, 3"), (GroupType::Select, "sent to: one of 2, 3")]
+    {
+        let mut world = world();
+        let mut own = group(9, vec![out(2), out(3)]);
+        own.kind = kind;
+        if kind == GroupType::Select {
+            own.buckets.iter_mut().for_each(|bucket| bucket.weight = 1);
+        }
+        world.control.group_mod(&own, SECOND).unwrap();
+        apply(&mut world, &add(ipv4(), 1, vec![Action::Group(9)])).unwrap();
+        let packet = ipv4().with(Field::InPort, 1u128);
+        let lines = flowtable::trace::trace(&world.control, &packet, None);
+        assert_eq!(lines.last().unwrap(), expected, "{lines:?}");
+    }
+}
+
+/// A VLAN that is set says that there is one (OpenFlow 1.3.5 table 13), and fields are listed behind what they need.
+#[test]
+fn what_is_listed_can_be_read_by_others() {
+    let mut world = world();
+    let tagged = Match::new().with(Field::VlanVid, 0x1007u128);
+    let set = |vid: u128| add(tagged.clone(), 1, vec![Action::SetField(Field::VlanVid, vid)]);
+    assert_eq!(apply(&mut world, &set(5)), Err(ErrorCode::BadActionSetArgument));
+    apply(&mut world, &set(0x1005)).unwrap();
+    let odd = Match::new()
+        .with(Field::TcpDst, 80u128)
+        .with(Field::IpProto, 6u128)
+        .with(Field::EthType, 0x0800u128);
+    apply(&mut world, &add(odd, 2, out(2))).unwrap();
+    let flow = world.control.flows().find(|flow| flow.priority == 2).unwrap();
+    let order: Vec<Field> = flow.matches.fields().iter().map(|own| own.field).collect();
+    assert_eq!(order, [Field::EthType, Field::IpProto, Field::TcpDst]);
+}
+
 /// The TTL is followed where it is given, through labels too; where it ends, the controller gets the packet, as in the pipeline.
 #[test]
 fn a_trace_follows_the_ttl() {

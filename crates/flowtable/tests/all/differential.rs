@@ -17,6 +17,7 @@ fn is_expected(error: ErrorCode) -> bool {
         ErrorCode::FlowModOverlap
             | ErrorCode::BadActionMatchInconsistent
             | ErrorCode::BadActionOutGroup
+            | ErrorCode::BadActionSetArgument
             | ErrorCode::BadMatchValue
     )
 }

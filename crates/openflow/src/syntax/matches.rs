@@ -150,7 +150,7 @@ pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
             return Err(super::SyntaxError::new(at, message));
         }
     }
-    Ok(matches)
+    Ok(matches.in_order())
 }
 
 /// The field of a name, given the protocols of a match.
