@@ -87,7 +87,12 @@ impl Known<'_> {
     /// Actions in the order in which they are carried out, on packets of which `packet` is known; it follows the actions.
     pub(crate) fn actions(&self, actions: &[Action], packet: &mut Match) -> Result<(), ErrorCode> {
         let is_13 = self.version == Version::V13;
+        // What is behind a tag of PBB is not known.
+        let mut is_inside = false;
         for action in actions {
+            let ethertype = packet.exact(Field::EthType);
+            let is_of =
+                |all: [u128; 2]| is_inside || ethertype.is_some_and(|own| all.contains(&own));
             match action {
                 Action::Output { port, .. } => self.output_port(*port)?,
                 Action::Enqueue { port, queue } => {
@@ -155,7 +160,16 @@ impl Known<'_> {
                     packet.set(Field::EthType, 0x88e7, Field::EthType.full());
                 }
                 // What is inside is not known; the EtherType behind it may be any.
-                Action::PopPbb => packet.set(Field::EthType, 0, 0),
+                Action::PopPbb => {
+                    packet.set(Field::EthType, 0, 0);
+                    is_inside = true;
+                }
+                Action::SetNwTtl(_) | Action::DecNwTtl if is_13 && !is_of([0x0800, 0x86dd]) => {
+                    return Err(ErrorCode::BadActionMatchInconsistent);
+                }
+                Action::SetMplsTtl(_) | Action::DecMplsTtl if is_13 && !is_of([0x8847, 0x8848]) => {
+                    return Err(ErrorCode::BadActionMatchInconsistent);
+                }
                 Action::Experimenter { .. } => return Err(ErrorCode::BadActionExperimenter),
                 Action::CopyTtlOut
                 | Action::CopyTtlIn

@@ -523,6 +523,7 @@ impl Agent {
                 return self.apply((id, xid), switch, version, Change::Meter(meter), now);
             }
             Body::PortMod(port) => {
+                port.check(version)?;
                 return self.apply((id, xid), switch, version, Change::Port(port), now);
             }
             Body::SetFlowFormat(format @ (0 | 2)) => {
@@ -567,7 +568,7 @@ impl Agent {
                 Body::BundleControl(BundleControl { step, ..control })
             }
             Body::BundleAdd(add) => return channel.bundles.add(add, bytes),
-            Body::Experimenter(_) => return Err(ErrorCode::BadRequestExperimenter),
+            Body::Experimenter(own) => return Err(own.refusal()),
             // What only a switch sends.
             Body::NiciraPacketIn(_)
             | Body::NiciraFlowRemoved(_)

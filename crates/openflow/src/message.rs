@@ -157,6 +157,16 @@ pub struct Experimenter {
     pub data: Vec<u8>,
 }
 
+impl Experimenter {
+    /// What it is refused with where it is no message that is known: the code for its type where others of its experimenter are.
+    pub const fn refusal(&self) -> ErrorCode {
+        match self.id {
+            crate::wire::NICIRA | crate::wire::ONF => ErrorCode::BadRequestExperimenterType,
+            _ => ErrorCode::BadRequestExperimenter,
+        }
+    }
+}
+
 /// What is requested by MULTIPART_REQUEST (1.0: STATS_REQUEST).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultipartRequest {

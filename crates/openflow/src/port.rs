@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::bits::bits;
+use crate::{ErrorCode, Version};
 
 /// The number of a port; 32 bits as in OpenFlow 1.3. The 16-bit numbers of 1.0 from 0xff00 are the same reserved ports
 /// at the end of the 32-bit space.
@@ -185,6 +186,25 @@ pub struct PortMod {
     pub mask: PortConfig,
     /// What to advertise; none: no change.
     pub advertise: PortFeatures,
+}
+
+impl PortMod {
+    /// What 1.3 can change (§7.2.1).
+    const CONFIG_13: u32 = PortConfig::PORT_DOWN.0
+        | PortConfig::NO_RECV.0
+        | PortConfig::NO_FWD.0
+        | PortConfig::NO_PACKET_IN.0;
+
+    /// It changes only what there is. 1.0 has no code for other bits; there they mean nothing.
+    ///
+    /// # Errors
+    /// `PortModConfig`.
+    pub const fn check(&self, version: Version) -> Result<(), ErrorCode> {
+        match version {
+            Version::V13 if self.mask.0 & !Self::CONFIG_13 != 0 => Err(ErrorCode::PortModConfig),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why PORT_STATUS is sent.

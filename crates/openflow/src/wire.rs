@@ -40,11 +40,11 @@ use crate::port::PortReason;
 pub const HEADER_LEN: usize = 8;
 
 /// The ONF, whose extension 230 brings bundles to 1.3.
-const ONF: u32 = 0x4f4e_4600;
+pub(crate) const ONF: u32 = 0x4f4e_4600;
 const BUNDLE_CONTROL: u32 = 2300;
 const BUNDLE_ADD: u32 = 2301;
 /// Nicira, whose extension brings flow monitors to 1.0; those of 1.3 are of the ONF.
-const NICIRA: u32 = 0x0000_2320;
+pub(crate) const NICIRA: u32 = 0x0000_2320;
 /// Types of messages about flow monitors: cancel, paused, resumed.
 const MONITORS_10: [u32; 3] = [21, 22, 23];
 const MONITORS_13: [u32; 3] = [1870, 1871, 1872];

@@ -204,6 +204,24 @@ fn a_trace_names_the_buckets_that_a_packet_may_take() {
     }
 }
 
+/// TTLs are those of IP or of a label, which the match or an action before says.
+#[test]
+fn actions_on_ttls_need_what_has_one() {
+    let mut world = world();
+    let wrong = Err(ErrorCode::BadActionMatchInconsistent);
+    let arp = Match::new().with(Field::EthType, 0x0806u128);
+    for (matches, actions, expected) in [
+        (arp.clone(), vec![Action::DecNwTtl], wrong),
+        (Match::new(), vec![Action::SetNwTtl(9)], wrong),
+        (ipv4(), vec![Action::DecMplsTtl], wrong),
+        (ipv4(), vec![Action::DecNwTtl, Action::PushMpls(0x8847), Action::SetMplsTtl(9)], Ok(())),
+        (arp, vec![Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
+        (Match::new(), vec![Action::PopPbb, Action::DecNwTtl], Ok(())),
+    ] {
+        assert_eq!(apply(&mut world, &add(matches, 1, actions.clone())), expected, "{actions:?}");
+    }
+}
+
 /// A VLAN that is set says that there is one (OpenFlow 1.3.5 table 13), and fields are listed behind what they need.
 #[test]
 fn what_is_listed_can_be_read_by_others() {

@@ -135,7 +135,10 @@ impl Bundles {
         let change = match body {
             Body::FlowMod(flow) => Change::Flow(flow),
             Body::GroupMod(group) => Change::Group(group),
-            Body::PortMod(port) => Change::Port(port),
+            Body::PortMod(port) => {
+                port.check(crate::Version::V13)?;
+                Change::Port(port)
+            }
             _ => return Err(ErrorCode::BundleMsgUnsupported),
         };
         // A message for a bundle that is not there opens it.

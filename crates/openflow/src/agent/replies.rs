@@ -85,7 +85,7 @@ impl Agent {
             MultipartRequest::FlowMonitor(requests) => {
                 return self.monitor(id, xid, requests, switch);
             }
-            MultipartRequest::Experimenter(_) => return Err(ErrorCode::BadRequestExperimenter),
+            MultipartRequest::Experimenter(own) => return Err(own.refusal()),
         };
         let last = parts.len() - 1;
         for (n, reply) in parts.into_iter().enumerate() {

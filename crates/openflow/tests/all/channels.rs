@@ -204,6 +204,13 @@ fn garbage_ends_its_channel_only() {
     bench.give(good, &[4, 99, 0, 8, 0, 0, 0, 1]);
     bench.give(good, &[4, 4, 0, 16, 0, 0, 0, 2, 0, 0x12, 0x34, 0x56, 0, 0, 0, 0]);
     bench.give(good, &[4, 5, 0, 12, 0, 0, 0, 3, 0, 0, 0, 0]);
+    // Unknown types of experimenters of which others are known; a port's setting that 1.3 does not have.
+    bench.give(good, &[4, 4, 0, 16, 0, 0, 0, 4, 0, 0, 0x23, 0x20, 0, 0, 0x27, 0x0f]);
+    bench.give(good, &[4, 4, 0, 16, 0, 0, 0, 5, 0x4f, 0x4e, 0x46, 0, 0, 0, 0x27, 0x0f]);
+    let mut port = vec![4, 16, 0, 40, 0, 0, 0, 6, 0, 0, 0, 1];
+    port.resize(40, 0);
+    (port[28], port[24]) = (0x80, 0x80);
+    bench.give(good, &port);
     let codes = bench.take(good).into_iter().map(|m| match m.body {
         Body::Error(error) => (m.xid, error.code),
         other => panic!("{other:?}"),
@@ -212,6 +219,9 @@ fn garbage_ends_its_channel_only() {
         (1, ErrorCode::BadRequestType),
         (2, ErrorCode::BadRequestExperimenter),
         (3, ErrorCode::BadRequestLen),
+        (4, ErrorCode::BadRequestExperimenterType),
+        (5, ErrorCode::BadRequestExperimenterType),
+        (6, ErrorCode::PortModConfig),
     ];
     assert_eq!(codes.collect::<Vec<_>>(), expected);
     // An error is not answered.
