@@ -74,8 +74,7 @@ pub mod layers {
     pub const MOVED: u32 = 128;
     /// Its port ignores wrong checksums.
     pub const FORGIVEN: u32 = 256;
-    /// What is attached to it is the UDP datagram that it completes ([`pieces::attach_joined`](super::pieces::attach_joined)), not
-    /// pieces of a stream.
+    /// What is attached to it is the UDP datagram that it completes (`pieces::attach_joined`), not pieces of a stream.
     pub const JOINED: u32 = 512;
 }
 
