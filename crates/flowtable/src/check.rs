@@ -91,8 +91,10 @@ impl Known<'_> {
         let mut is_inside = false;
         for action in actions {
             let ethertype = packet.exact(Field::EthType);
-            let is_of =
-                |all: [u128; 2]| is_inside || ethertype.is_some_and(|own| all.contains(&own));
+            let is_of = |all: [u128; 2]| match ethertype {
+                Some(own) => all.contains(&own),
+                None => is_inside,
+            };
             match action {
                 Action::Output { port, .. } => self.output_port(*port)?,
                 Action::Enqueue { port, queue } => {

@@ -69,8 +69,8 @@ pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<Stri
     let names = |ports: &[PortNo]| ports.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut ports = names(&own.ports);
     for all in &own.one_of {
-        let mut all = names(all);
-        all.dedup();
+        let (mut all, mut seen) = (names(all), std::collections::BTreeSet::new());
+        all.retain(|name| seen.insert(name.clone()));
         ports.push(match all.as_slice() {
             [] => continue,
             [one] => one.clone(),

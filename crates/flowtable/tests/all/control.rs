@@ -217,6 +217,7 @@ fn actions_on_ttls_need_what_has_one() {
         (ipv4(), vec![Action::DecNwTtl, Action::PushMpls(0x8847), Action::SetMplsTtl(9)], Ok(())),
         (arp, vec![Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
         (Match::new(), vec![Action::PopPbb, Action::DecNwTtl], Ok(())),
+        (Match::new(), vec![Action::PopPbb, Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
     ] {
         assert_eq!(apply(&mut world, &add(matches, 1, actions.clone())), expected, "{actions:?}");
     }
