@@ -23,11 +23,6 @@ pub(crate) struct Suite {
     run: fn(&Path) -> Report,
 }
 
-/// PoCL 3.1 ends the process by an assertion (`pocl_release_dlhandle_cache`) now and then: it finds a kernel that it
-/// has loaded by how it is launched, and another form that was loaded meanwhile is taken for it. With one form there
-/// is no other.
-const POCL: (&str, &str) = ("POCL_WORK_GROUP_SPECIALIZATION", "0");
-
 /// All of them, in order.
 pub(crate) const SUITES: &[Suite] = &[
     Suite { name: "tidy", about: "the rules of the tree", run: tidy::run },
@@ -220,7 +215,7 @@ impl Report {
 
     /// Runs a test.
     fn test(&mut self, label: &str, command: &mut Command, limit: Duration) -> Outcome {
-        command.env("PATH", &self.path).env(POCL.0, POCL.1);
+        command.env("PATH", &self.path);
         let (_seat, command) = match self.has_time {
             true => (SPARE.take(self.rank), &mut seats::idle(command)),
             false => (CLOCKS.take(self.rank), command),
@@ -239,7 +234,7 @@ impl Report {
         limit: Duration,
         run: impl FnOnce(&Log, &mut Command, Duration) -> T,
     ) -> T {
-        let mut command = seats::idle(command.env("PATH", &self.path).env(POCL.0, POCL.1));
+        let mut command = seats::idle(command.env("PATH", &self.path));
         let _seat = SPARE.take(self.rank);
         let begun = Instant::now();
         let outcome = run(&self.log, &mut command, limit);

@@ -8,9 +8,11 @@
 //! are not safe to set from two, which `&mut self` rules out.
 
 mod codes;
+mod forms;
 mod library;
 
 use std::ffi::{CString, c_void};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,8 @@ pub struct OpenCl {
     context: cl_context,
     queues: Vec<Commands>,
     buffers: Slots<Buffer>,
-    kernels: Vec<cl_kernel>,
+    /// Each with a hash of its program and its name.
+    kernels: Vec<(cl_kernel, u64)>,
     markers: Slots<Marker>,
     /// Emptied lists of commands, to be filled again.
     spare: Vec<Vec<(&'static str, cl_event)>>,
@@ -334,7 +337,7 @@ impl OpenCl {
             }
             self.check(For::Other, "clCreateKernel", code)?;
             // From here on `Drop` releases it.
-            self.kernels.push(kernel);
+            self.kernels.push((kernel, hash_of(program, name)));
             let mut arguments: cl_uint = 0;
             // SAFETY: room for the one integer asked for.
             let code = unsafe {
@@ -351,6 +354,13 @@ impl OpenCl {
         }
         Ok(kernels)
     }
+}
+
+/// Of a kernel: programs of different text are different to PoCL.
+fn hash_of(program: &Program, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&program.source, &program.defines, name).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Driver for OpenCl {
@@ -484,7 +494,7 @@ impl Driver for OpenCl {
         arguments: &Arguments,
     ) -> Result<(), DeviceError> {
         let handle = self.command_queue(queue)?;
-        let Some(&kernel) = self.kernels.get(kernel.0 as usize) else {
+        let Some(&(kernel, hash)) = self.kernels.get(kernel.0 as usize) else {
             return Err(DeviceError::Launch(format!("there is no {kernel:?}")));
         };
         // Before OpenCL 2.1 an error for the library.
@@ -511,9 +521,10 @@ impl Driver for OpenCl {
         let items = shape.items as usize;
         let all = items * shape.groups as usize;
         let mut event = ptr::null_mut();
-        // PoCL loads a kernel's code for these sizes in the first launch. If two threads do so for one kernel at once,
-        // it keeps two entries, counts the users of one for the other, and ends the process by an assertion.
-        let _gate = self.is_host.then(library::one_at_a_time);
+        let mut forms = self.is_host.then(library::one_at_a_time);
+        if let Some(forms) = &mut forms {
+            forms.before(self.cl, (hash, items), all);
+        }
         // SAFETY: one dimension, all arguments set; what the kernel does with them is the kernel's contract.
         let code = unsafe {
             let (none, waits) = (ptr::null(), ptr::null());
@@ -521,6 +532,10 @@ impl Driver for OpenCl {
             launch(handle, kernel, 1, none, &all, &items, 0, waits, &mut event)
         };
         self.check(For::Launch, "clEnqueueNDRangeKernel", code)?;
+        if let Some(forms) = &mut forms {
+            forms.after(self.cl, (hash, items), all, event);
+        }
+        drop(forms);
         self.enqueued(queue, "clEnqueueNDRangeKernel", event)
     }
 
@@ -716,11 +731,14 @@ impl Drop for OpenCl {
                 self.release_event(event);
             }
         }
+        if self.is_host {
+            library::one_at_a_time().forget_done(self.cl);
+        }
         for buffer in self.buffers.drain() {
             // SAFETY: taken out of the list, hence released once; no queue works on it any more.
             let _ = unsafe { (self.cl.clReleaseMemObject)(buffer.handle) };
         }
-        for &kernel in &self.kernels {
+        for &(kernel, _) in &self.kernels {
             // SAFETY: released once, here.
             let _ = unsafe { (self.cl.clReleaseKernel)(kernel) };
         }

@@ -5,12 +5,13 @@
 //! device is lost).
 
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use opencl_sys::cl_function_types::*;
 use opencl_sys::*;
 
 use super::codes;
+use super::forms::Forms;
 use crate::DeviceError;
 use crate::driver::{Api, DeviceInfo};
 
@@ -80,6 +81,7 @@ functions! {
     clEnqueueBarrierWithWaitList: clEnqueueBarrierWithWaitList_t,
     clGetEventInfo: clGetEventInfo_t,
     clGetEventProfilingInfo: clGetEventProfilingInfo_t,
+    clRetainEvent: clRetainEvent_t,
     clReleaseEvent: clReleaseEvent_t,
     clFlush: clFlush_t,
     clFinish: clFinish_t,
@@ -119,10 +121,11 @@ pub(super) fn library() -> Result<&'static Library, DeviceError> {
 
 /// One thread at a time looks for devices, opens one, or builds. The standard asks no such thing, but PoCL
 /// 3.1 starts its devices at the first question and lets a second thread ask them half started (it
-/// crashes), and none of this is on the packet path.
-pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static GATE: Mutex<()> = Mutex::new(());
-    GATE.lock().unwrap_or_else(PoisonError::into_inner) // it guards no data that could be half changed
+/// crashes), and none of this is on the packet path. On the host's own processor launches are such a thing, too: see
+/// [`Forms`].
+pub(super) fn one_at_a_time() -> MutexGuard<'static, Forms> {
+    static GATE: LazyLock<Mutex<Forms>> = LazyLock::new(Mutex::default);
+    GATE.lock().unwrap_or_else(PoisonError::into_inner) // nothing in it could be half changed
 }
 
 /// A device of a platform.

@@ -252,3 +252,36 @@ fn a_driver_dropped_at_work_ends_what_was_enqueued() {
     drop(driver);
     assert!(sent == back);
 }
+
+/// Launches of one kernel over several queues at once, each larger than all before: PoCL before 7.0 loads its code anew for
+/// each size, and ended the process when one of another size was under way.
+#[test]
+fn launches_of_one_kernel_grow_while_others_are_under_way() {
+    let Some(mut driver) = opencl() else { return };
+    let source = "__kernel void work(ARGUMENTS) {
+        uint x = job;
+        uint rounds = get_group_id(0) == 0u ? 20000u : 20u;
+        for (uint n = 0u; n < rounds; n++) x = x * 1664525u + 1013904223u;
+        atomic_add(&arena[x == job ? 1u : 0u], 1u);
+    }";
+    let kernels = driver.build(&program(source), &["work"]).unwrap();
+    let queues: [Queue; 6] = std::array::from_fn(|_| driver.queue().unwrap());
+    let memory = driver.allocate(16).unwrap();
+    upload(&mut *driver, queues[0], &[0; 4], memory);
+    let mut items = 0;
+    for round in 1..=200_u32 {
+        for queue in queues {
+            for groups in [round, 1, round.div_ceil(2)] {
+                let shape = Shape { groups, items: 4 };
+                driver.launch(queue, kernels[0], shape, &all(memory, 1)).unwrap();
+                items += groups * 4;
+            }
+        }
+    }
+    for queue in queues {
+        let event = driver.event(queue).unwrap();
+        assert!(driver.wait(event, LIMIT).unwrap());
+    }
+    let [near, far] = [0, 1].map(|at| download(&mut *driver, queues[0], memory, 2)[at]);
+    assert_eq!(near + far, items);
+}
