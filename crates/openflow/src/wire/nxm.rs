@@ -117,7 +117,6 @@ fn read(mut reader: Reader<'_>, mut cookie: Option<&mut Cookie>) -> Result<Match
             None => tag(&mut matches, value, mask)?,
         }
     }
-    matches.check()?;
     Ok(matches)
 }
 
@@ -164,7 +163,11 @@ fn set(matches: &mut Match, field: Field, value: u128, mask: u128) -> Result<(),
         return Err(ErrorCode::BadMatchMask);
     }
     matches.set(field, value, mask);
-    Ok(())
+    // What a field needs comes before it.
+    match mask == 0 || matches.provides(field) {
+        true => Ok(()),
+        false => Err(ErrorCode::BadMatchPrereq),
+    }
 }
 
 fn tag(matches: &mut Match, value: u128, mask: u128) -> Result<(), ErrorCode> {

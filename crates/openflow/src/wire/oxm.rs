@@ -37,8 +37,11 @@ pub(super) fn read_fields(mut fields: Reader<'_>) -> Result<Match, ErrorCode> {
             return Err(ErrorCode::BadMatchMask);
         }
         matches.set(field, value, mask);
+        // What a field needs comes before it (section 7.2.3.6).
+        if mask != 0 && !matches.provides(field) {
+            return Err(ErrorCode::BadMatchPrereq);
+        }
     }
-    matches.check()?;
     Ok(matches)
 }
 

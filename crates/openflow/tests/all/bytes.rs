@@ -20,13 +20,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What is not read: fields and registers of Nicira, fields of experimenters. Each has the error that its sender gets.
+/// What is not read: fields and registers of Nicira, fields of experimenters, fields without what they need. Each has the error that its sender gets.
 const REFUSED: &[(&str, ErrorCode)] = &[
     ("of13/4-12-ofp_flow_stats_reply", ErrorCode::BadActionSetType), // ONF's actset_output
     ("of13/4-2-ofp_flow_mod", ErrorCode::BadActionSetType),
-    ("of13/4-59-ofp_packet_in", ErrorCode::BadMatchField), // ONF's pbb_uca
-    ("of13/4-60-ofp_flow_mod", ErrorCode::BadMatchField),
-    ("of13/4-63-onf_flow_monitor_request", ErrorCode::BadMatchField), // ONF's pbb_uca
+    ("of13/4-59-ofp_packet_in", ErrorCode::BadMatchPrereq), // vlan_pcp without vlan_vid, among others
+    ("of13/4-60-ofp_flow_mod", ErrorCode::BadMatchPrereq),
+    ("of13/4-63-onf_flow_monitor_request", ErrorCode::BadMatchPrereq),
     ("of13/libofproto-OFP13-flow_mod", ErrorCode::BadMatchField),     // ends of a tunnel
     ("of13/libofproto-OFP13-flow_mod_conjunction", ErrorCode::BadMatchField),
     ("of13/libofproto-OFP13-flow_mod_match_conj", ErrorCode::BadMatchField),

@@ -244,6 +244,11 @@ fn wrong_matches_have_their_errors() {
             Match::new().with(Field::VlanVid, 0_u16).with(Field::VlanPcp, 1_u8),
             ErrorCode::BadMatchPrereq,
         ),
+        // What a field needs comes before it.
+        (
+            Match::new().with(Field::Ipv4Dst, 1_u32).with(Field::EthType, 0x800_u16),
+            ErrorCode::BadMatchPrereq,
+        ),
         (Match::new().with_masked(Field::InPort, 1, 1), ErrorCode::BadMatchMask),
     ];
     for (matches, code) in cases {
