@@ -219,6 +219,9 @@ impl LivePorts {
         let own = (mac, mtu);
         let (queues, kind) = queues(physical, depot, workers, own, patience, &mut open._channels)?;
         let is_xdp = kind.starts_with("af_xdp");
+        if physical.backend == Backend::Tap {
+            open.facts.index = io::link::index_of(&physical.interface);
+        }
         if on_wire {
             open.note_channels(&physical.interface);
         }

@@ -392,7 +392,8 @@ fn ports_that_come_and_leave_are_told() {
 
 #[test]
 fn normal_learns_and_local_is_an_interface_of_linux() {
-    let more = "local = \"twin\"\n[port.twin]\nbackend = \"tap\"\ninterface = \"of-local\"\n";
+    let more = "local = \"twin\"\n[port.p3]\nbackend = \"tap\"\ninterface = \"of-p3\"\n\
+                [port.twin]\nbackend = \"tap\"\ninterface = \"of-local\"\n";
     let Some(live) = Live::start("on", "ovs-ofctl", more) else { return };
     let shown = live.ofctl("show", "");
     assert!(shown.contains("LOCAL(twin)"), "{shown}");
@@ -421,6 +422,24 @@ fn normal_learns_and_local_is_an_interface_of_linux() {
     let second = flows.split("duration=").nth(1).and_then(|text| text.split('s').next());
     let digits = second.and_then(|text| text.split_once('.')).map_or(3, |(_, digits)| digits.len());
     assert!(digits <= 3, "milliseconds: {flows}");
+    // Where Linux sets its interface down a port is not live: a group goes on with its next bucket.
+    live.ofctl("del-flows", "");
+    let buckets = "bucket=watch_port:3,output:3,bucket=watch_port:2,output:2";
+    live.ofctl("add-group", &format!("group_id=1,type=ff,{buckets}"));
+    live.ofctl("add-flow", "in_port=1,actions=group:1");
+    live.ofctl("add-flow", "in_port=2,actions=output:1");
+    let is = |word: &str| {
+        let shown = live.ofctl("show", "");
+        let own = shown.split(" 3(p3)").nth(1).expect("the port");
+        own.split("state:").nth(1).is_some_and(|rest| rest.trim_start().starts_with(word))
+    };
+    assert!(is("LIVE"), "{}", live.ofctl("show", ""));
+    assert!(!live.pings(Duration::from_millis(500)), "all goes to the third port");
+    live.switch.ip("link set of-p3 down");
+    assert!(wait_until(SOON, || is("LINK_DOWN")), "{}", live.ofctl("show", ""));
+    assert!(live.pings(SOON), "the second bucket");
+    live.switch.ip("link set of-p3 up");
+    assert!(wait_until(SOON, || is("LIVE")), "{}", live.ofctl("show", ""));
     live.stop();
 }
 

@@ -83,9 +83,14 @@ impl ControlLoop {
     /// An interface of the system is no more.
     pub(super) fn link_removed(&mut self, ifindex: u32) {
         let Some(port) = self.port_on(ifindex) else { return };
-        let name = self.links[port].clone().unwrap_or_default();
-        tracing::warn!("port {}: {name} is gone", self.interfaces.name(port as u16));
         self.facts[port].index = None;
+        let Some(name) = &self.links[port] else {
+            // A TAP that went to another namespace works on, and its state cannot be seen from here. Of one that was removed its
+            // queues say so.
+            self.set_link(port, true);
+            return;
+        };
+        tracing::warn!("port {}: {name} is gone", self.interfaces.name(port as u16));
         self.statistics.set_gone(port as u16, true);
         self.set_link(port, false);
     }
