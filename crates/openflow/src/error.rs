@@ -40,8 +40,16 @@ impl fmt::Display for Version {
 /// Type of the errors of an experimenter in 1.3; the codes of ONF extension 230 (bundles) are of this type.
 pub(crate) const EXPERIMENTER: u16 = 0xffff;
 
-/// Type of the errors of a vendor in 1.0; those of Nicira that there are here are bad requests.
+/// Type of the errors of a vendor in 1.0. Those of Nicira have a type of their own, [`vendor_type`].
 pub(crate) const VENDOR: u16 = 0xb0c2;
+
+/// Code of Nicira's error for a field that is not known.
+const UNKNOWN_FIELD: u16 = 263;
+
+/// The type behind Nicira's number: all errors that there are here are bad requests, but for one.
+pub(crate) const fn vendor_type(code: u16) -> u16 {
+    if code == UNKNOWN_FIELD { 0 } else { 1 }
+}
 
 macro_rules! errors {
     ($($name:ident, $text:literal, $v10:expr, $v13:expr;)*) => {
@@ -99,9 +107,9 @@ errors! {
     BadRequestLen, "OFPBRC_BAD_LEN", w(1, 6), w(1, 6);
     BadRequestBufferEmpty, "OFPBRC_BUFFER_EMPTY", w(1, 7), w(1, 7);
     BadRequestBufferUnknown, "OFPBRC_BUFFER_UNKNOWN", w(1, 8), w(1, 8);
-    BadRequestTableId, "OFPBRC_BAD_TABLE_ID", NONE, w(1, 9);
+    BadRequestTableId, "OFPBRC_BAD_TABLE_ID", w(VENDOR, 512), w(1, 9);
     BadRequestIsSlave, "OFPBRC_IS_SLAVE", NONE, w(1, 10);
-    BadRequestPort, "OFPBRC_BAD_PORT", NONE, w(1, 11);
+    BadRequestPort, "OFPBRC_BAD_PORT", w(VENDOR, 514), w(1, 11);
     BadRequestPacket, "OFPBRC_BAD_PACKET", NONE, w(1, 12);
     BadRequestMultipartOverflow, "OFPBRC_MULTIPART_BUFFER_OVERFLOW", NONE, w(1, 13);
     BadActionType, "OFPBAC_BAD_TYPE", w(2, 0), w(2, 0);
@@ -114,12 +122,12 @@ errors! {
     BadActionTooMany, "OFPBAC_TOO_MANY", w(2, 7), w(2, 7);
     BadActionQueue, "OFPBAC_BAD_QUEUE", w(2, 8), w(2, 8);
     BadActionOutGroup, "OFPBAC_BAD_OUT_GROUP", NONE, w(2, 9);
-    BadActionMatchInconsistent, "OFPBAC_MATCH_INCONSISTENT", NONE, w(2, 10);
+    BadActionMatchInconsistent, "OFPBAC_MATCH_INCONSISTENT", w(VENDOR, 522), w(2, 10);
     BadActionUnsupportedOrder, "OFPBAC_UNSUPPORTED_ORDER", NONE, w(2, 11);
     BadActionTag, "OFPBAC_BAD_TAG", NONE, w(2, 12);
-    BadActionSetType, "OFPBAC_BAD_SET_TYPE", NONE, w(2, 13);
-    BadActionSetLen, "OFPBAC_BAD_SET_LEN", NONE, w(2, 14);
-    BadActionSetArgument, "OFPBAC_BAD_SET_ARGUMENT", NONE, w(2, 15);
+    BadActionSetType, "OFPBAC_BAD_SET_TYPE", w(VENDOR, 523), w(2, 13);
+    BadActionSetLen, "OFPBAC_BAD_SET_LEN", w(VENDOR, 524), w(2, 14);
+    BadActionSetArgument, "OFPBAC_BAD_SET_ARGUMENT", w(VENDOR, 525), w(2, 15);
     BadInstructionUnknown, "OFPBIC_UNKNOWN_INST", NONE, w(3, 0);
     BadInstructionUnsupported, "OFPBIC_UNSUP_INST", NONE, w(3, 1);
     BadInstructionTableId, "OFPBIC_BAD_TABLE_ID", NONE, w(3, 2);
@@ -135,12 +143,12 @@ errors! {
     BadMatchTag, "OFPBMC_BAD_TAG", NONE, w(4, 2);
     BadMatchDlAddrMask, "OFPBMC_BAD_DL_ADDR_MASK", NONE, w(4, 3);
     BadMatchNwAddrMask, "OFPBMC_BAD_NW_ADDR_MASK", NONE, w(4, 4);
-    BadMatchWildcards, "OFPBMC_BAD_WILDCARDS", NONE, w(4, 5);
-    BadMatchField, "OFPBMC_BAD_FIELD", NONE, w(4, 6);
-    BadMatchValue, "OFPBMC_BAD_VALUE", NONE, w(4, 7);
-    BadMatchMask, "OFPBMC_BAD_MASK", NONE, w(4, 8);
-    BadMatchPrereq, "OFPBMC_BAD_PREREQ", NONE, w(4, 9);
-    BadMatchDupField, "OFPBMC_DUP_FIELD", NONE, w(4, 10);
+    BadMatchWildcards, "OFPBMC_BAD_WILDCARDS", w(VENDOR, 262), w(4, 5);
+    BadMatchField, "OFPBMC_BAD_FIELD", w(VENDOR, UNKNOWN_FIELD), w(4, 6);
+    BadMatchValue, "OFPBMC_BAD_VALUE", w(VENDOR, 258), w(4, 7);
+    BadMatchMask, "OFPBMC_BAD_MASK", w(VENDOR, 259), w(4, 8);
+    BadMatchPrereq, "OFPBMC_BAD_PREREQ", w(VENDOR, 260), w(4, 9);
+    BadMatchDupField, "OFPBMC_DUP_FIELD", w(VENDOR, 261), w(4, 10);
     BadMatchEperm, "OFPBMC_EPERM", NONE, w(4, 11);
     FlowModUnknown, "OFPFMFC_UNKNOWN", NONE, w(5, 0);
     FlowModTableFull, "OFPFMFC_TABLE_FULL", w(3, 0), w(5, 1);
@@ -183,7 +191,7 @@ errors! {
     SwitchConfigEperm, "OFPSCFC_EPERM", NONE, w(10, 2);
     RoleStale, "OFPRRFC_STALE", NONE, w(11, 0);
     RoleUnsupported, "OFPRRFC_UNSUP", NONE, w(11, 1);
-    RoleBad, "OFPRRFC_BAD_ROLE", NONE, w(11, 2);
+    RoleBad, "OFPRRFC_BAD_ROLE", w(VENDOR, 513), w(11, 2);
     MeterModUnknown, "OFPMMFC_UNKNOWN", NONE, w(12, 0);
     MeterModExists, "OFPMMFC_METER_EXISTS", NONE, w(12, 1);
     MeterModInvalid, "OFPMMFC_INVALID_METER", NONE, w(12, 2);
@@ -225,8 +233,8 @@ errors! {
 }
 
 impl ErrorCode {
-    /// Type and code on the wire. What 1.0 has no error for goes out as the nearest that it has: a bad match as a bad
-    /// request's `EPERM`, others as the first error of their kind.
+    /// Type and code on the wire. What 1.0 has no error for goes out as Nicira's, where it has one, else as the nearest of 1.0: a
+    /// bad match as a bad request's `EPERM`, others as the first error of their kind.
     pub fn wire(self, version: Version) -> (u16, u16) {
         let [v10, v13] = self.wires();
         match version {
@@ -236,6 +244,7 @@ impl ErrorCode {
                 Some(5) => (3, 5),
                 Some(7) => (4, 0),
                 Some(9) => (5, 0),
+                _ if matches!(self, Self::BadMatchLen) => (1, 6),
                 _ => (1, 5),
             }),
             Version::V13 => v13.unwrap_or((5, 0)),

@@ -29,7 +29,7 @@ mod tables;
 use std::fmt;
 
 use self::bytes::{Put, Reader, close};
-use crate::error::{EXPERIMENTER, ErrorCode, VENDOR, Version};
+use crate::error::{EXPERIMENTER, ErrorCode, VENDOR, Version, vendor_type};
 use crate::message::{
     AsyncConfig, Body, BundleAdd, BundleControl, BundleFlags, BundleStep, ErrorMessage,
     Experimenter, Hello, Message, Role, RoleMessage,
@@ -56,8 +56,6 @@ const FLOW_MOD_TABLE_ID: u32 = 15;
 /// Nicira's messages about PACKET_IN in 1.0.
 const SET_PACKET_IN_FORMAT: u32 = 16;
 const PACKET_IN: u32 = 17;
-/// The kind of Nicira's errors that are bad requests.
-const BAD_REQUEST: u16 = 1;
 
 /// The type of HELLO in every version.
 const HELLO: u8 = 0;
@@ -509,9 +507,10 @@ fn read_error(version: Version, r: &mut Reader<'_>) -> Result<ErrorMessage, Erro
         }
         // The vendor's own kind and code are behind its number.
         VENDOR if version == Version::V10 => {
-            let is_own = code == 0 && ahead.u32() == Ok(NICIRA) && ahead.u16() == Ok(BAD_REQUEST);
-            let own = ahead.u16().ok().filter(|_| is_own);
-            own.map(|code| ErrorCode::from_wire(version, kind, code))
+            let is_nicira = code == 0 && ahead.u32() == Ok(NICIRA);
+            let (own, code) = (ahead.u16(), ahead.u16());
+            let code = code.ok().filter(|code| is_nicira && own == Ok(vendor_type(*code)));
+            code.map(|code| ErrorCode::from_wire(version, kind, code))
         }
         _ => {
             return Ok(ErrorMessage {
@@ -541,7 +540,7 @@ fn write_error(out: &mut Vec<u8>, version: Version, error: &ErrorMessage) {
         VENDOR if is_named => {
             out.u16(0);
             out.u32(NICIRA);
-            out.u16(BAD_REQUEST);
+            out.u16(vendor_type(code));
             out.u16(code);
         }
         _ => out.u16(code),

@@ -26,7 +26,7 @@ use openflow::serve::{Channels, ControllerState, News, SocketEvent, Tls, TlsFile
 use openflow::{Field, Match, PortNo, Version};
 
 use super::queues::Shapes;
-use super::settings::{FailMode, Settings};
+use super::settings::{DatapathId, FailMode, Settings};
 use super::stage::{MARK_NORMAL, MARK_OUT, PortNumbers};
 use super::switch::Facade;
 
@@ -163,8 +163,14 @@ enum Protection {
 /// Whether the addresses and the files of TLS can be used.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
     let mut needs_tls = false;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in settings.listen.iter().chain(&settings.snoop) {
-        needs_tls |= listener(text)?.0 == Protection::Tls;
+        let (protection, address) = listener(text)?;
+        needs_tls |= protection == Protection::Tls;
+        if addresses.contains(&address) {
+            return Err(format!("`{text}`: {address} is in `listen` or `snoop` already"));
+        }
+        addresses.push(address);
     }
     for text in &settings.controllers {
         needs_tls |= controller(text)?.0 == Protection::Tls;
@@ -288,7 +294,7 @@ impl Link {
             pipeline: Pipeline::new(),
             out: Vec::new(),
             since_ns: 0,
-            datapath_id: 0,
+            datapath_id: settings.datapath_id.map_or(0, DatapathId::get),
             ports,
             fail,
             is_standalone: false,
@@ -463,6 +469,22 @@ mod tests {
         assert_eq!(check(&settings), Err(error.to_owned()));
         settings.listen = vec!["tcp:127.0.0.1:6653".into()];
         assert_eq!(check(&settings), Ok(()));
+        // An address is there once.
+        settings.snoop = vec!["ptcp:6653:127.0.0.1".into()];
+        let error = check(&settings).unwrap_err();
+        assert!(error.contains("is in `listen` or `snoop` already"), "{error}");
+    }
+
+    #[test]
+    fn datapaths_have_64_bits() {
+        let of = |text: &str| text.parse::<DatapathId>().map(|id| (id.get(), id.to_string()));
+        assert_eq!(of("0x1f"), Ok((0x1f, "000000000000001f".to_owned())));
+        assert_eq!(of("0000020000000001").map(|(id, _)| id), Ok(0x200_0000_0001));
+        for bad in
+            ["", "0x", "0x0", "1", "0000000000000000", "0x00000000000000001", "00:00:01", "0x+1"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

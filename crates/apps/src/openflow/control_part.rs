@@ -31,7 +31,7 @@ use super::files::{
     Changed, difference, load, port_names, refused_in_words, replace, text_of, text_of_input,
 };
 use super::queues::{self, Shapes};
-use super::settings::{FailMode, Settings};
+use super::settings::{FailMode, Protocol, Settings};
 use super::stage::{Counters, OpenFlow, PortNumbers};
 use super::switch::{Facade, datapath_id, precise};
 use super::tables::OpenFlowPart;
@@ -209,6 +209,14 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
         if own.device && !has_device {
             findings.warn_of_all(format!(
                 "`device` of `{name}` only costs time with this back end: choose auto, opencl or cuda"
+            ));
+        }
+        if own.version == Protocol::V10 && own.tables != Settings::default().tables {
+            findings.warn_of_all(format!("`tables` of `{name}` does not count: 1.0 has one table"));
+        }
+        if own.fail_mode == FailMode::Standalone && own.controllers.is_empty() {
+            findings.warn_of_all(format!(
+                "`fail_mode` of `{name}` does not count: there are no `controllers`"
             ));
         }
         if own.fail_mode == FailMode::Standalone && !has_switch(config, name) {

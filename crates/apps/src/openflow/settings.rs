@@ -1,6 +1,9 @@
 //! `[stage.openflow]`.
 
+use std::fmt;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use control::config::kinds::{
@@ -47,14 +50,52 @@ control::words! {
     }
 }
 
+/// What controllers know a switch by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatapathId(NonZeroU64);
+
+impl DatapathId {
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl FromStr for DatapathId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, lengths) = match text.strip_prefix("0x") {
+            Some(digits) => (digits, 1..=16),
+            None => (text, 16..=16),
+        };
+        let is_number =
+            lengths.contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_number.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+        let number = number.and_then(NonZeroU64::new).map(Self);
+        number.ok_or_else(|| {
+            "is not 16 hexadecimal digits, or fewer behind 0x, of which one is not 0".to_owned()
+        })
+    }
+}
+
+impl fmt::Display for DatapathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
 control::section! {
     /// An OpenFlow switch ([openflow.md](openflow.md)).
     pub struct Settings("stage.openflow") {
         /// Rules of OpenFlow that apply: `1.3`, or `1.0` with one table, where a flow without wildcards comes before all others and
         /// packets that no flow takes are for the controller.
         restart version: Protocol = Protocol::V13, words();
-        /// Number of tables (1.3).
+        /// Number of tables; 1.0 has one.
         restart tables: u8 = 8, integer(1..=254);
+        /// The identifier that controllers know the switch by: 16 hexadecimal digits, such as `0000020000000001`, or fewer behind `0x`.
+        /// Without it, the lowest address of a port.
+        restart datapath_id: Option<DatapathId> = None, parsed("\"0x1\"").optional();
         /// Maximum number of flows.
         restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
         /// How flows with wildcards are searched. `auto` measures which structure is the quickest for the flows of a table.

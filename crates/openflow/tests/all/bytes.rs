@@ -27,7 +27,7 @@ const REFUSED: &[(&str, ErrorCode)] = &[
     ("of13/4-59-ofp_packet_in", ErrorCode::BadMatchPrereq), // vlan_pcp without vlan_vid, among others
     ("of13/4-60-ofp_flow_mod", ErrorCode::BadMatchPrereq),
     ("of13/4-63-onf_flow_monitor_request", ErrorCode::BadMatchPrereq),
-    ("of13/libofproto-OFP13-flow_mod", ErrorCode::BadMatchField),     // ends of a tunnel
+    ("of13/libofproto-OFP13-flow_mod", ErrorCode::BadMatchField), // ends of a tunnel
     ("of13/libofproto-OFP13-flow_mod_conjunction", ErrorCode::BadMatchField),
     ("of13/libofproto-OFP13-flow_mod_match_conj", ErrorCode::BadMatchField),
     ("of13/libofproto-OFP13-flow_removed", ErrorCode::BadMatchField),

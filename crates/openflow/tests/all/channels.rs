@@ -801,11 +801,8 @@ fn a_packet_comes_from_where_one_can() {
             })
         };
         for port in [PortNo::TABLE, PortNo::IN_PORT, PortNo::ALL, PortNo::FLOOD, PortNo::NORMAL] {
-            // 1.0 has no name for it.
-            let expected = match version {
-                Version::V10 => ErrorCode::BadRequestEperm,
-                Version::V13 => ErrorCode::BadRequestPort,
-            };
+            // 1.0 has Nicira's name for it.
+            let expected = ErrorCode::BadRequestPort;
             assert_eq!(bench.error(id, version, out(port)), expected, "{port:?}");
         }
         for port in [PortNo(0), PortNo(1), PortNo::LOCAL, PortNo::CONTROLLER, PortNo::ANY] {
