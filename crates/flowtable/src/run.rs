@@ -47,7 +47,7 @@ pub(crate) struct Row<F> {
 
 /// Buckets that are looked at, those of watched groups among them, to find one that is live: groups of 256 buckets that watch each
 /// other eight deep would be looked at for ever.
-const LOOKS_MAX: u32 = 1 << 17;
+pub(crate) const LOOKS_MAX: u32 = 1 << 17;
 
 /// Whether the packet goes on.
 pub(crate) enum Next {

@@ -3,16 +3,23 @@
 //! The packet is what a match says of it, and zero where it says nothing. Nothing is counted, no meter measures, and no frame is made: fields
 //! change as actions set them.
 
+use openflow::flow::ANY_GROUP;
+use openflow::group::Bucket;
 use openflow::port::PortConfig;
 use openflow::syntax::{ActionsText, InstructionsText, MatchText};
 use openflow::{Action, Field, GroupType, Match, PortNo};
 
 use crate::action_set;
 use crate::exact::is_exact;
+use crate::groups::CHAIN_MAX;
 use crate::headers::VID_PRESENT;
 use crate::key::{Key, Words, place, place_of};
+use crate::run::LOOKS_MAX;
 use crate::tables::rank;
 use crate::{FlowControl, Port};
+
+/// Buckets that a trace follows, those of all groups together.
+const FOLLOWED_MAX: usize = 1024;
 
 /// Follows a packet; a line for each step. `ttl`: the packet's TTL or hop limit; without it TTLs are not followed.
 pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<String> {
@@ -20,8 +27,10 @@ pub fn trace(control: &FlowControl, packet: &Match, ttl: Option<u8>) -> Vec<Stri
     let mut lines = vec![format!("packet: {}{of_ttl}", text(packet))];
     let key = Words::of(packet).value;
     let (covered, ports, ttls) = (Vec::new(), Vec::new(), ttl.into_iter().collect());
+    let (one_of, lines_of_steps) = (Vec::new(), Vec::new());
+    let buckets_left = FOLLOWED_MAX;
     let mut own =
-        Traced { control, key, covered, ports, one_of: Vec::new(), ttls, lines: Vec::new() };
+        Traced { control, key, covered, ports, one_of, ttls, lines: lines_of_steps, buckets_left };
     let (mut table, mut set) = (0, Vec::new());
     loop {
         let Some(flow) = own.look_up(table) else {
@@ -102,6 +111,8 @@ struct Traced<'a> {
     /// What is known of TTLs, the outermost last: that of IP, and those of labels before it. Empty: nothing.
     ttls: Vec<u8>,
     lines: Vec<String>,
+    /// Buckets that may still be followed: groups lead to groups.
+    buckets_left: usize,
 }
 
 impl<'a> Traced<'a> {
@@ -248,6 +259,23 @@ impl<'a> Traced<'a> {
         }
     }
 
+    /// As packets find it: what a bucket watches lives. What many buckets do not tell is not live.
+    fn is_live(&self, bucket: &Bucket, depth: usize, looks: &mut u32) -> bool {
+        let Some(left) = looks.checked_sub(1) else { return false };
+        *looks = left;
+        let port = bucket.watch_port == PortNo::ANY
+            || self
+                .control
+                .port(bucket.watch_port)
+                .is_some_and(|own| own.live && !own.config.contains(PortConfig::PORT_DOWN));
+        let mut watched = || {
+            let group = self.control.group(bucket.watch_group)?;
+            let has_live = group.buckets.iter().any(|own| self.is_live(own, depth + 1, looks));
+            Some(depth < CHAIN_MAX && has_live)
+        };
+        port && (bucket.watch_group == ANY_GROUP || watched().unwrap_or(false))
+    }
+
     fn group(&mut self, number: u32, depth: usize) {
         let Some(group) = self.control.group(number).cloned() else { return };
         let indent = "  ".repeat(depth);
@@ -258,14 +286,34 @@ impl<'a> Traced<'a> {
             GroupType::FastFailover => "the first live bucket of",
         };
         self.lines.push(format!("{indent}group {number}: {which}"));
-        if depth > crate::groups::CHAIN_MAX {
+        if depth > CHAIN_MAX {
             return;
         }
-        // Which bucket a packet takes depends on fields that the match may leave out, and on ports: all are shown.
-        let is_one = group.kind != GroupType::All && group.ordered.len() > 1;
+        let mut looks = LOOKS_MAX;
+        let mut takes = |bucket: &Bucket| match group.kind {
+            GroupType::All | GroupType::Indirect => true,
+            GroupType::Select => bucket.weight > 0 && self.is_live(bucket, 0, &mut looks),
+            GroupType::FastFailover => self.is_live(bucket, 0, &mut looks),
+        };
+        let mut taken: Vec<usize> =
+            (0..group.buckets.len()).filter(|at| takes(&group.buckets[*at])).collect();
+        if group.kind == GroupType::FastFailover {
+            taken.truncate(1);
+        }
+        if taken.is_empty() {
+            self.lines.push(format!("{indent}  no bucket is live: dropped"));
+        }
+        // Which bucket of a select group a packet takes depends on fields that the match may leave out: all are shown.
+        let is_one = group.kind == GroupType::Select && taken.len() > 1;
         let before = std::mem::take(&mut self.ports);
-        for actions in group.ordered.iter().take(16) {
-            self.lines.push(format!("{indent}  bucket: {}", ActionsText(actions)));
+        for at in taken {
+            let Some(left) = self.buckets_left.checked_sub(1) else {
+                self.lines.push(format!("{indent}  and more buckets, which are not followed"));
+                break;
+            };
+            self.buckets_left = left;
+            let actions = &group.ordered[at];
+            self.lines.push(format!("{indent}  bucket {at}: {}", ActionsText(actions)));
             let before = (self.key, self.covered.clone(), self.ttls.clone());
             self.actions(actions, depth + 2);
             (self.key, self.covered, self.ttls) = before;

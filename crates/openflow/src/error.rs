@@ -291,7 +291,7 @@ impl ErrorCode {
             Self::BadMatchDupField => "the match has a field twice",
             Self::BadMatchWildcards => "the match leaves open what it must not",
             Self::FlowModTableFull => "the switch has as many flows as it takes",
-            Self::FlowModTableId => "there is no such table",
+            Self::FlowModTableId | Self::BadRequestTableId => "there is no such table",
             Self::FlowModOverlap => "a flow of the same priority takes some of the same packets",
             Self::FlowModTimeout => "the time-out cannot be",
             Self::FlowModFlags => "the flags cannot be",

@@ -145,12 +145,16 @@ impl<'a> Syntax<'a> {
     /// A packet, as `ofproto/trace` takes one: a match, and its TTL or hop limit where `nw_ttl` gives one.
     ///
     /// # Errors
-    /// The first word that is wrong; `nw_ttl` of a packet that is not one of IP.
+    /// The first word that is wrong, or has a mask; `nw_ttl` of a packet that is not one of IP.
     pub fn packet(&self, text: &str) -> Parsed<(Match, Option<u8>)> {
         let words = Word { at: 0, text }.split();
         let is_ttl = |word: &Word<'_>| word.split_at(&['=']).0.text == "nw_ttl";
         let (of_ttl, others): (Vec<_>, Vec<_>) = words.into_iter().partition(is_ttl);
         let matches = matches::parse(self, &others)?;
+        let is_open = matches.fields().iter().any(|field| !field.is_exact());
+        if let Some(word) = others.iter().find(|word| is_open && word.text.contains('/')) {
+            return Err(word.error("has a mask, and a packet has values"));
+        }
         let Some(word) = of_ttl.last() else { return Ok((matches, None)) };
         let Some(value) = word.split_at(&['=']).1 else { return Err(word.error("has no value")) };
         match matches.exact(crate::Field::EthType) {

@@ -59,7 +59,13 @@ impl File<'_> {
             let start = line.len() - line.trim_start().len();
             (n + 1, start, line.trim())
         };
-        text.lines().enumerate().map(of).filter(|(.., line)| !line.is_empty())
+        // The title of what `ovs-ofctl` dumps is none.
+        let is_title = |line: &str| {
+            let dump = ["OFPST_", "NXST_"].iter().any(|kind| line.starts_with(kind));
+            dump && line.contains(" reply") && line.ends_with(':')
+        };
+        let lines = text.lines().enumerate().map(of);
+        lines.filter(move |(.., line)| !line.is_empty() && !is_title(line))
     }
 
     fn wrong(&self, number: usize, column: usize, reason: &dyn Display) -> String {
@@ -290,6 +296,18 @@ mod tests {
 
     fn control() -> FlowControl {
         FlowControl::new(Settings::of_13(4), 100, "linear").0
+    }
+
+    /// What `ovs-ofctl` dumps is a file, too: its titles, and what it says of the past of flows, do not count.
+    #[test]
+    fn a_dump_of_ovs_ofctl_is_a_file() {
+        let mut control = control();
+        let dump = "OFPST_FLOW reply (OF1.3) (xid=0x2):\n \
+                    cookie=0x5, duration=3.2s, table=1, n_packets=7, n_bytes=420, priority=5,tcp actions=output:2\n";
+        let done = put(&mut control, dump).unwrap();
+        assert_eq!((done.added, control.len()), (1, 1));
+        let error = put(&mut control, "OFPST_FLOW\n").unwrap_err();
+        assert!(error.contains("`OFPST_FLOW` is not a field"), "{error}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl FlowControl {
     /// FLOW statistics.
     ///
     /// # Errors
-    /// A match that cannot be.
+    /// A match that cannot be, a table that there is not.
     pub fn flow_stats(
         &self,
         filter: &FlowFilter,
@@ -28,7 +28,7 @@ impl FlowControl {
     /// that is there all the time is in exactly one page.
     ///
     /// # Errors
-    /// A match that cannot be.
+    /// A match that cannot be, a table that there is not.
     pub fn flow_page(
         &self,
         filter: &FlowFilter,
@@ -37,6 +37,9 @@ impl FlowControl {
         from: usize,
         limit: usize,
     ) -> Result<(Vec<FlowStats>, Option<usize>), ErrorCode> {
+        if filter.table != ALL_TABLES && filter.table >= self.settings.tables {
+            return Err(ErrorCode::BadRequestTableId);
+        }
         let matches = check_match(&filter.matches, version)?;
         let words = Words::of(&matches);
         let mut page = Vec::new();
@@ -60,7 +63,7 @@ impl FlowControl {
     /// AGGREGATE statistics.
     ///
     /// # Errors
-    /// A match that cannot be.
+    /// A match that cannot be, a table that there is not.
     pub fn aggregate(
         &self,
         filter: &FlowFilter,

@@ -1,7 +1,7 @@
 //! What controllers change: errors, strict and loose, cookies, time-outs, bundles, groups, meters.
 
 use flowtable::{Port, Settings};
-use openflow::flow::{ANY_GROUP, FlowCommand, FlowFilter, FlowMod, RemovedReason};
+use openflow::flow::{ALL_TABLES, ANY_GROUP, FlowCommand, FlowFilter, FlowMod, RemovedReason};
 use openflow::group::{
     Band, BandKind, Bucket, GroupMod, GroupType, MeterFlags, MeterMod, TableCommand,
 };
@@ -202,6 +202,50 @@ fn a_trace_names_the_buckets_that_a_packet_may_take() {
         let lines = flowtable::trace::trace(&world.control, &packet, None);
         assert_eq!(lines.last().unwrap(), expected, "{lines:?}");
     }
+}
+
+/// A trace takes the bucket of a fast failover group that packets take, and follows all buckets of large groups.
+#[test]
+fn a_trace_takes_the_first_live_bucket() {
+    let mut world = world();
+    let mut own = group(9, vec![out(2), out(3)]);
+    own.kind = GroupType::FastFailover;
+    (own.buckets[0].watch_port, own.buckets[1].watch_port) = (PortNo(2), PortNo(3));
+    world.control.group_mod(&own, SECOND).unwrap();
+    apply(&mut world, &add(ipv4(), 1, vec![Action::Group(9)])).unwrap();
+    let packet = ipv4().with(Field::InPort, 1u128);
+    let last = |world: &World| {
+        let lines = flowtable::trace::trace(&world.control, &packet, None);
+        (lines.last().unwrap().clone(), lines.join("\n"))
+    };
+    let (sent, said) = last(&world);
+    assert_eq!(sent, "sent to: 2", "{said}");
+    let port = |number, live| Port { number: PortNo(number), config: PortConfig::empty(), live };
+    world.control.set_port(PortNo(2), Some(port(2, false)));
+    let (sent, said) = last(&world);
+    assert_eq!(sent, "sent to: 3", "{said}");
+    world.control.set_port(PortNo(3), Some(port(3, false)));
+    let (sent, said) = last(&world);
+    assert!(sent == "sent to: nowhere" && said.contains("no bucket is live"), "{said}");
+
+    let mut many = group(9, vec![out(3); 40].into_iter().chain([out(2)]).collect());
+    (many.command, many.kind) = (TableCommand::Modify, GroupType::All);
+    world.control.set_port(PortNo(2), Some(port(2, true)));
+    world.control.group_mod(&many, SECOND).unwrap();
+    assert_eq!(last(&world).0, "sent to: 2");
+}
+
+/// A dump of a table that there is not is refused.
+#[test]
+fn tables_that_are_dumped_are_there() {
+    let world = world();
+    let of = |table| FlowFilter { table, ..FlowFilter::all() };
+    let dump = |table| world.control.flow_stats(&of(table), Version::V13, SECOND).map(|_| ());
+    assert_eq!(dump(ALL_TABLES), Ok(()));
+    assert_eq!(dump(0), Ok(()));
+    assert_eq!(dump(77), Err(ErrorCode::BadRequestTableId));
+    let sum = world.control.aggregate(&of(77), Version::V13);
+    assert_eq!(sum.map(|_| ()), Err(ErrorCode::BadRequestTableId));
 }
 
 /// TTLs are those of IP or of a label, which the match or an action before says.

@@ -90,6 +90,16 @@ fn all_words() -> impl Iterator<Item = &'static str> {
     own.chain(protocols).chain(flags).chain(KEYS.iter().copied()).chain(["actions"])
 }
 
+/// A word that no flow has.
+fn unknown(name: &Word<'_>) -> super::SyntaxError {
+    match name.text {
+        "nw_ttl" => name.error("is of a packet that is traced; no field of a flow says it"),
+        "group_id" | "bucket" | "buckets" => name.error("is of a group, not of a flow"),
+        "bands" => name.error("is of a meter, not of a flow"),
+        _ => name.unknown("is not a field", all_words()),
+    }
+}
+
 pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
     let mut matches = Match::new();
     // Protocols first: the meaning of others depends on them.
@@ -129,7 +139,7 @@ pub(super) fn parse(syntax: &Syntax<'_>, words: &[Word<'_>]) -> Parsed<Match> {
         if !is_done {
             let given = given.ok_or_else(|| match is_word(name.text) {
                 true => name.error("has no value"),
-                false => name.unknown("is not a field", all_words()),
+                false => unknown(&name),
             })?;
             one(syntax, &mut matches, word, &name, &given)?;
         }
@@ -235,7 +245,7 @@ fn one(
                     "tp_src" | "tp_dst" => {
                         name.error("needs a protocol in the match (tcp, udp, sctp)")
                     }
-                    _ => name.unknown("is not a field", all_words()),
+                    _ => unknown(name),
                 });
             };
             let (value, mask) = masked(syntax, field, given)?;

@@ -123,6 +123,12 @@ fn errors_say_where() {
             "`send_flow_rm` is not a field, did you mean `send_flow_rem`?",
         ),
         ("check_overlap=1,actions=drop", 14, "`1` is a value, and there is none"),
+        (
+            "ip,nw_ttl=64,actions=drop",
+            3,
+            "`nw_ttl` is of a packet that is traced; no field of a flow says it",
+        ),
+        ("group_id=7,type=all,bucket=output:1", 0, "`group_id` is of a group, not of a flow"),
         ("buffer_idd=1,actions=drop", 0, "`buffer_idd` is not a field, did you mean `buffer_id`?"),
         ("tcp,table,actions=drop", 4, "`table` has no value"),
         ("tcp,actions", 4, "`actions` has no value"),
@@ -292,6 +298,7 @@ fn packets_have_a_ttl() {
         ("arp,nw_ttl=64", 4, "`nw_ttl=64` needs ip or ipv6"),
         ("ip,nw_ttl=256", 10, "`256` is above 255"),
         ("ip,nw_ttl", 3, "`nw_ttl` has no value"),
+        ("ip,nw_dst=10.0.0.0/8", 3, "`nw_dst=10.0.0.0/8` has a mask, and a packet has values"),
     ] {
         let error = syntax.packet(text).unwrap_err();
         assert_eq!((error.at, error.message.as_str()), (at, message), "{text}");
