@@ -17,6 +17,10 @@ use testkit::{Scratch, wait_until};
 fn ovs_ofctl_changes_a_running_switch() {
     let Some(live) = Live::start("of", "ovs-ofctl", "") else { return };
     let shown = live.switch.run(&format!("{OFCTL} show {SWITCH}"));
+    // As a program reads it.
+    let traced: serde_json::Value =
+        serde_json::from_str(&live.ctl("--json flow trace in_port=1")).expect("JSON");
+    assert!(traced.to_string().contains("sent to: nowhere"), "{traced}");
     for part in ["n_tables:8", "1(p1): addr:02:00:00:00:0b:00", "2(p2): addr:02:00:00:00:0b:01"] {
         assert!(shown.contains(part), "{part} in\n{shown}");
     }
@@ -440,6 +444,33 @@ fn normal_learns_and_local_is_an_interface_of_linux() {
     assert!(live.pings(SOON), "the second bucket");
     live.switch.ip("link set of-p3 up");
     assert!(wait_until(SOON, || is("LIVE")), "{}", live.ofctl("show", ""));
+    live.stop();
+}
+
+/// Several workers keep the packets of a flow in their order, through tables and a group.
+#[test]
+fn flows_keep_their_order() {
+    if testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    let Some(live) = Live::start("oo", "ovs-ofctl", "") else { return };
+    live.ofctl("add-group", "group_id=1,type=select,bucket=output:2,bucket=output:2");
+    live.ofctl("add-flow", "in_port=1,actions=goto_table:1");
+    live.ofctl("add-flow", "table=1,udp,actions=mod_nw_tos:8,group:1");
+    live.ofctl("add-flow", "table=1,priority=1,actions=output:2");
+    live.ofctl("add-flow", "in_port=2,actions=output:1");
+    assert!(live.pings(SOON));
+    let mut server = live.hosts[1].spawn("iperf3 -s -1 --forceflush");
+    server.wait_for("listening", SOON);
+    let said = live.hosts[0].run("iperf3 -c 10.0.0.2 -t 2 --json -u -l 64 -b 1M -P 8");
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let streams = said["end"]["streams"].as_array().expect("streams");
+    assert_eq!(streams.len(), 8);
+    for stream in streams {
+        let udp = &stream["udp"];
+        assert!(udp["packets"].as_u64() > Some(1000), "{udp}");
+        assert_eq!(udp["out_of_order"].as_u64(), Some(0), "{udp}");
+    }
     live.stop();
 }
 

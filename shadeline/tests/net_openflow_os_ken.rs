@@ -141,6 +141,66 @@ fn a_rest_application_of_os_ken_adds_and_removes_flows() {
     live.stop();
 }
 
+/// Two controllers with roles (1.3, section 6.3.6): a new master makes the old one a slave, which reads, hears of ports and changes
+/// nothing; an election of old is refused, and the end of the master costs no packet.
+#[test]
+fn of_two_controllers_one_is_the_master() {
+    let Some(python) = python() else { return };
+    let addresses = "controllers = [\"tcp:127.0.0.1:6654\", \"tcp:127.0.0.1:6655\"]\n";
+    let Some(live) = Live::start("k2", "ovs-ofctl", addresses) else { return };
+    let start = |port: u16, role: &str, generation: u64, priority: u16| {
+        let script = testkit::repository().join("tests/controllers/start.py");
+        let line = format!(
+            "env ROLE={role} GENERATION={generation} PRIORITY={priority} {} {} roles {port}",
+            python.display(),
+            script.display()
+        );
+        live.switch.spawn(&line)
+    };
+    let has_flows = |priority: u16| installed(&live, &format!("priority={priority},")).len() == 2;
+    let role_of = |port: u16| {
+        let shown = live.ctl("show openflow-controllers");
+        let line = shown.lines().find(|line| line.contains(&format!(":{port}")));
+        let roles = ["master", "slave", "equal"];
+        roles.into_iter().find(|role| line.is_some_and(|line| line.contains(role)))
+    };
+    let mut first = start(6654, "master", 10, 11);
+    first.wait_for("role: master, generation 10", SOON);
+    assert!(wait_until(SOON, || has_flows(11)), "{}", first.output());
+    assert!(live.pings(SOON));
+    let mut second = start(6655, "master", 11, 12);
+    second.wait_for("role: master, generation 11", SOON);
+    assert!(wait_until(SOON, || has_flows(12)), "{}", second.output());
+    assert_eq!([role_of(6654), role_of(6655)], [Some("slave"), Some("master")]);
+    // IS_SLAVE, and nothing is changed.
+    first.wait_for("error: type 1 code 10", SOON);
+    live.ofctl("del-flows", "");
+    assert!(wait_until(SOON, || has_flows(12)));
+    assert!(installed(&live, "priority=11,").is_empty(), "{}", live.ctl("flow dump"));
+    // Both hear of ports, the master alone of packets.
+    live.ofctl("add-flow", "priority=50,arp,actions=controller");
+    live.ofctl("add-flow", "priority=50,icmp,actions=controller");
+    live.pings(Duration::from_millis(500));
+    second.wait_for("packet", SOON);
+    live.ofctl("del-flows", "arp");
+    live.ofctl("del-flows", "icmp");
+    live.ofctl("mod-port", "1 no-forward");
+    live.ofctl("mod-port", "1 forward");
+    for controller in [&mut first, &mut second] {
+        controller.wait_for("port: 1", SOON);
+    }
+    assert!(!first.output().contains("packet"), "{}", first.output());
+    // Its end costs no packet; who comes with an old generation is none.
+    let _ = second.stop(Stop::Kill, SOON);
+    assert_eq!(ping(&live.hosts[0], "10.0.0.2", 5), 5, "{}", live.ctl("flow dump"));
+    let mut stale = start(6655, "master", 10, 13);
+    stale.wait_for("error: type 11 code 0", SOON);
+    assert_eq!(role_of(6654), Some("slave"));
+    // An equal may do all the same.
+    assert!(wait_until(SOON, || has_flows(13)), "{}", stale.output());
+    live.stop();
+}
+
 /// ```text
 ///  host 0 ── p1 ┌─────┐ p3 ══ p4 ┌─────┐ p2 ── host 1
 ///               │  a  │ p5 ══ p6 │  b  │
