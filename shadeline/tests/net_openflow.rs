@@ -447,6 +447,70 @@ fn normal_learns_and_local_is_an_interface_of_linux() {
     live.stop();
 }
 
+/// A program may have several switches: `--stage` says which one, and each has its datapath identifier.
+#[test]
+fn a_program_has_several_switches() {
+    if !testkit::require_namespaces() {
+        return;
+    }
+    let Some(bin) = testkit::shadeline_bin() else { return };
+    let at = Netns::new("o2");
+    at.ip("link set lo up");
+    let scratch = Scratch::new();
+    let socket = scratch.join("ctl.sock");
+    let stage = |name: &str, number: u16| {
+        format!(
+            "[pipeline.of_{name}]\nstages = [\"{name}\"]\n[stage.{name}]\nkind = \"openflow\"\n\
+             datapath_id = \"0x{number}\"\nlisten = [\"tcp:127.0.0.1:{}\"]\n",
+            6652 + number
+        )
+    };
+    let port =
+        |n: u16, name: &str| format!("[port.p{n}]\nbackend = \"tap\"\npipeline = \"of_{name}\"\n");
+    let config = format!(
+        "mode = \"of_first\"\n[system]\nsocket = {socket:?}\n{}{}{}{}{}{}",
+        stage("first", 1),
+        stage("second", 2),
+        port(1, "first"),
+        port(2, "first"),
+        port(3, "second"),
+        port(4, "second"),
+    );
+    let path = scratch.write("switches.toml", &config);
+    let mut program = at.spawn(&format!("{} run {}", bin.display(), path.display()));
+    program.wait_for("running: ", SOON);
+    let ctl = |words: &str| {
+        let output =
+            at.try_run(&format!("{} ctl --socket {} {words}", bin.display(), socket.display()));
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    for (stage, flow) in
+        [("first", "in_port=1,actions=output:2"), ("second", "in_port=3,actions=output:4")]
+    {
+        let (is_done, said) = ctl(&format!("flow add --stage {stage} {flow}"));
+        assert!(is_done, "{said}");
+    }
+    for command in ["flow dump", "show openflow-flows"] {
+        let (_, of_first) = ctl(&format!("{command} --stage first"));
+        assert!(of_first.contains("output:2") && !of_first.contains("output:4"), "{of_first}");
+        let (_, of_second) = ctl(&format!("{command} --stage second"));
+        assert!(of_second.contains("output:4") && !of_second.contains("output:2"), "{of_second}");
+        let (is_done, said) = ctl(command);
+        assert!(!is_done && said.contains("`--stage first` or `--stage second`"), "{said}");
+        let (is_done, said) = ctl(&format!("{command} --stage third"));
+        assert!(!is_done && said.contains("there is no stage `third`"), "{said}");
+    }
+    if testkit::require_tool("ovs-ofctl").is_some() {
+        for number in [1, 2] {
+            let shown = at.run(&format!("{OFCTL} show tcp:127.0.0.1:{}", 6652 + number));
+            assert!(shown.contains(&format!("dpid:{number:016x}")), "{shown}");
+        }
+    }
+    let (status, output) = program.stop(Stop::Terminate, SOON);
+    assert!(status.success(), "{output}");
+}
+
 /// Several workers keep the packets of a flow in their order, through tables and a group.
 #[test]
 fn flows_keep_their_order() {

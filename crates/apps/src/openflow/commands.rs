@@ -35,16 +35,35 @@ pub const REQUESTS: &[RequestKind] = &[
 
 /// Its tables.
 pub const TABLES: &[TableKind] = &[
-    TableKind::new("openflow-flows", "Flows of an OpenFlow switch with their counters"),
-    TableKind::new("openflow-tables", "Tables of an OpenFlow switch with how they are searched"),
-    TableKind::new(
+    TableKind::with::<ShowSwitch>(
+        "openflow-flows",
+        "Flows of an OpenFlow switch with their counters",
+    ),
+    TableKind::with::<ShowSwitch>(
+        "openflow-tables",
+        "Tables of an OpenFlow switch with how they are searched",
+    ),
+    TableKind::with::<ShowSwitch>(
         "openflow-controllers",
         "Controllers of an OpenFlow switch with their connections, and tools that are connected",
     ),
-    TableKind::new("openflow-groups", "Groups of an OpenFlow switch"),
-    TableKind::new("openflow-meters", "Meters of an OpenFlow switch"),
-    TableKind::new("openflow-queues", "Queues of an OpenFlow switch with their rates"),
+    TableKind::with::<ShowSwitch>("openflow-groups", "Groups of an OpenFlow switch"),
+    TableKind::with::<ShowSwitch>("openflow-meters", "Meters of an OpenFlow switch"),
+    TableKind::with::<ShowSwitch>(
+        "openflow-queues",
+        "Queues of an OpenFlow switch with their rates",
+    ),
 ];
+
+/// Which switch a table is of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowSwitch {
+    /// Name of the switch; needed if there are several
+    #[arg(long, value_name = "NAME")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+}
 
 /// Adds a flow: `flow_add`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]

@@ -572,7 +572,8 @@ impl ControlPart for OpenFlowControl {
         outcome
     }
 
-    fn table(&self, call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+    fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
+        let commands::ShowSwitch { .. } = call.read()?;
         self.shown(&call, env)
     }
 
