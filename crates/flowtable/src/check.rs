@@ -34,7 +34,7 @@ impl Known<'_> {
         instructions: &[Instruction],
     ) -> Result<(), ErrorCode> {
         let mut kinds = 0u8;
-        let mut packet = matches.clone();
+        let (mut packet, mut is_inside) = (matches.clone(), false);
         // The set is carried out last, whatever the order on the wire is.
         let is_last =
             |instruction: &&Instruction| matches!(instruction, Instruction::WriteActions(_));
@@ -57,12 +57,12 @@ impl Known<'_> {
                         matches!(action, Action::Output { .. } | Action::Group(_))
                     };
                     let hidden: Vec<Action> = actions.iter().filter(is_hidden).cloned().collect();
-                    self.actions(&hidden, &mut packet)?;
-                    self.actions(&action_set::ordered(actions), &mut packet)?;
+                    self.actions(&hidden, &mut packet, &mut is_inside)?;
+                    self.actions(&action_set::ordered(actions), &mut packet, &mut is_inside)?;
                     2
                 }
                 Instruction::ApplyActions(actions) => {
-                    self.actions(actions, &mut packet)?;
+                    self.actions(actions, &mut packet, &mut is_inside)?;
                     3
                 }
                 Instruction::ClearActions => 4,
@@ -85,15 +85,19 @@ impl Known<'_> {
     }
 
     /// Actions in the order in which they are carried out, on packets of which `packet` is known; it follows the actions.
-    pub(crate) fn actions(&self, actions: &[Action], packet: &mut Match) -> Result<(), ErrorCode> {
+    /// `is_inside`: they are behind a tag of PBB that went, where nothing is known.
+    pub(crate) fn actions(
+        &self,
+        actions: &[Action],
+        packet: &mut Match,
+        is_inside: &mut bool,
+    ) -> Result<(), ErrorCode> {
         let is_13 = self.version == Version::V13;
-        // What is behind a tag of PBB is not known.
-        let mut is_inside = false;
         for action in actions {
             let ethertype = packet.exact(Field::EthType);
             let is_of = |all: [u128; 2]| match ethertype {
                 Some(own) => all.contains(&own),
-                None => is_inside,
+                None => *is_inside,
             };
             match action {
                 Action::Output { port, .. } => self.output_port(*port)?,
@@ -164,7 +168,7 @@ impl Known<'_> {
                 // What is inside is not known; the EtherType behind it may be any.
                 Action::PopPbb => {
                     packet.set(Field::EthType, 0, 0);
-                    is_inside = true;
+                    *is_inside = true;
                 }
                 Action::SetNwTtl(_) | Action::DecNwTtl if is_13 && !is_of([0x0800, 0x86dd]) => {
                     return Err(ErrorCode::BadActionMatchInconsistent);

@@ -276,9 +276,8 @@ impl ErrorCode {
             Self::BadActionTag => "the tag cannot be pushed here",
             Self::BadActionType | Self::BadActionExperimenter => "the action is not known",
             Self::BadActionSetType => "the field cannot be set",
-            Self::BadActionSetLen | Self::BadActionSetArgument => {
-                "the value does not fit into the field"
-            }
+            Self::BadActionSetLen => "the value does not fit into the field",
+            Self::BadActionSetArgument => "the field cannot be set to this value",
             Self::BadInstructionTableId => "the next table has to be a later one that there is",
             Self::BadInstructionDup => "the instruction is there already",
             Self::BadInstructionUnknown

@@ -195,13 +195,15 @@ impl PortMod {
         | PortConfig::NO_FWD.0
         | PortConfig::NO_PACKET_IN.0;
 
-    /// It changes only what there is. 1.0 has no code for other bits; there they mean nothing.
+    /// It changes only what there is; no port here has features to advertise. 1.0 has no codes for other bits; there they mean
+    /// nothing.
     ///
     /// # Errors
-    /// `PortModConfig`.
+    /// `PortModConfig`, `PortModAdvertise`.
     pub const fn check(&self, version: Version) -> Result<(), ErrorCode> {
         match version {
             Version::V13 if self.mask.0 & !Self::CONFIG_13 != 0 => Err(ErrorCode::PortModConfig),
+            Version::V13 if self.advertise.0 != 0 => Err(ErrorCode::PortModAdvertise),
             _ => Ok(()),
         }
     }

@@ -107,7 +107,7 @@ impl FlowControl {
             local: self.port(PortNo::LOCAL).is_some(),
             version: Version::V10,
         };
-        known.actions(actions, &mut Match::new())
+        known.actions(actions, &mut Match::new(), &mut false)
     }
 
     fn add(&mut self, request: &FlowMod, target: &Target) -> Result<(), ErrorCode> {

@@ -265,6 +265,10 @@ fn actions_on_ttls_need_what_has_one() {
     ] {
         assert_eq!(apply(&mut world, &add(matches, 1, actions.clone())), expected, "{actions:?}");
     }
+    // What one list leaves, the next one finds.
+    let mut flow = add(Match::new(), 1, vec![Action::PopPbb]);
+    flow.instructions.push(Instruction::WriteActions(vec![Action::DecNwTtl]));
+    assert_eq!(apply(&mut world, &flow), Ok(()));
 }
 
 /// A VLAN that is set says that there is one (OpenFlow 1.3.5 table 13), and fields are listed behind what they need.

@@ -211,6 +211,8 @@ fn garbage_ends_its_channel_only() {
     port.resize(40, 0);
     (port[28], port[24]) = (0x80, 0x80);
     bench.give(good, &port);
+    (port[7], port[28], port[24], port[35]) = (7, 0, 0, 1);
+    bench.give(good, &port);
     let codes = bench.take(good).into_iter().map(|m| match m.body {
         Body::Error(error) => (m.xid, error.code),
         other => panic!("{other:?}"),
@@ -222,6 +224,7 @@ fn garbage_ends_its_channel_only() {
         (4, ErrorCode::BadRequestExperimenterType),
         (5, ErrorCode::BadRequestExperimenterType),
         (6, ErrorCode::PortModConfig),
+        (7, ErrorCode::PortModAdvertise),
     ];
     assert_eq!(codes.collect::<Vec<_>>(), expected);
     // An error is not answered.
