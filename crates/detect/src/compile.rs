@@ -56,7 +56,11 @@ pub(crate) fn compile(
     let mut refused = Vec::new();
     let mut drafts = Vec::with_capacity(set.rules.len());
     for (index, loaded) in set.rules.iter().enumerate() {
-        match draft(index, &loaded.rule, variables, options, &mut registry) {
+        let compiled = match options.datasets.wrong(index) {
+            Some(reason) => Err(reason.to_owned()),
+            None => draft(index, &loaded.rule, variables, options, &mut registry),
+        };
+        match compiled {
             Ok(draft) => drafts.push(draft),
             Err(reason) => refused.push(Refused { index, sid: loaded.rule.sid, reason }),
         }
