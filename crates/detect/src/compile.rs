@@ -316,7 +316,7 @@ fn draft<'a>(
             Condition::IpProto(_) | Condition::SameIp => {
                 conditions.push(Cond::Packet(condition.clone()));
             }
-            other => return Err(format!("option {}", name_of(other))),
+            other => return Err(format!("option {}", keyword_of(other))),
         }
     }
     texts
@@ -438,10 +438,11 @@ fn has_negation(list: &List<AddressItem>) -> bool {
     }
 }
 
-fn name_of(condition: &Condition) -> String {
-    let text = format!("{condition:?}");
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
-    text[..end].to_owned()
+/// The keyword of a condition.
+fn keyword_of(condition: &Condition) -> String {
+    let mut text = condition.to_string();
+    text.truncate(text.find(':').unwrap_or(text.len()));
+    text
 }
 
 fn host_bit(
