@@ -430,7 +430,7 @@ impl Random {
             BitOperation::IsSet,
             BitOperation::IsNotSet,
         ];
-        let modes = [BitsMode::Exactly, BitsMode::AtLeast, BitsMode::Any, BitsMode::None];
+        let modes = [BitsMode::Exactly, BitsMode::AtLeast, BitsMode::Any, BitsMode::NotAll];
         let number =
             |r: &mut Self, max| Number { negated: r.one_in(2), number: r.below(max) as u32 };
         match self.below(36) {

@@ -325,12 +325,47 @@ fn rules_of_ports_pass_and_drop_flows() {
     );
 }
 
+/// Modes of `flags`: with `!`, not all of them are set, as in Suricata.
+#[test]
+fn flags_have_modes() {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let cases: &[(&str, u8, bool)] = &[
+        ("SF", SYN | FIN, true),
+        ("SF", SYN | FIN | ACK, false),
+        ("+SF", SYN | FIN | ACK, true),
+        ("*SF", FIN, true),
+        ("!SF", SYN | FIN, false),
+        ("!SF", SYN | FIN | ACK, false),
+        ("!SF", SYN, true),
+        ("!SF", SYN | ACK, true),
+        ("!SF", ACK, true),
+        ("!S", SYN | ACK, false),
+        ("!S", ACK, true),
+        ("!SF,F", SYN | FIN, true),
+        ("0", 0, true),
+        ("!0", 0, false),
+        ("!0", ACK, true),
+    ];
+    for (mode, flags, expected) in cases {
+        let mut bench =
+            Bench::new(&format!("alert tcp any any -> any any (flags:{mode}; sid:1;)\n"), "");
+        let (sids, _) = bench.give(&segment(Sender::Client, *flags, &[]), Sender::Client, 1);
+        assert_eq!(sids == [1], *expected, "{mode} of {flags}");
+    }
+}
+
 #[test]
 fn what_is_not_evaluated_is_said() {
     let rules = r#"
 alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
+alert tcp any any -> any any (stream-event:est_packet_out_of_window; sid:4;)
+alert http any any -> any any (app-layer-event:http.missing_host_header; sid:5;)
+alert tls any any -> any any (ssl_state:client_hello; sid:6;)
+alert tls any any -> any any (tls_cert_expired; sid:7;)
 "#;
     let variables = Variables::with_defaults([], []).expect("defaults");
     let mut loader = Loader::new(variables.clone());
@@ -338,7 +373,15 @@ alert tcp any any -> any any (content:"x"; sid:3;)
     let (rules, refused) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
     let reasons: Vec<(u32, &str)> =
         refused.iter().map(|own| (own.sid, own.reason.as_str())).collect();
-    assert_eq!(reasons, [(1, "there is no dataset none"), (2, "pcre: a group `(?(`")]);
+    let expected = [
+        (1, "there is no dataset none"),
+        (2, "pcre: a group `(?(`"),
+        (4, "option stream-event"),
+        (5, "option app-layer-event"),
+        (6, "option ssl_state"),
+        (7, "option tls_cert_expired"),
+    ];
+    assert_eq!(reasons, expected);
     assert_eq!(rules.len(), 1);
 }
 
