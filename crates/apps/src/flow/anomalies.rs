@@ -33,7 +33,7 @@ pub(super) const fn of_event(event: Event) -> Option<AnomalyKind> {
 }
 
 /// What is wrong with a packet that belongs to no flow; `None` if it is not IP.
-pub(super) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
+pub(crate) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
     let d = input.decoded;
     let kind = match why {
         Reject::NotIp | Reject::Untracked => return None,
@@ -75,18 +75,22 @@ fn malformed(d: &Decoded) -> AnomalyKind {
     }
 }
 
-/// What is wrong with fragments; `None` if nothing is, or if only time, memory or the end of the run ended them.
-pub(super) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
+/// What is wrong with fragments; `None` if nothing is.
+pub(crate) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
     let kind = match fragments.failed {
         Some(Reason::Overlap) => AnomalyKind::FragmentOverlap,
         Some(Reason::TooLong) => AnomalyKind::FragmentTooLarge,
         Some(Reason::Misaligned | Reason::ZeroLength | Reason::TwoEnds | Reason::BeyondEnd) => {
             AnomalyKind::FragmentLength
         }
-        Some(Reason::BadHeader | Reason::Malformed | Reason::TooMany | Reason::TinyFirst) => {
-            AnomalyKind::FragmentIgnored
-        }
-        Some(Reason::Timeout | Reason::Evicted | Reason::Shutdown) => return None,
+        Some(
+            Reason::BadHeader
+            | Reason::Malformed
+            | Reason::TooMany
+            | Reason::TinyFirst
+            | Reason::Evicted,
+        ) => AnomalyKind::FragmentIgnored,
+        Some(Reason::Timeout | Reason::Shutdown) => AnomalyKind::FragmentsMissing,
         None if fragments.notes.overlaps > 0 => AnomalyKind::FragmentOverlap,
         None => return None,
     };

@@ -14,6 +14,7 @@
 mod following;
 mod hashes;
 mod limit;
+mod odd;
 mod refused;
 mod tee;
 

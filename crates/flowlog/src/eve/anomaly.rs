@@ -77,8 +77,10 @@ pub enum AnomalyKind {
     FragmentOverlap,
     /// The length of a fragment is wrong, or the ends of two differ.
     FragmentLength,
-    /// A fragment is ignored for another reason.
+    /// A fragment is ignored for another reason, or its memory was needed.
     FragmentIgnored,
+    /// Other fragments of the packet did not come in time, or not before the run ended.
+    FragmentsMissing,
 }
 
 impl AnomalyKind {
@@ -140,6 +142,8 @@ impl AnomalyKind {
             (AnomalyKind::FragmentLength, true) => "decoder.ipv6.frag_invalid_length",
             (AnomalyKind::FragmentIgnored, false) => "decoder.ipv4.frag_ignored",
             (AnomalyKind::FragmentIgnored, true) => "decoder.ipv6.frag_ignored",
+            (AnomalyKind::FragmentsMissing, false) => "decoder.ipv4.frag_missing",
+            (AnomalyKind::FragmentsMissing, true) => "decoder.ipv6.frag_missing",
         }
     }
 }
