@@ -10,7 +10,7 @@ use signatures::{
 };
 
 use crate::assemble::Builder;
-use crate::checks::{self, Names, Op};
+use crate::checks::{self, Names, Op, Test};
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
@@ -303,7 +303,7 @@ fn draft<'a>(
             }
             Condition::Urilen { size, raw } => {
                 let buffer = if *raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
-                size_of(buffer, *size, condition.to_string().into(), &mut parts);
+                size_of(buffer, Op::Bsize(*size), condition.to_string().into(), &mut parts);
             }
             Condition::Text { of, negated, text } => {
                 let inspection = text_of(*of, *negated, text)?;
@@ -316,7 +316,12 @@ fn draft<'a>(
             Condition::IpProto(_) | Condition::SameIp => {
                 conditions.push(Cond::Packet(condition.clone()));
             }
-            other => return Err(format!("option {}", keyword_of(other))),
+            other => {
+                let number = number_of(other);
+                let number = number.ok_or_else(|| format!("option {}", keyword_of(other)))?;
+                let (buffer, test) = number;
+                size_of(buffer, Op::Number(test), other.to_string().into(), &mut parts);
+            }
         }
     }
     texts
@@ -467,19 +472,34 @@ fn host_bit(
     }
 }
 
-/// The length of a buffer as one more check of it.
-fn size_of(buffer: Buffer, size: Compare, text: Box<str>, parts: &mut Vec<DraftPart>) {
+/// What a condition on a number asks for, and of which.
+fn number_of(condition: &Condition) -> Option<(Buffer, Test)> {
+    let (buffer, compare) = match condition {
+        Condition::FileSize(own) => (Buffer::FileSize, *own),
+        Condition::DnsOpcode(own) => (Buffer::DnsOpcode, *own),
+        Condition::DnsRcode(own) => (Buffer::DnsRcode, *own),
+        Condition::TlsVersion { negated, versions } => {
+            let (negated, numbers) = (*negated, versions.as_slice().into());
+            return Some((Buffer::TlsVersion, Test::OneOf { negated, numbers }));
+        }
+        _ => return None,
+    };
+    Some((buffer, Test::Compare(compare)))
+}
+
+/// The length of a buffer, or what it is as a number, as one more check of it.
+fn size_of(buffer: Buffer, op: Op, text: Box<str>, parts: &mut Vec<DraftPart>) {
     let own = parts.iter_mut().find(|part| part.buffer == buffer && part.transforms.is_empty());
     match own {
         Some(part) => {
-            part.ops.insert(0, Op::Bsize(size));
+            part.ops.insert(0, op);
             part.texts.insert(0, text);
             part.absent = false;
         }
         None => parts.push(DraftPart {
             buffer,
             transforms: Vec::new(),
-            ops: vec![Op::Bsize(size)],
+            ops: vec![op],
             texts: vec![text],
             candidates: Candidates::default(),
             absent: false,
