@@ -104,6 +104,12 @@ fn say(loaded: &Loaded) {
     for problem in loaded.problems.iter().take(SAID_MAX) {
         tracing::warn!("{problem}");
     }
+    for own in &loaded.unused {
+        tracing::warn!("ids.vars: {own}");
+    }
+    if let Some(first) = loaded.unset_bits.first() {
+        tracing::warn!("{}: {first}", loaded.tested_bits());
+    }
     let more = (loaded.problems.len().saturating_sub(SAID_MAX)) as u64 + loaded.problems_dropped;
     if more > 0 {
         tracing::warn!("{more} more; `shadeline ids -T` lists all");
