@@ -141,11 +141,12 @@ fn what_is_found_is_what_the_twin_finds() {
     use std::hash::{BuildHasher, RandomState};
     let seed = RandomState::new().hash_one(0);
     let mut random = Random(seed);
-    let mut total = 0;
+    let (mut total, mut with_literal) = (0, 0);
     for round in 0..60 {
         let count = 1 + random.below(6) as usize;
         let text: String = (1..=count).map(|sid| random.rule(sid)).collect();
         let rules = rules(&text);
+        with_literal += rules.parts.iter().filter(|part| part.has_literal).count();
         let bytes = 1 + random.below(500) as usize;
         let bytes: Vec<u8> = (0..bytes).map(|_| b"aaabbcd"[random.below(7) as usize]).collect();
         let cuts = cuts(&mut random, bytes.len());
@@ -167,7 +168,7 @@ fn what_is_found_is_what_the_twin_finds() {
         theirs.sort_unstable();
         assert_eq!(ours, theirs, "seed {seed}, round {round}:\n{text}{cuts:?} {bytes:?}");
     }
-    assert!(total > 40, "{total}");
+    assert!(total > 40 && with_literal > 40, "{total} found, {with_literal} parts with a literal");
 }
 
 /// What has no look-around is found with the last byte of its last literal, if there are not many literals.
@@ -182,13 +183,13 @@ fn a_new_literal_is_looked_at_at_once() {
     assert_eq!(found.iter().position(|own| !own.is_empty()), Some(99), "{found:?}");
 }
 
-/// A literal with each byte, of parts that do not hold: the work is in proportion to the bytes.
+/// Segments of a byte, and a literal with every fourth, of parts that do not hold: the work is in proportion to the bytes.
 #[test]
 fn the_work_is_in_proportion_to_the_bytes() {
     let own = |sid| {
         format!(
-            "alert tcp any any -> any any (content:\"aa\"; pcre:\"/aa.*b/\"; sid:{sid};)\n\
-             alert tcp any any -> any any (content:\"aa\"; content:\"c\"; distance:1; sid:{};)\n",
+            "alert tcp any any -> any any (content:\"abcd\"; pcre:\"/a[a-z]*[0-9]/\"; sid:{sid};)\n\
+             alert tcp any any -> any any (content:\"abcd\"; byte_test:1,=,120,5,relative; sid:{};)\n",
             sid + 100
         )
     };
@@ -197,12 +198,12 @@ fn the_work_is_in_proportion_to_the_bytes() {
     let half = 4096;
     let (mut room, mut given_up, mut window) = (Room::default(), false, Window::default());
     let bytes = 3 * half;
-    for _ in 0..bytes {
+    for at in 0..bytes {
         window.advance(
             rules.streams[0].of(None),
             &rules.parts,
             half,
-            b"a",
+            &[b"abcd"[at % 4]],
             false,
             false,
             &mut room,
@@ -212,7 +213,7 @@ fn the_work_is_in_proportion_to_the_bytes() {
         );
     }
     let parts = rules.parts.len();
-    assert!(parts >= 38, "{parts}");
+    assert!(parts >= 38 && rules.parts.iter().all(|part| part.has_literal), "{parts}");
     // Each part goes over all bytes ten times at most as these become more, and for new literals as far as is paid for.
     let most = bytes * (PAID_PER_BYTE + 10 * parts);
     assert!(window.work <= most, "{} bytes of work, {most} at most", window.work);
