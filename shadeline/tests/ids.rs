@@ -428,7 +428,10 @@ fn flows_that_exceed_a_bound_become_what_is_configured() {
 #[test]
 fn what_no_rule_sees_is_an_anomaly() {
     let folder = Scratch::new();
-    folder.write("local.rules", "alert ip any any -> any any (msg:\"x\"; sid:1;)\n");
+    let rules = "alert ip any any -> any any (msg:\"x\"; sid:1;)\n\
+        alert pkthdr any any -> any any (msg:\"cut\"; decode-event:ipv4.trunc_pkt; sid:2;)\n\
+        drop ip 10.0.1.4 any -> any any (msg:\"missing\"; decode-event:ipv4.frag_missing; sid:3;)\n";
+    folder.write("local.rules", rules);
     let frame = |number: u8| {
         let source = format!("10.0.1.{number}");
         Frame::new().macs([2; 6], [2, 0, 0, 0, 0, 1]).ipv4(&source, "10.0.2.2")
@@ -479,7 +482,17 @@ fn what_no_rule_sees_is_an_anomaly() {
         let events = std::fs::read_to_string(folder.join(&format!("{out}/eve.json")))
             .expect("it is written");
         let events = events.lines().map(|line| serde_json::from_str(line).expect("an object"));
-        let events = events.filter(|event: &serde_json::Value| event["event_type"] == "anomaly");
+        let events: Vec<serde_json::Value> = events.collect();
+        let alerts = events.iter().filter(|event| event["event_type"] == "alert");
+        let alerts: Vec<(&str, u64)> = alerts
+            .map(|event| {
+                let sid = event["alert"]["signature_id"].as_u64().expect("a number");
+                assert_eq!(event["alert"]["action"], "allowed");
+                (text_in(&event["src_ip"]), sid)
+            })
+            .collect();
+        assert_eq!(alerts, [("10.0.1.2", 2), ("10.0.1.4", 3), ("10.0.1.6", 1)], "{name}");
+        let events = events.iter().filter(|event| event["event_type"] == "anomaly");
         let found: Vec<String> = events
             .map(|event| {
                 assert_eq!(event["anomaly"]["type"], "decode");

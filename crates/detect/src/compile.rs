@@ -11,6 +11,7 @@ use signatures::{
 
 use crate::assemble::Builder;
 use crate::checks::{self, Names, Op, Test};
+use crate::events::EVENTS;
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
@@ -202,6 +203,7 @@ fn draft<'a>(
     };
     let mut side = None;
     let mut no_stream = None;
+    let mut event = None;
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
     for inspection in &rule.inspections {
@@ -310,6 +312,13 @@ fn draft<'a>(
                 parts.push(part(&inspection, options)?);
             }
             Condition::FileStore(_) => {}
+            Condition::DecodeEvent(name) => {
+                let known = EVENTS.binary_search(&name.as_str()).map(|at| EVENTS[at]);
+                let known = known.map_err(|_| format!("decode-event:{name}"))?;
+                if event.replace(known).is_some() {
+                    return Err("several decode-event".to_owned());
+                }
+            }
             condition if needs_packet(condition) => {
                 conditions.push(Cond::Packet(condition.clone()))
             }
@@ -381,7 +390,12 @@ fn draft<'a>(
         && parts.is_empty()
         && conditions.iter().all(is_plain)
         && posts.iter().all(writes);
-    let kind = if buffers != 0 {
+    if event.is_some() && !(parts.is_empty() && side.is_none()) {
+        return Err("decode-event with buffers or a direction".to_owned());
+    }
+    let kind = if event.is_some() {
+        Kind::Event
+    } else if buffers != 0 {
         Kind::Transaction
     } else if payload != 0 {
         if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
@@ -425,6 +439,7 @@ fn draft<'a>(
         buffers,
         headers,
         needs_packet: needs,
+        event,
         noalert: rule.noalert,
         counted: counters_of(rule, options, variables, registry)?.into(),
     };

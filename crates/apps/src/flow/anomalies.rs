@@ -112,3 +112,22 @@ pub(crate) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
         range: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules may name all that is wrong with packets, and nothing else.
+    #[test]
+    fn rules_may_name_all_events_of_packets() {
+        let mut names = std::collections::BTreeSet::new();
+        for kind in AnomalyKind::ALL {
+            for is_ipv6 in [false, true] {
+                for protocol in 0..=255 {
+                    names.extend(kind.name(is_ipv6, protocol).strip_prefix("decoder."));
+                }
+            }
+        }
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), detect::EVENTS);
+    }
+}

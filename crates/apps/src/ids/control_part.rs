@@ -164,6 +164,7 @@ impl IdsControl {
             ("drops", get(&c.drops)),
             ("files", get(&c.files)),
             ("anomalies", get(&c.anomalies)),
+            ("undecoded", get(&c.undecoded)),
             ("suppressed", get(&c.suppressed)),
             ("no_room", get(&c.no_room)),
             ("searches_given_up", get(&c.given_up)),
@@ -399,6 +400,11 @@ impl ControlPart for IdsControl {
             ),
             ("ids_files_total", "Files in transactions.", get(&c.files)),
             ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),
+            (
+                "ids_undecoded_total",
+                "Packets that cannot be decoded, and datagrams whose fragments failed.",
+                get(&c.undecoded),
+            ),
             (
                 "ids_suppressed_total",
                 "Matches that were no alerts because of a threshold.",

@@ -84,6 +84,34 @@ pub enum AnomalyKind {
 }
 
 impl AnomalyKind {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::Conflict,
+        Self::Gap,
+        Self::OutOfWindow,
+        Self::AckInvalid,
+        Self::SynConflict,
+        Self::FinConflict,
+        Self::DataAfterFin,
+        Self::DataOnSyn,
+        Self::ResetInWindow,
+        Self::ResetOutOfWindow,
+        Self::NoFlags,
+        Self::Truncated,
+        Self::WrongVersion,
+        Self::HeaderLength,
+        Self::TotalLength,
+        Self::HeaderChecksum,
+        Self::ExtensionHeaders,
+        Self::UpperLayer,
+        Self::Checksum,
+        Self::FragmentTooLarge,
+        Self::FragmentOverlap,
+        Self::FragmentLength,
+        Self::FragmentIgnored,
+        Self::FragmentsMissing,
+    ];
+
     /// The value of `anomaly.type`: `stream`, or `decode` for what is seen in a packet alone.
     pub const fn layer(self) -> &'static str {
         match self {
