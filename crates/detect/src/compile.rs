@@ -493,6 +493,7 @@ fn number_of(condition: &Condition) -> Option<(Buffer, Test)> {
         Condition::FileSize(own) => (Buffer::FileSize, *own),
         Condition::DnsOpcode(own) => (Buffer::DnsOpcode, *own),
         Condition::DnsRcode(own) => (Buffer::DnsRcode, *own),
+        Condition::DnsRrtype(own) => (Buffer::DnsRrtype, *own),
         Condition::TlsVersion { negated, versions } => {
             let (negated, numbers) = (*negated, versions.as_slice().into());
             return Some((Buffer::TlsVersion, Test::OneOf { negated, numbers }));

@@ -50,6 +50,17 @@ impl Feed<'_> {
         let part = BufferPart { buffer, sender, transaction, number, bytes, is_complete: true };
         self.detector.buffer(self.flow, &part);
     }
+
+    /// Types of records of a message.
+    fn record_types(
+        &mut self,
+        (transaction, _, sender): (u64, u32, Sender),
+        types: impl Iterator<Item = u16>,
+    ) {
+        for (number, kind) in (0..).zip(types) {
+            self.number((transaction, number, sender), Buffer::DnsRrtype, kind.into(), true);
+        }
+    }
 }
 
 impl Sink for Feed<'_> {
@@ -93,6 +104,12 @@ impl Sink for Feed<'_> {
                     self.number(of, Buffer::DnsOpcode, dns.opcode().into(), true);
                     // As in Suricata, without the bits of EDNS.
                     self.number(of, Buffer::DnsRcode, (dns.flags & 15).into(), true);
+                    let questions = dns.questions.iter().map(|own| own.kind);
+                    let answers = dns.answers.iter().map(|own| own.kind);
+                    match direction {
+                        Direction::ToServer => self.record_types(of, questions),
+                        Direction::ToClient => self.record_types(of, answers),
+                    }
                 }
                 self.detector.end_of_side(self.flow, sender_of(direction), transaction.id);
             }

@@ -163,6 +163,8 @@ buffers! {
     DnsOpcode "dns.opcode" &[], None, None, false true;
     /// Likewise.
     DnsRcode "dns.rcode" &[], None, None, false true;
+    /// Likewise, of each question of a request and each answer of a response.
+    DnsRrtype "dns.rrtype" &[], None, None, true true;
     /// Likewise.
     TlsVersion "tls.version" &[], None, None, false true;
 }
@@ -195,7 +197,10 @@ impl Buffer {
 
     /// Is it a number, which is no sticky buffer?
     pub fn is_number(self) -> bool {
-        matches!(self, Self::FileSize | Self::DnsOpcode | Self::DnsRcode | Self::TlsVersion)
+        matches!(
+            self,
+            Self::FileSize | Self::DnsOpcode | Self::DnsRcode | Self::DnsRrtype | Self::TlsVersion
+        )
     }
 
     /// The side whose messages alone have it: of the server requests, of the client responses.

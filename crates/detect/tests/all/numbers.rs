@@ -92,6 +92,26 @@ fn codes_of_dns() {
 }
 
 #[test]
+fn types_of_records() {
+    let conditions = [
+        "dns.rrtype:28",
+        "dns.rrtype:5; flow:to_client",
+        "dns.rrtype:1; flow:to_client",
+        "dns.rrtype:1; flow:to_server",
+        "dns.rrtype:>28",
+    ];
+    let question = b"\x01a\x04test\x00\x00\x1c\x00\x01";
+    let ask = [&[0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], question].concat();
+    let head = [0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0];
+    let alias = b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x01\x00\x02\xc0\x0c";
+    let address = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x01\x00\x04\x0a\x00\x00\x01";
+    let answer = [&head[..], question, alias, address].concat();
+    let messages = [(Sender::Client, &ask[..]), (Sender::Server, &answer[..])];
+    let found = matched(&rules("dns", &conditions), Transport::Datagram, &messages);
+    assert_eq!(found, [1, 2, 3]);
+}
+
+#[test]
 fn versions_of_tls() {
     let conditions = [
         "tls.version:1.2",
