@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use apps::ids::counters::{Counters, counted, get};
-use apps::ids::explain::{self, Step};
+use apps::ids::explain::{self, Explained, Step};
+use apps::ids::notes::UnsetBit;
 use apps::ids::rules::{self, FURTHER, Loaded, Refusal};
 use control::api::table::{Row, table, thousands};
 use control::config::{Config, IdsAction, LogLevel};
@@ -36,10 +37,14 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
         return test(args, &config);
     }
     log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
-    let (loaded, steps) = match args.explain {
-        None => (rules::load(&config, None).map_err(Failure::other)?, Vec::new()),
-        Some(sid) => explained(&config, sid)?,
+    let (loaded, explained) = match args.explain {
+        None => (rules::load(&config, None).map_err(Failure::other)?, None),
+        Some(sid) => {
+            let (loaded, explained) = explained(&config, sid)?;
+            (loaded, Some(explained))
+        }
     };
+    check_variables(args, &loaded)?;
     if let Some(folder) = &config.ids.output {
         output::folder(folder)?;
         for name in ["eve.json", "fast.log", "stats.log"] {
@@ -55,8 +60,8 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     let attachments: [&(dyn Any + Sync); 2] = [&loaded, &counters];
     let carried = Carry::without_outputs(&config, &interfaces, opened?, &attachments);
     let (report, elapsed) = offline::carry(carried)?;
-    if let Some(sid) = args.explain {
-        explanation(args, sid, &steps, &loaded, &counters)?;
+    if let Some((explained, steps)) = &explained {
+        explanation(args, explained, steps, &loaded, &counters)?;
     } else {
         let figures = Figures::of(&loaded, &counters, report.rx_packets);
         let rows = figures.rules.as_slice();
@@ -148,6 +153,7 @@ fn config(args: &IdsArgs) -> Result<Config, Failure> {
 /// `-T`.
 fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
     let loaded = rules::load(config, None).map_err(Failure::other)?;
+    check_variables(args, &loaded)?;
     let problems = loaded.problems.iter().map(Problem::from).collect();
     let tested = Tested {
         rules: loaded.total,
@@ -157,12 +163,23 @@ fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
         problems,
         problems_left_out: loaded.problems_dropped,
         warnings: loaded.warnings.clone(),
+        unset_bits: loaded.unset_bits.clone(),
         dear: loaded.dear(),
     };
     output::figures(None, args.json, &tested, || {
         let mut text = String::new();
         for warning in &loaded.warnings {
             output::line!(&mut text, "warning: {warning}");
+        }
+        for own in &loaded.unused {
+            output::line!(&mut text, "warning: ids.vars: {own}");
+        }
+        for own in loaded.unset_bits.iter().take(BITS_MAX) {
+            output::line!(&mut text, "warning: {own}");
+        }
+        if loaded.unset_bits.len() > BITS_MAX {
+            let more = thousands((loaded.unset_bits.len() - BITS_MAX) as u64);
+            output::line!(&mut text, "{more} more flowbits are never set; --json lists all");
         }
         for problem in &loaded.problems {
             output::line!(&mut text, "{problem}");
@@ -184,6 +201,18 @@ fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
     let is_right = loaded.loaded == loaded.total && loaded.warnings.is_empty();
     if is_right { Ok(()) } else { Err(Failure::reported()) }
 }
+
+/// A variable of the command line that nothing names is a mistake; one of a configuration may be for other rules.
+fn check_variables(args: &IdsArgs, loaded: &Loaded) -> Result<(), Failure> {
+    let is_given = |name: &str| args.set.iter().any(|(own, _)| own == name);
+    match loaded.unused.iter().find(|own| is_given(&own.name)) {
+        None => Ok(()),
+        Some(own) => Err(Failure::other(format!("--set {}: {own}", own.name))),
+    }
+}
+
+/// So many flowbits that no rule sets are printed as text.
+const BITS_MAX: usize = 20;
 
 /// So many dear rules are printed as text.
 const DEAR_MAX: usize = 20;
@@ -215,6 +244,8 @@ struct Tested {
     problems: Vec<Problem>,
     problems_left_out: u64,
     warnings: Vec<String>,
+    /// Flowbits that rules test and none sets.
+    unset_bits: Vec<UnsetBit>,
     /// Rules that are evaluated again and again, the dearest first.
     dear: Vec<rules::Dear>,
 }
@@ -278,17 +309,18 @@ impl Figures {
 }
 
 /// The rules of the files, and beside them those that explain one.
-fn explained(config: &Config, sid: u32) -> Result<(Loaded, Vec<Step>), Failure> {
-    let mut made = Ok(Vec::new());
-    let loaded = rules::load_with(config, None, |set| match explain::steps(set, sid) {
-        Ok((steps, text)) => {
-            made = Ok(steps);
-            text.into_bytes()
-        }
-        Err(error) => {
-            made = Err(error);
-            Vec::new()
-        }
+fn explained(config: &Config, sid: u32) -> Result<(Loaded, (Explained, Vec<Step>)), Failure> {
+    let mut made = Err(String::new());
+    let loaded = rules::load_with(config, None, |set| {
+        let (steps, text) = match explain::find(set, &config.ids.rules, sid) {
+            Ok(own) => {
+                let (steps, text) = explain::steps(&own.rule);
+                (Ok((own, steps)), text)
+            }
+            Err(error) => (Err(error), String::new()),
+        };
+        made = steps;
+        text.into_bytes()
     });
     let loaded = loaded.map_err(Failure::other)?;
     Ok((loaded, made.map_err(Failure::other)?))
@@ -319,7 +351,7 @@ impl Row for StepRow {
 /// `--explain`.
 fn explanation(
     args: &IdsArgs,
-    sid: u32,
+    explained: &Explained,
     steps: &[Step],
     loaded: &Loaded,
     counters: &Counters,
@@ -335,10 +367,25 @@ fn explanation(
         rule: step.text.clone(),
     });
     let rows: Vec<StepRow> = rows.collect();
-    let own = matches.iter().find(|((gid, number), _)| *number == sid && *gid != steps[0].id.0);
-    let alerts = own.map_or(0, |(_, own)| own.alerts);
+    let Explained { rule, file, line, is_disabled } = explained;
+    let (gid, sid) = (rule.gid, rule.sid);
+    let alerts = matches.get(&(gid, sid)).map_or(0, |own| own.alerts);
+    let refused = loaded.problems.iter().find(|own| own.file == *file && own.line == *line);
+    // Why there are none whatever it matches.
+    let silent = match refused {
+        _ if *is_disabled => {
+            Some(format!("it is behind `#` ({file}:{line}), so it is not evaluated"))
+        }
+        Some(own) => Some(format!("it is refused, so it is not evaluated: {own}")),
+        None if rule.noalert => Some("it has `noalert`, so its matches are no alerts".to_owned()),
+        None => None,
+    };
     if args.json {
+        if let Some(why) = silent {
+            note!("rule {sid}: {why}");
+        }
         return output::json(&rows);
     }
-    print(format_args!("{}rule {sid}: {}\n", table(&rows), counted(alerts, "alert")))
+    let why = silent.map(|why| format!("; {why}")).unwrap_or_default();
+    print(format_args!("{}rule {sid}: {}{why}\n", table(&rows), counted(alerts, "alert")))
 }

@@ -422,3 +422,194 @@ fn flows_that_exceed_a_bound_become_what_is_configured() {
         assert!(told && said.contains("bounds exceeded") == line.is_some(), "{name}: {said}");
     }
 }
+
+/// Packets that cannot be decoded and fragments that never become whole are events, in each pipeline with rules, also where a stage
+/// before has dropped them.
+#[test]
+fn what_no_rule_sees_is_an_anomaly() {
+    let folder = Scratch::new();
+    let rules = "alert ip any any -> any any (msg:\"x\"; sid:1;)\n\
+        alert pkthdr any any -> any any (msg:\"cut\"; decode-event:ipv4.trunc_pkt; sid:2;)\n\
+        drop ip 10.0.1.4 any -> any any (msg:\"missing\"; decode-event:ipv4.frag_missing; sid:3;)\n";
+    folder.write("local.rules", rules);
+    let frame = |number: u8| {
+        let source = format!("10.0.1.{number}");
+        Frame::new().macs([2; 6], [2, 0, 0, 0, 0, 1]).ipv4(&source, "10.0.2.2")
+    };
+    let mut bad_checksum = frame(1).udp(4000, 53, b"query").bytes();
+    bad_checksum[24] ^= 1;
+    let mut cut = frame(2).udp(4000, 53, &[0; 100]).bytes();
+    cut.truncate(60);
+    let mut no_header = frame(3).udp(4000, 53, b"query").bytes();
+    no_header[14] = 0x44;
+    let lone = frame(4).fragment(0, true).raw(17, &[0; 64]).bytes();
+    let late = frame(5).fragment(4, true).raw(17, &[0; 64]).bytes();
+    let last = frame(6).udp(4000, 53, b"query").bytes();
+    let at = |s: u64, data| Record::new((1_700_000_000 + s) * 1_000_000_000, data);
+    let records = [
+        at(0, bad_checksum),
+        at(1, cut),
+        at(2, no_header),
+        at(3, late),
+        at(300, lone),
+        at(301, last),
+    ];
+    write_pcap(&folder.join("a.pcap"), &records);
+    write_pcap(&folder.join("b.pcap"), &[]);
+    let ends = "[ids]\nrules = [\"local.rules\"]\n";
+    let ports = "[port.a]\n[port.b]\n";
+    folder.write("monitor.toml", &format!("mode = \"monitor\"\n[port.a]\n{ends}"));
+    folder.write("inline.toml", &format!("mode = \"wire\"\n{ports}{ends}action = \"inline\"\n"));
+    folder.write("wire.toml", &format!("mode = \"wire\"\n{ports}{ends}"));
+    let router = "mode = \"router\"\n[port.a]\nmac = \"02:00:00:00:00:01\"\naddresses = [\"10.0.1.1/24\"]\n\
+        [port.b]\nmac = \"02:00:00:00:00:02\"\naddresses = [\"10.0.2.1/24\"]\n";
+    folder.write("router.toml", &format!("{router}{ends}"));
+    for (name, workers) in
+        [("monitor", 1), ("monitor", 4), ("inline", 1), ("wire", 1), ("router", 1)]
+    {
+        let text_of =
+            std::fs::read_to_string(folder.join(&format!("{name}.toml"))).expect("it is there");
+        let out = format!("{name}-{workers}");
+        let text_of = format!("{text_of}output = \"{out}\"\n[system]\nworkers = {workers}\n");
+        let config = folder.write("config.toml", &text_of);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+        command.current_dir(folder.path()).arg("run").arg(config).args(["-r", "a=a.pcap"]);
+        if name != "monitor" {
+            command.args(["-r", "b=b.pcap"]);
+        }
+        let output = command.output().expect("the program runs");
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let events = std::fs::read_to_string(folder.join(&format!("{out}/eve.json")))
+            .expect("it is written");
+        let events = events.lines().map(|line| serde_json::from_str(line).expect("an object"));
+        let events: Vec<serde_json::Value> = events.collect();
+        let alerts = events.iter().filter(|event| event["event_type"] == "alert");
+        let alerts: Vec<(&str, u64)> = alerts
+            .map(|event| {
+                let sid = event["alert"]["signature_id"].as_u64().expect("a number");
+                assert_eq!(event["alert"]["action"], "allowed");
+                (text_in(&event["src_ip"]), sid)
+            })
+            .collect();
+        assert_eq!(alerts, [("10.0.1.2", 2), ("10.0.1.4", 3), ("10.0.1.6", 1)], "{name}");
+        let events = events.iter().filter(|event| event["event_type"] == "anomaly");
+        let found: Vec<String> = events
+            .map(|event| {
+                assert_eq!(event["anomaly"]["type"], "decode");
+                format!("{} {}", text_in(&event["src_ip"]), text_in(&event["anomaly"]["event"]))
+            })
+            .collect();
+        let expected = [
+            "10.0.1.1 decoder.ipv4.invalid_checksum",
+            "10.0.1.2 decoder.ipv4.trunc_pkt",
+            "10.0.1.3 decoder.ipv4.hlen_too_small",
+            "10.0.1.5 decoder.ipv4.frag_missing",
+            "10.0.1.4 decoder.ipv4.frag_missing",
+        ];
+        assert_eq!(found, expected, "{name}, {workers} workers");
+    }
+}
+
+fn text_in(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A variable that nothing names is a mistake; so is a flowbit that nothing sets, most often.
+#[test]
+fn what_is_named_in_vain_is_said() {
+    let folder = Scratch::new();
+    let rules = "alert tcp $HOME_NET any -> $PRINTERS any (flowbits:isset,seen; content:\"x\"; sid:1;)\n\
+                 alert tcp any any -> any any (flowbits:set,other; content:\"y\"; sid:2;)\n\
+                 alert tcp any any -> any any (flowbits:isset,other; flowbits:isset,seen; content:\"y\"; sid:3;)\n";
+    folder.write("local.rules", rules);
+    let printers = ["-T", "-S", "local.rules", "--set", "PRINTERS=192.0.2.9"];
+    let out = ids(&folder, &printers);
+    let said = text(&out.stdout);
+    assert!(out.status.success(), "{said}{}", text(&out.stderr));
+    let warning = "warning: local.rules:1: rule 1 tests the flowbit `seen`, which no rule sets; another rule does, too\n";
+    assert!(said.contains(warning) && !said.contains("`other`"), "{said}");
+    for (name, hint) in [
+        (
+            "HOME_NETS",
+            "--set HOME_NETS: no rule names the variable `HOME_NETS`, did you mean `HOME_NET`?",
+        ),
+        ("SCANNERS", "--set SCANNERS: no rule names the variable `SCANNERS`\n"),
+    ] {
+        let value = format!("{name}=192.0.2.9");
+        let out = ids(&folder, &[&printers[..], &["--set", &value]].concat());
+        assert!(!out.status.success() && text(&out.stderr).contains(hint), "{}", text(&out.stderr));
+        // Another variable may name it.
+        let through = format!("HOME_NET=${name}");
+        let out = ids(&folder, &[&printers[..], &["--set", &value, "--set", &through]].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+    }
+}
+
+/// What is wrong in a threshold.config is said with its place, and no rule is refused for it.
+#[test]
+fn mistakes_in_thresholds_have_a_place() {
+    let folder = Scratch::new();
+    folder.write("local.rules", "alert tcp any any -> any any (content:\"x\"; sid:1;)\n");
+    let lines = "# limits\nsuppress gen_id 1, sig_id 1, track by_src, ip $PRINTERS\n\
+                 suppress gen_id 1, sig_id 1, track by_both, ip 192.0.2.1\n";
+    folder.write("threshold.config", lines);
+    let out = ids(&folder, &["-T", "-S", "local.rules", "--thresholds", "threshold.config"]);
+    let said = text(&out.stdout);
+    assert!(!out.status.success(), "{said}");
+    let place = "warning: threshold.config:2: variable $PRINTERS is not defined\n";
+    assert!(said.contains(place), "{said}");
+    assert!(said.contains("warning: threshold.config:3:36: unknown"), "{said}");
+    assert!(said.contains("1 rules: 1 loaded"), "{said}");
+}
+
+/// Rules that are silent whatever they match are explained, too, and it is said why they are.
+#[test]
+fn silent_rules_are_explained() {
+    let folder = Scratch::new();
+    let rules = "# alert udp any any -> any any (content:\"que\"; \\\n#   sid:1;)\n\
+                 alert udp any any -> any any (content:\"que\"; file.magic; content:\"x\"; sid:2;)\n\
+                 alert udp any any -> any any (content:\"que\"; stream-event:est_packet_out_of_window; sid:3;)\n\
+                 alert udp any any -> any any (content:\"que\"; noalert; sid:4;)\n\
+                 alert udp any any -> any any (content:\"que; sid:5;)\n\
+                 alert udp any any -> any any (content:\"que\"; sid:6;)\n";
+    folder.write("local.rules", rules);
+    let frame = Frame::new().ipv4("10.0.0.1", "10.0.0.2").udp(4000, 53, b"query").bytes();
+    write_pcap(&folder.join("a.pcap"), &[Record::new(1_700_000_000_000_000_000, frame)]);
+    let explain =
+        |sid: &str| ids(&folder, &["-r", "a.pcap", "-S", "local.rules", "--explain", sid]);
+    for (sid, line, why) in [
+        (
+            "2",
+            "1  udp any any -> any any (content:\"que\";)",
+            "rule 2: 0 alerts; it is refused, so it is not evaluated: local.rules:3:1: ",
+        ),
+        ("3", "1  udp any any -> any any (content:\"que\";)", "stream-event"),
+        (
+            "4",
+            "1  udp any any -> any any (content:\"que\";)",
+            "rule 4: 0 alerts; it has `noalert`, so its matches are no alerts\n",
+        ),
+        ("6", "1  udp any any -> any any (content:\"que\";)", "rule 6: 1 alert\n"),
+    ] {
+        let out = explain(sid);
+        let said = text(&out.stdout);
+        assert!(out.status.success(), "{said}{}", text(&out.stderr));
+        assert!(said.contains(line) && said.contains(why), "{said}");
+    }
+    let out = explain("5");
+    let said = text(&out.stderr);
+    assert!(
+        !out.status.success() && said.contains("rule 5 cannot be read: local.rules:6:"),
+        "{said}"
+    );
+    let out = explain("7");
+    assert!(text(&out.stderr).contains("no rule has sid 7"), "{}", text(&out.stderr));
+    folder.write("local.rules", "#alert udp any any -> any any (content:\"que\"; sid:1;)\n");
+    let out = explain("1");
+    let said = text(&out.stdout);
+    let why = "rule 1: 0 alerts; it is behind `#` (local.rules:1), so it is not evaluated\n";
+    assert!(
+        said.contains("1  udp any any -> any any (content:\"que\";)") && said.contains(why),
+        "{said}"
+    );
+}

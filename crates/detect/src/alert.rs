@@ -26,6 +26,8 @@ pub enum Found {
     Packet,
     /// Addresses alone: of the first packet of a direction.
     Addresses,
+    /// What is wrong with a packet that cannot be decoded, or with fragments.
+    Event,
     /// Bytes of a stream.
     Stream,
     /// A transaction, by its number within the flow.

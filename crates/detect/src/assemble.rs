@@ -154,6 +154,10 @@ impl Builder {
         compiled.parts = numbers.into();
         match compiled.kind {
             Kind::Addresses => self.ruleset.addresses.push(number),
+            Kind::Event => {
+                let names = compiled.event.into_iter();
+                names.for_each(|name| self.ruleset.events.entry(name).or_default().push(number));
+            }
             Kind::Application => self.ruleset.applications.push(number),
             Kind::Packet if compiled.payload == 0 => {
                 let side = flow_to(&compiled);

@@ -122,6 +122,8 @@ pub(crate) enum Op {
         read: Reading,
     },
     Bsize(Compare),
+    /// On the number that the buffer is.
+    Number(Test),
     /// What follows from Base64 in the buffer, and the checks of it.
     Base64 {
         bytes: u32,
@@ -134,6 +136,43 @@ pub(crate) enum Op {
         set: Arc<Dataset>,
         ask: Ask,
     },
+}
+
+/// What a number fulfils.
+#[derive(Clone, Debug)]
+pub(crate) enum Test {
+    Compare(Compare),
+    /// It is one of these, or none of them.
+    OneOf {
+        negated: bool,
+        numbers: Box<[u16]>,
+    },
+}
+
+/// The bytes of a number that is known, or is at least so much.
+pub(crate) fn number_bytes(number: u64, is_exact: bool) -> [u8; 9] {
+    let mut bytes = [0; 9];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    bytes[8] = is_exact.into();
+    bytes
+}
+
+impl Test {
+    /// Does the number in these bytes fulfil it, whatever it may still become?
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let Some((number, [is_exact])) = bytes.split_first_chunk::<8>() else { return false };
+        let (number, is_exact) = (u64::from_be_bytes(*number), *is_exact != 0);
+        match self {
+            Self::Compare(own @ (Compare::Greater(_) | Compare::GreaterOrEqual(_))) => {
+                own.holds(number)
+            }
+            Self::Compare(own) => is_exact && own.holds(number),
+            Self::OneOf { negated, numbers } => {
+                let is_one = numbers.iter().any(|own| u64::from(*own) == number);
+                is_exact && is_one != *negated
+            }
+        }
+    }
 }
 
 impl Op {
@@ -157,7 +196,7 @@ impl Op {
                 read.relative || named(bytes) || named(value)
             }
             Self::Base64 { relative, offset, .. } => *relative || named(offset),
-            Self::Bsize(_) | Self::Dataset { .. } => false,
+            Self::Bsize(_) | Self::Number(_) | Self::Dataset { .. } => false,
         }
     }
 
@@ -169,7 +208,7 @@ impl Op {
             Self::IsDataAt { negated, .. } => !negated,
             Self::ByteJump { from, .. } => *from != JumpFrom::End,
             Self::Base64 { ops, .. } => ops.iter().all(Self::is_monotone),
-            Self::Bsize(_) | Self::Dataset { .. } => false,
+            Self::Bsize(_) | Self::Number(_) | Self::Dataset { .. } => false,
             _ => true,
         }
     }

@@ -10,7 +10,8 @@ use signatures::{
 };
 
 use crate::assemble::Builder;
-use crate::checks::{self, Names, Op};
+use crate::checks::{self, Names, Op, Test};
+use crate::events::EVENTS;
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
@@ -56,7 +57,11 @@ pub(crate) fn compile(
     let mut refused = Vec::new();
     let mut drafts = Vec::with_capacity(set.rules.len());
     for (index, loaded) in set.rules.iter().enumerate() {
-        match draft(index, &loaded.rule, variables, options, &mut registry) {
+        let compiled = match options.datasets.wrong(index) {
+            Some(reason) => Err(reason.to_owned()),
+            None => draft(index, &loaded.rule, variables, options, &mut registry),
+        };
+        match compiled {
             Ok(draft) => drafts.push(draft),
             Err(reason) => refused.push(Refused { index, sid: loaded.rule.sid, reason }),
         }
@@ -198,6 +203,7 @@ fn draft<'a>(
     };
     let mut side = None;
     let mut no_stream = None;
+    let mut event = None;
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
     for inspection in &rule.inspections {
@@ -299,20 +305,32 @@ fn draft<'a>(
             }
             Condition::Urilen { size, raw } => {
                 let buffer = if *raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
-                size_of(buffer, *size, condition.to_string().into(), &mut parts);
+                size_of(buffer, Op::Bsize(*size), condition.to_string().into(), &mut parts);
             }
             Condition::Text { of, negated, text } => {
                 let inspection = text_of(*of, *negated, text)?;
                 parts.push(part(&inspection, options)?);
             }
             Condition::FileStore(_) => {}
+            Condition::DecodeEvent(name) => {
+                let known = EVENTS.binary_search(&name.as_str()).map(|at| EVENTS[at]);
+                let known = known.map_err(|_| format!("decode-event:{name}"))?;
+                if event.replace(known).is_some() {
+                    return Err("several decode-event".to_owned());
+                }
+            }
             condition if needs_packet(condition) => {
                 conditions.push(Cond::Packet(condition.clone()))
             }
             Condition::IpProto(_) | Condition::SameIp => {
                 conditions.push(Cond::Packet(condition.clone()));
             }
-            other => return Err(format!("option {}", name_of(other))),
+            other => {
+                let number = number_of(other);
+                let number = number.ok_or_else(|| format!("option {}", keyword_of(other)))?;
+                let (buffer, test) = number;
+                size_of(buffer, Op::Number(test), other.to_string().into(), &mut parts);
+            }
         }
     }
     texts
@@ -372,7 +390,12 @@ fn draft<'a>(
         && parts.is_empty()
         && conditions.iter().all(is_plain)
         && posts.iter().all(writes);
-    let kind = if buffers != 0 {
+    if event.is_some() && !(parts.is_empty() && side.is_none()) {
+        return Err("decode-event with buffers or a direction".to_owned());
+    }
+    let kind = if event.is_some() {
+        Kind::Event
+    } else if buffers != 0 {
         Kind::Transaction
     } else if payload != 0 {
         if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
@@ -416,6 +439,7 @@ fn draft<'a>(
         buffers,
         headers,
         needs_packet: needs,
+        event,
         noalert: rule.noalert,
         counted: counters_of(rule, options, variables, registry)?.into(),
     };
@@ -434,10 +458,11 @@ fn has_negation(list: &List<AddressItem>) -> bool {
     }
 }
 
-fn name_of(condition: &Condition) -> String {
-    let text = format!("{condition:?}");
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
-    text[..end].to_owned()
+/// The keyword of a condition.
+fn keyword_of(condition: &Condition) -> String {
+    let mut text = condition.to_string();
+    text.truncate(text.find(':').unwrap_or(text.len()));
+    text
 }
 
 fn host_bit(
@@ -462,19 +487,35 @@ fn host_bit(
     }
 }
 
-/// The length of a buffer as one more check of it.
-fn size_of(buffer: Buffer, size: Compare, text: Box<str>, parts: &mut Vec<DraftPart>) {
+/// What a condition on a number asks for, and of which.
+fn number_of(condition: &Condition) -> Option<(Buffer, Test)> {
+    let (buffer, compare) = match condition {
+        Condition::FileSize(own) => (Buffer::FileSize, *own),
+        Condition::DnsOpcode(own) => (Buffer::DnsOpcode, *own),
+        Condition::DnsRcode(own) => (Buffer::DnsRcode, *own),
+        Condition::DnsRrtype(own) => (Buffer::DnsRrtype, *own),
+        Condition::TlsVersion { negated, versions } => {
+            let (negated, numbers) = (*negated, versions.as_slice().into());
+            return Some((Buffer::TlsVersion, Test::OneOf { negated, numbers }));
+        }
+        _ => return None,
+    };
+    Some((buffer, Test::Compare(compare)))
+}
+
+/// The length of a buffer, or what it is as a number, as one more check of it.
+fn size_of(buffer: Buffer, op: Op, text: Box<str>, parts: &mut Vec<DraftPart>) {
     let own = parts.iter_mut().find(|part| part.buffer == buffer && part.transforms.is_empty());
     match own {
         Some(part) => {
-            part.ops.insert(0, Op::Bsize(size));
+            part.ops.insert(0, op);
             part.texts.insert(0, text);
             part.absent = false;
         }
         None => parts.push(DraftPart {
             buffer,
             transforms: Vec::new(),
-            ops: vec![Op::Bsize(size)],
+            ops: vec![op],
             texts: vec![text],
             candidates: Candidates::default(),
             absent: false,

@@ -41,7 +41,7 @@ impl Scene<'_> {
     pub(crate) fn way(&self, of: &Match) -> Option<Way> {
         match of.found {
             Found::Packet | Found::Addresses => self.header.map(crate::flow::way_of_packet),
-            Found::Stream | Found::Transaction(_) => self.flow.way_of(of.sender),
+            Found::Event | Found::Stream | Found::Transaction(_) => self.flow.way_of(of.sender),
         }
     }
 
@@ -148,7 +148,7 @@ impl Scene<'_> {
         };
         // Bytes of streams are those of established connections.
         let is_established = match of.found {
-            Found::Packet | Found::Addresses => self.flow.was_established,
+            Found::Packet | Found::Addresses | Found::Event => self.flow.was_established,
             Found::Stream | Found::Transaction(_) => self.flow.is_established(),
         };
         let state = match flow.state {

@@ -150,6 +150,32 @@ impl Detector {
 
     /// Begins and ends a step with a packet of no flow.
     pub fn lone(&mut self, packet: &Packet<'_>, alerts: &mut Vec<Alert>) -> Verdict {
+        let mut flow = self.no_flow();
+        self.begin(packet, &mut flow, Sender::Client);
+        let verdict = self.finish(&mut flow, alerts);
+        self.lone = flow;
+        verdict
+    }
+
+    /// A step of its own, without a flow, with what matched of what went this way.
+    pub(crate) fn alone(
+        &mut self,
+        way: Way,
+        time_ns: u64,
+        matches: impl Iterator<Item = Match>,
+        alerts: &mut Vec<Alert>,
+    ) -> Verdict {
+        let mut flow = self.no_flow();
+        flow.way = Some(way);
+        self.open(&mut flow, Sender::Client, time_ns);
+        self.step.matches.extend(matches);
+        let verdict = self.finish(&mut flow, alerts);
+        self.lone = flow;
+        verdict
+    }
+
+    /// What a flow knows before its first packet.
+    fn no_flow(&mut self) -> FlowState {
         let mut flow = std::mem::take(&mut self.lone);
         flow.forget_rules(self.rules.generation);
         (flow.is_none, flow.is_dropped, flow.is_passed) = (true, false, false);
@@ -157,10 +183,7 @@ impl Detector {
         flow.counters.clear();
         flow.way = None;
         flow.headers.iter_mut().for_each(Compared::forget);
-        self.begin(packet, &mut flow, Sender::Client);
-        let verdict = self.finish(&mut flow, alerts);
-        self.lone = flow;
-        verdict
+        flow
     }
 
     /// Begins a step without a packet: a flow ends, and what waited for its end is evaluated.

@@ -218,7 +218,8 @@ fn bits_hold(mode: BitsMode, bits: u8, own: u8) -> bool {
         BitsMode::Exactly => own == bits,
         BitsMode::AtLeast => own & bits == bits,
         BitsMode::Any => own & bits != 0,
-        BitsMode::None => own & bits == 0,
+        BitsMode::NotAll if bits == 0 => own != 0,
+        BitsMode::NotAll => own & bits != bits,
     }
 }
 

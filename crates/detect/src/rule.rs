@@ -103,6 +103,8 @@ pub(crate) enum Kind {
     Addresses,
     /// Packets.
     Packet,
+    /// Packets that cannot be decoded.
+    Event,
     /// Bytes of streams of TCP; packets of other protocols.
     Stream,
     /// The application of a flow: once for each direction.
@@ -297,6 +299,8 @@ pub(crate) struct Compiled {
     pub(crate) key: u32,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
+    /// What is wrong with a packet that it is about.
+    pub(crate) event: Option<&'static str>,
     pub(crate) noalert: bool,
     /// Thresholds and the like, in order.
     pub(crate) counted: Box<[Counted]>,

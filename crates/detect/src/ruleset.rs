@@ -136,6 +136,8 @@ pub struct Ruleset {
     /// Parts that hold of a buffer that is not there, by sender; without those that wait for the key of their rule.
     pub(crate) absent: [Vec<u32>; 2],
     pub(crate) addresses: Vec<u32>,
+    /// Rules about packets that cannot be decoded, by event.
+    pub(crate) events: HashMap<&'static str, Vec<u32>>,
     pub(crate) applications: Vec<u32>,
     pub(crate) registry: Registry,
     pub(crate) midstream: bool,

@@ -8,14 +8,14 @@
 //!
 //! Names and settings are Suricata's. A set is bounded by `memcap`; what has no room is not added, and counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use signatures::{Base64Mode, Check, RuleSet, SetOperation};
+use signatures::{Base64Mode, Check, Rule, RuleSet, SetOperation};
 
 use crate::transform::base64;
 
@@ -288,7 +288,14 @@ impl Ask {
 
 /// The sets of a list of rules, by name; detectors share them.
 #[derive(Clone, Debug, Default)]
-pub struct Datasets(Arc<HashMap<String, Arc<Dataset>>>);
+pub struct Datasets(Arc<Sets>);
+
+#[derive(Debug, Default)]
+struct Sets {
+    by_name: HashMap<String, Arc<Dataset>>,
+    /// What is wrong in the settings of a rule, by its index.
+    wrong: HashMap<usize, String>,
+}
 
 impl PartialEq for Datasets {
     fn eq(&self, other: &Self) -> bool {
@@ -299,7 +306,7 @@ impl PartialEq for Datasets {
 impl Eq for Datasets {}
 
 /// What rules say of a set, together.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Wish {
     kind: Option<SetKind>,
     load: Option<(String, usize)>,
@@ -307,89 +314,138 @@ struct Wish {
     memory: Option<usize>,
     is_written: bool,
     is_reputation: bool,
-    is_wrong: bool,
 }
 
 impl Datasets {
     /// Reads what the rules ask for. `open` gives the file of that name which a rule in the file of rules with that index
-    /// names. Sets of `before` that rules write stay as they are. What is wrong comes back in words; rules with that
-    /// set are refused then.
+    /// names. Sets of `before` that rules write stay as they are. What is wrong comes back in words. A rule with wrong settings is
+    /// refused then, and the others of its set are not; if the set itself cannot be made, they are too.
     pub fn prepare(
         rules: &RuleSet,
         before: &Self,
+        open: impl FnMut(&str, usize) -> io::Result<Box<dyn BufRead>>,
+    ) -> (Self, Vec<String>) {
+        Self::prepare_without(rules, before, &HashSet::new(), open)
+    }
+
+    /// The same without the rules with these indices, which are refused for something else: no set is what they say.
+    pub fn prepare_without(
+        rules: &RuleSet,
+        before: &Self,
+        refused: &HashSet<usize>,
         mut open: impl FnMut(&str, usize) -> io::Result<Box<dyn BufRead>>,
     ) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let mut wishes: HashMap<&str, Wish> = HashMap::new();
-        let mut order = Vec::new();
-        for loaded in &rules.rules {
+        let (mut order, mut wrong) = (Vec::new(), HashMap::new());
+        for (index, loaded) in rules.rules.iter().enumerate() {
+            if refused.contains(&index) {
+                continue;
+            }
+            // All that a rule says holds, or nothing.
+            let mut changed: Vec<(&str, Wish)> = Vec::new();
             let checks = loaded.rule.inspections.iter().flat_map(|own| &own.checks);
-            for check in checks {
-                let (name, settings, is_written, is_reputation) = match check {
-                    Check::Dataset(own) => {
-                        let writes =
-                            matches!(own.operation, SetOperation::Set | SetOperation::Unset);
-                        (&own.name, &own.settings, writes, false)
-                    }
-                    Check::Datarep(own) => (&own.name, &own.settings, false, true),
-                    _ => continue,
-                };
-                let wish = wishes.entry(name).or_insert_with(|| {
-                    order.push(name.as_str());
-                    Wish::default()
+            for asked in checks.filter_map(Asked::of) {
+                let at = changed.iter().position(|(name, _)| *name == asked.name);
+                let at = at.unwrap_or_else(|| {
+                    let wish = wishes.get(asked.name).cloned().unwrap_or_default();
+                    changed.push((asked.name, wish));
+                    changed.len() - 1
                 });
-                wish.is_written |= is_written;
-                wish.is_reputation |= is_reputation;
-                if let Err(reason) = wish.add(settings, loaded.file) {
-                    wish.is_wrong = true;
-                    problems.push(format!("dataset {name}: {reason}"));
+                if let Err(reason) = changed[at].1.add(&asked, loaded.file) {
+                    let reason = format!("dataset {}: {reason}", asked.name);
+                    problems.push(reason.clone());
+                    wrong.insert(index, reason);
+                }
+            }
+            if wrong.contains_key(&index) {
+                continue;
+            }
+            for (name, wish) in changed {
+                if wishes.insert(name, wish).is_none() {
+                    order.push(name);
                 }
             }
         }
-        let mut sets = HashMap::new();
+        let mut by_name = HashMap::new();
         for name in order {
             let wish = wishes.remove(name).unwrap_or_default();
-            // What is wrong is not guessed: above all, no file is written whose name is.
-            if wish.is_wrong {
-                continue;
-            }
             match wish.build(name, before, &mut open, &mut problems) {
-                Ok(set) => _ = sets.insert(name.to_owned(), set),
+                Ok(set) => _ = by_name.insert(name.to_owned(), set),
                 Err(reason) => problems.push(format!("dataset {name}: {reason}")),
             }
         }
-        (Self(Arc::new(sets)), problems)
+        (Self(Arc::new(Sets { by_name, wrong })), problems)
     }
 
     /// A set by its name.
     pub fn get(&self, name: &str) -> Option<&Arc<Dataset>> {
-        self.0.get(name)
+        self.0.by_name.get(name)
+    }
+
+    /// Whether the rule with this index asks for sets, and says nothing wrong of them, and all are there.
+    pub fn has_all_of(&self, index: usize, rule: &Rule) -> bool {
+        let checks = rule.inspections.iter().flat_map(|own| &own.checks);
+        let mut names = checks.filter_map(Asked::of).map(|own| own.name).peekable();
+        names.peek().is_some()
+            && self.wrong(index).is_none()
+            && names.all(|name| self.get(name).is_some())
+    }
+
+    /// What is wrong in what the rule with this index says of its sets.
+    pub(crate) fn wrong(&self, rule: usize) -> Option<&str> {
+        self.0.wrong.get(&rule).map(String::as_str)
     }
 
     /// All, in the order of their names.
     pub fn all(&self) -> Vec<&Dataset> {
-        let mut all: Vec<&Dataset> = self.0.values().map(AsRef::as_ref).collect();
+        let mut all: Vec<&Dataset> = self.0.by_name.values().map(AsRef::as_ref).collect();
         all.sort_unstable_by_key(|set| set.name());
         all
     }
 }
 
+/// What a check says of a set.
+struct Asked<'a> {
+    name: &'a str,
+    settings: &'a [(String, String)],
+    writes: bool,
+    is_reputation: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn of(check: &'a Check) -> Option<Self> {
+        let (name, settings, writes, is_reputation) = match check {
+            Check::Dataset(own) => {
+                let writes = matches!(own.operation, SetOperation::Set | SetOperation::Unset);
+                (&own.name, &own.settings, writes, false)
+            }
+            Check::Datarep(own) => (&own.name, &own.settings, false, true),
+            _ => return None,
+        };
+        Some(Self { name, settings, writes, is_reputation })
+    }
+}
+
 impl Wish {
-    fn add(&mut self, settings: &[(String, String)], file: usize) -> Result<(), String> {
-        for (name, value) in settings {
+    fn add(&mut self, asked: &Asked<'_>, file: usize) -> Result<(), String> {
+        self.is_written |= asked.writes;
+        self.is_reputation |= asked.is_reputation;
+        for (name, value) in asked.settings {
             match name.as_str() {
                 "type" => {
                     let kind = SetKind::from_name(value);
-                    if self.kind.is_some() && self.kind != kind {
+                    let kind = kind.ok_or_else(|| format!("`{value}` is not a type"))?;
+                    if self.kind.is_some_and(|own| own != kind) {
                         return Err("two rules give it different types".to_owned());
                     }
-                    self.kind = kind;
+                    self.kind = Some(kind);
                 }
-                "load" => self.load = Some((value.clone(), file)),
-                "save" => self.save = Some(value.clone()),
+                "load" => self.loads(value, file)?,
+                "save" => self.saves(value)?,
                 "state" => {
-                    self.load = Some((value.clone(), file));
-                    self.save = Some(value.clone());
+                    self.loads(value, file)?;
+                    self.saves(value)?;
                 }
                 "memcap" => {
                     let memory = size(value).ok_or_else(|| format!("`{value}` is no memcap"))?;
@@ -411,6 +467,30 @@ impl Wish {
                 Err(format!("`{load}` is not a file below the folder of the rules"))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The first rule decides, as in Suricata.
+    fn loads(&mut self, name: &str, file: usize) -> Result<(), String> {
+        match &self.load {
+            Some((own, _)) if own != name => {
+                Err("two rules load it from different files".to_owned())
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.load = Some((name.to_owned(), file));
+                Ok(())
+            }
+        }
+    }
+
+    fn saves(&mut self, name: &str) -> Result<(), String> {
+        match &self.save {
+            Some(own) if own != name => Err("two rules save it to different files".to_owned()),
+            _ => {
+                self.save = Some(name.to_owned());
+                Ok(())
+            }
         }
     }
 

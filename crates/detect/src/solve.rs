@@ -281,6 +281,10 @@ impl Solver<'_> {
                     false => Err(Fail::Final),
                 }
             }
+            Op::Number(test) => match self.view.base == 0 && test.holds(bytes) {
+                true => self.solve(at + 1, last),
+                false => Err(Fail::Final),
+            },
             Op::Bsize(size) => match size.holds(self.view.base + len as u64) {
                 true => self.solve(at + 1, last),
                 false => Err(Fail::Final),

@@ -357,7 +357,7 @@ fn is_of(buffer: Buffer, application: Option<&str>) -> bool {
     let family = match name.split(['.', '_']).next().unwrap_or(name) {
         "ja3" | "ja3s" | "ja4" => "tls",
         "email" => "smtp",
-        "file" => return true,
+        "file" | "filesize" => return true,
         family => family,
     };
     conditions::is_application(family, application)

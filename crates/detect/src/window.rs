@@ -9,12 +9,24 @@
 //! Windows begin at multiples of `half`, so that what matches does not depend on how the bytes were cut. A part is found
 //! once. What may be evaluated on the beginning of a window is, as soon as its literal is there; the rest waits until there is
 //! more than the window holds, or the end.
+//!
+//! The work is in proportion to the bytes, however they are cut. With a new literal only its parts are evaluated, and each byte that
+//! comes pays for a number of bytes that may be looked at again so. Parts for which that is not enough wait, as those without a new
+//! literal do, until there is an eighth more than when all were last evaluated, or a full window, or the end: what is found is the
+//! same, a little later.
 
 use automata::State;
 
 use crate::index::{OfPort, Ref, Room};
 use crate::rule::{Part, When};
 use crate::solve::{View, holds};
+
+/// So many bytes may be looked at again for each that comes. A segment of 1,460 bytes with new literals pays for eleven parts over a
+/// full window of a stream.
+const PAID_PER_BYTE: usize = 64;
+
+/// What the evaluation of a part costs beside its bytes.
+const PART_COST: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Window {
@@ -23,13 +35,38 @@ pub(crate) struct Window {
     start: u64,
     state: Option<State>,
     /// Parts whose literal is there, sorted, and where it last ended.
-    hits: Vec<(u32, u64)>,
+    hits: Vec<Hit>,
+    /// Those with a literal that is new since they were evaluated.
+    fresh: Vec<u32>,
+    /// Bytes that may be looked at again.
+    paid: usize,
     /// Parts that were found, sorted.
     done: Vec<u32>,
     /// How many bytes were there when parts were last evaluated, those without a new literal too.
     evaluated: usize,
-    /// Where the bytes began and how many there were, when parts with a literal were last evaluated, and those without one.
-    seen: [Option<(u64, usize)>; 2],
+    /// Where the bytes began and how many there were when all parts were last evaluated.
+    seen: Option<(u64, usize)>,
+    /// Bytes that parts were evaluated over.
+    #[cfg(test)]
+    work: usize,
+}
+
+/// The literal of a part is there.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    part: u32,
+    /// Where it last ended.
+    end: u64,
+    is_fresh: bool,
+}
+
+/// Which parts are evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    /// Those with a new literal, as far as is paid for.
+    Fresh,
+    /// All.
+    All,
 }
 
 impl Window {
@@ -37,8 +74,10 @@ impl Window {
     pub(crate) fn reset(&mut self) {
         self.bytes.clear();
         self.hits.clear();
+        self.fresh.clear();
         self.done.clear();
-        (self.start, self.state, self.evaluated, self.seen) = (0, None, 0, [None; 2]);
+        (self.start, self.state, self.evaluated, self.seen) = (0, None, 0, None);
+        self.paid = 0;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -68,39 +107,40 @@ impl Window {
         }
         // All of it at once: nothing has to be kept.
         if is_last && self.is_empty() && bytes.len() <= 2 * half {
-            let hits = &mut self.hits;
+            let (hits, fresh) = (&mut self.hits, &mut self.fresh);
             if !is_clean {
-                set.scan_whole(room, bytes, |own, end| {
-                    hit(hits, own, end, wants);
-                });
+                set.scan_whole(room, bytes, |own, end| hit(hits, fresh, own, end, wants));
             }
-            self.evaluate(set, parts, bytes, When::Whole, true, given_up, wants, &mut found);
+            self.evaluate(set, parts, bytes, When::Whole, Which::All, given_up, wants, &mut found);
             return;
         }
         loop {
             if self.bytes.len() == 2 * half && !bytes.is_empty() {
-                self.evaluate_own(set, parts, When::Full, true, given_up, wants, &mut found);
+                self.evaluate_own(set, parts, When::Full, Which::All, given_up, wants, &mut found);
                 self.bytes.drain(..half);
                 self.start += half as u64;
                 self.evaluated = half;
                 let start = self.start;
-                self.hits.retain(|(_, end)| *end > start);
+                self.hits.retain(|own| own.end > start);
             }
             let take = bytes.len().min(2 * half - self.bytes.len());
             let (now, rest) = bytes.split_at(take);
-            let (before, start, hits) = (self.bytes.len(), self.start, &mut self.hits);
+            let (before, start) = (self.bytes.len(), self.start);
+            let (hits, fresh) = (&mut self.hits, &mut self.fresh);
             self.bytes.extend_from_slice(now);
-            let mut is_new = false;
-            let new = |own, end| is_new |= hit(hits, own, start + end, wants);
+            let new = |own, end| hit(hits, fresh, own, start + end, wants);
             self.state = set.scan_more(room, self.state, &self.bytes, before, is_clean, new);
+            self.paid = (self.paid + take * PAID_PER_BYTE).min(2 * half * PAID_PER_BYTE);
             bytes = rest;
             let is_end = is_last && rest.is_empty();
-            // Few more bytes and no new literal: the work has to be in proportion to the bytes.
             let is_more = (self.bytes.len() - self.evaluated) * 8 >= self.bytes.len();
-            if is_end || is_new || is_more {
+            if is_end || is_more {
                 let when = if is_end { When::Whole } else { When::Always };
-                self.evaluate_own(set, parts, when, is_end || is_more, given_up, wants, &mut found);
+                self.evaluate_own(set, parts, when, Which::All, given_up, wants, &mut found);
                 self.evaluated = self.bytes.len();
+            } else if !self.fresh.is_empty() {
+                let when = When::Always;
+                self.evaluate_own(set, parts, when, Which::Fresh, given_up, wants, &mut found);
             }
             if bytes.is_empty() {
                 return;
@@ -115,13 +155,13 @@ impl Window {
         set: OfPort<'_>,
         parts: &[Part],
         when: When,
-        with_always: bool,
+        which: Which,
         given_up: &mut bool,
         wants: &mut dyn FnMut(u32) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let own = std::mem::take(&mut self.bytes);
-        self.evaluate(set, parts, &own, when, with_always, given_up, wants, found);
+        self.evaluate(set, parts, &own, when, which, given_up, wants, found);
         self.bytes = own;
     }
 
@@ -132,46 +172,80 @@ impl Window {
         parts: &[Part],
         bytes: &[u8],
         when: When,
-        with_always: bool,
+        which: Which,
         given_up: &mut bool,
         wants: &mut dyn FnMut(u32) -> bool,
         found: &mut impl FnMut(u32),
     ) {
         let view = View { bytes, base: self.start };
-        // What did not hold of the same bytes before does not now, unless it waited for the end.
-        let now = Some((self.start, bytes.len()));
-        let least = self.seen.map(|seen| if seen == now { When::Full } else { When::Always });
-        self.seen = [now, if with_always { now } else { self.seen[1] }];
-        let always = if with_always { set.always } else { &[] };
-        let always = always.iter().filter(|own| wants(own.header)).map(|own| (own.part, least[1]));
-        let hits = self.hits.iter().map(|(part, _)| (*part, least[0]));
-        for (number, least) in hits.chain(always) {
+        let mut one = |number: u32, least: When, own: &mut Self| {
             let part = &parts[number as usize];
             if part.when > when || part.when < least || !part.fits(view) {
-                continue;
+                return;
             }
-            let Err(at) = self.done.binary_search(&number) else { continue };
+            let Err(at) = own.done.binary_search(&number) else { return };
+            #[cfg(test)]
+            {
+                own.work += bytes.len();
+            }
             if holds(&part.ops, view, given_up) && part.write(view) {
-                self.done.insert(at, number);
+                own.done.insert(at, number);
                 found(number);
             }
+        };
+        if which == Which::Fresh {
+            let cost = bytes.len() + PART_COST;
+            let count = self.fresh.len().min(self.paid / cost);
+            self.paid -= count * cost;
+            self.fresh.sort_unstable();
+            let mut fresh = std::mem::take(&mut self.fresh);
+            for number in fresh.drain(..count) {
+                if let Ok(at) = self.hits.binary_search_by_key(&number, |own| own.part) {
+                    self.hits[at].is_fresh = false;
+                }
+                one(number, When::Always, self);
+            }
+            self.fresh = fresh;
+            return;
+        }
+        // What did not hold of the same bytes before does not now, unless it waited for the end.
+        let now = Some((self.start, bytes.len()));
+        let least = if self.seen == now { When::Full } else { When::Always };
+        self.seen = now;
+        self.fresh.clear();
+        for at in 0..self.hits.len() {
+            self.hits[at].is_fresh = false;
+            one(self.hits[at].part, least, self);
+        }
+        for own in set.always.iter().filter(|own| wants(own.header)) {
+            one(own.part, least, self);
         }
     }
 }
 
-/// The literal of a part ends there. Whether that matters: the header of its rule may hold.
+/// The literal of a part ends there, if that matters: the header of its rule may hold.
 fn hit(
-    hits: &mut Vec<(u32, u64)>,
+    hits: &mut Vec<Hit>,
+    fresh: &mut Vec<u32>,
     Ref { part, header }: Ref,
     end: u64,
     wants: &mut dyn FnMut(u32) -> bool,
-) -> bool {
+) {
     if !wants(header) {
-        return false;
+        return;
     }
-    match hits.binary_search_by_key(&part, |(part, _)| *part) {
-        Ok(at) => hits[at].1 = end,
-        Err(at) => hits.insert(at, (part, end)),
+    let at = match hits.binary_search_by_key(&part, |own| own.part) {
+        Ok(at) => at,
+        Err(at) => {
+            hits.insert(at, Hit { part, end, is_fresh: false });
+            at
+        }
+    };
+    hits[at].end = end;
+    if !std::mem::replace(&mut hits[at].is_fresh, true) {
+        fresh.push(part);
     }
-    true
 }
+
+#[cfg(test)]
+mod tests;

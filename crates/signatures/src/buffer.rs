@@ -157,6 +157,16 @@ buffers! {
     WebsocketPayload "websocket.payload" &[], None, None, false false;
     PgsqlQuery "pgsql.query" &[], None, None, false false;
     EnipProductName "enip.product_name" &[], None, None, false false;
+    /// A number, which rules compare and do not look into: bytes of a file.
+    FileSize "filesize" &[], None, None, true true;
+    /// Likewise.
+    DnsOpcode "dns.opcode" &[], None, None, false true;
+    /// Likewise.
+    DnsRcode "dns.rcode" &[], None, None, false true;
+    /// Likewise, of each question of a request and each answer of a response.
+    DnsRrtype "dns.rrtype" &[], None, None, true true;
+    /// Likewise.
+    TlsVersion "tls.version" &[], None, None, false true;
 }
 
 impl Buffer {
@@ -185,6 +195,14 @@ impl Buffer {
         self.row().supported
     }
 
+    /// Is it a number, which is no sticky buffer?
+    pub fn is_number(self) -> bool {
+        matches!(
+            self,
+            Self::FileSize | Self::DnsOpcode | Self::DnsRcode | Self::DnsRrtype | Self::TlsVersion
+        )
+    }
+
     /// The side whose messages alone have it: of the server requests, of the client responses.
     pub fn side(self) -> Option<FlowSide> {
         use Buffer::*;
@@ -205,7 +223,7 @@ impl Buffer {
     /// By a name of a sticky buffer, new or old.
     pub fn from_sticky(name: &str) -> Option<Self> {
         let row = ROWS.iter().find(|row| row.name == name || row.old.contains(&name))?;
-        Some(row.buffer)
+        Some(row.buffer).filter(|buffer| !buffer.is_number())
     }
 
     /// By a content modifier of Snort 2.9.
@@ -223,7 +241,7 @@ impl Buffer {
         let names = |row: &'static Row| {
             [row.name].into_iter().chain(row.old.iter().copied()).chain(row.modifier)
         };
-        ROWS.iter().flat_map(names)
+        ROWS.iter().filter(|row| !row.buffer.is_number()).flat_map(names)
     }
 }
 
@@ -239,6 +257,7 @@ mod tests {
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(Buffer::all().all(|buffer| Buffer::from_sticky(buffer.name()) == Some(buffer)));
+        let is_found = |buffer: Buffer| Buffer::from_sticky(buffer.name()) == Some(buffer);
+        assert!(Buffer::all().all(|buffer| is_found(buffer) != buffer.is_number()));
     }
 }

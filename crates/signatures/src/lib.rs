@@ -48,4 +48,4 @@ pub use options::*;
 pub use parse::{OPTIONS_MAX, VALUE_PARTS_MAX};
 pub use problem::Problem;
 pub use text::RULE_BYTES_MAX;
-pub use variables::{VariableError, Variables};
+pub use variables::{VariableError, Variables, nearest_variable};

@@ -614,8 +614,8 @@ pub enum BitsMode {
     AtLeast,
     /// `*`: one of these.
     Any,
-    /// `!`: none of these.
-    None,
+    /// `!`: not all of these; of no bits at all, one of any.
+    NotAll,
 }
 
 /// `flags`: bits of the TCP header, FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.

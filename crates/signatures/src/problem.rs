@@ -72,7 +72,7 @@ impl Fault {
 /// Longer words have no near ones.
 const WORD_MAX: usize = 32;
 
-fn nearest(known: &[&'static str], word: &str) -> Option<&'static str> {
+pub(crate) fn nearest(known: &[&'static str], word: &str) -> Option<&'static str> {
     if word.len() > WORD_MAX || word.is_empty() {
         return None;
     }
@@ -83,7 +83,7 @@ fn nearest(known: &[&'static str], word: &str) -> Option<&'static str> {
         if length > allowed || candidate.len() > WORD_MAX {
             return None;
         }
-        let distance = distance(candidate.as_bytes(), word.as_bytes());
+        let distance = distance(candidate.to_ascii_lowercase().as_bytes(), word.as_bytes());
         // Half of a short word is another word.
         (distance <= allowed && distance < candidate.len()).then_some((distance, *candidate))
     };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::ResolveError;
 use crate::list::{AddressItem, Intervals, Item, LIST_DEPTH_MAX, List, PortRange, RANGES_MAX};
+use crate::problem::nearest;
 
 /// Why a table of variables is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +58,11 @@ impl Variables {
         Self::new(ADDRESSES.iter().copied().chain(addresses), PORTS.iter().copied().chain(ports))
     }
 
+    /// Whether suricata.yaml has a variable of this name, without `$`.
+    pub fn is_default(name: &str) -> bool {
+        default_names().any(|own| own == name)
+    }
+
     /// The addresses of a name without `$`.
     pub fn address(&self, name: &str) -> Option<&Intervals> {
         self.addresses.get(name)
@@ -66,6 +72,15 @@ impl Variables {
     pub fn port(&self, name: &str) -> Option<&Intervals> {
         self.ports.get(name)
     }
+}
+
+fn default_names() -> impl Iterator<Item = &'static str> {
+    ADDRESSES.iter().chain(PORTS).map(|(name, _)| *name)
+}
+
+/// The name of a variable of suricata.yaml that is nearest to another one, where one is near.
+pub fn nearest_variable(name: &str) -> Option<&'static str> {
+    nearest(&default_names().collect::<Vec<_>>(), name)
 }
 
 const ADDRESSES: &[(&str, &str)] = &[
@@ -160,6 +175,14 @@ impl<T: Item> Work<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn near_names() {
+        assert_eq!(nearest_variable("HOME_NETS"), Some("HOME_NET"));
+        assert_eq!(nearest_variable("home_net"), Some("HOME_NET"));
+        assert_eq!(nearest_variable("PRINTERS"), None);
+        assert!(Variables::is_default("HTTP_PORTS") && !Variables::is_default("HTTP_PORT"));
+    }
 
     #[test]
     fn defaults_resolve_and_yield() {

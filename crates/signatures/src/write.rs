@@ -517,7 +517,7 @@ fn bits(f: &mut Formatter<'_>, mode: BitsMode, bits: u8, letters: &[u8]) -> fmt:
         BitsMode::Exactly => "",
         BitsMode::AtLeast => "+",
         BitsMode::Any => "*",
-        BitsMode::None => "!",
+        BitsMode::NotAll => "!",
     })?;
     if bits == 0 {
         return f.write_char('0');

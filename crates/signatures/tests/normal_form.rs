@@ -332,7 +332,7 @@ impl Random {
         let mut found: Vec<Inspection> = Vec::new();
         let buffers: Vec<Buffer> = Buffer::all()
             .filter(|b| b.side().is_none() || b.side() == Some(FlowSide::Server))
-            .filter(|b| !matches!(b, Buffer::Base64Data | Buffer::HttpHost))
+            .filter(|b| !matches!(b, Buffer::Base64Data | Buffer::HttpHost) && !b.is_number())
             .collect();
         let mut matched = false;
         for _ in 0..self.below(5) {
@@ -430,7 +430,7 @@ impl Random {
             BitOperation::IsSet,
             BitOperation::IsNotSet,
         ];
-        let modes = [BitsMode::Exactly, BitsMode::AtLeast, BitsMode::Any, BitsMode::None];
+        let modes = [BitsMode::Exactly, BitsMode::AtLeast, BitsMode::Any, BitsMode::NotAll];
         let number =
             |r: &mut Self, max| Number { negated: r.one_in(2), number: r.below(max) as u32 };
         match self.below(36) {

@@ -33,7 +33,7 @@ pub(super) const fn of_event(event: Event) -> Option<AnomalyKind> {
 }
 
 /// What is wrong with a packet that belongs to no flow; `None` if it is not IP.
-pub(super) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
+pub(crate) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
     let d = input.decoded;
     let kind = match why {
         Reject::NotIp | Reject::Untracked => return None,
@@ -75,18 +75,22 @@ fn malformed(d: &Decoded) -> AnomalyKind {
     }
 }
 
-/// What is wrong with fragments; `None` if nothing is, or if only time, memory or the end of the run ended them.
-pub(super) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
+/// What is wrong with fragments; `None` if nothing is.
+pub(crate) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
     let kind = match fragments.failed {
         Some(Reason::Overlap) => AnomalyKind::FragmentOverlap,
         Some(Reason::TooLong) => AnomalyKind::FragmentTooLarge,
         Some(Reason::Misaligned | Reason::ZeroLength | Reason::TwoEnds | Reason::BeyondEnd) => {
             AnomalyKind::FragmentLength
         }
-        Some(Reason::BadHeader | Reason::Malformed | Reason::TooMany | Reason::TinyFirst) => {
-            AnomalyKind::FragmentIgnored
-        }
-        Some(Reason::Timeout | Reason::Evicted | Reason::Shutdown) => return None,
+        Some(
+            Reason::BadHeader
+            | Reason::Malformed
+            | Reason::TooMany
+            | Reason::TinyFirst
+            | Reason::Evicted,
+        ) => AnomalyKind::FragmentIgnored,
+        Some(Reason::Timeout | Reason::Shutdown) => AnomalyKind::FragmentsMissing,
         None if fragments.notes.overlaps > 0 => AnomalyKind::FragmentOverlap,
         None => return None,
     };
@@ -107,4 +111,23 @@ pub(super) fn of_fragments(fragments: &Fragments) -> Option<Anomaly> {
         vlans: [0; 2],
         range: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules may name all that is wrong with packets, and nothing else.
+    #[test]
+    fn rules_may_name_all_events_of_packets() {
+        let mut names = std::collections::BTreeSet::new();
+        for kind in AnomalyKind::ALL {
+            for is_ipv6 in [false, true] {
+                for protocol in 0..=255 {
+                    names.extend(kind.name(is_ipv6, protocol).strip_prefix("decoder."));
+                }
+            }
+        }
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), detect::EVENTS);
+    }
 }

@@ -200,22 +200,21 @@ impl Held {
         }
     }
 
-    /// Ends datagrams that have waited too long, or all of them.
-    pub(super) fn end<T>(&mut self, until_ns: Option<u64>, cx: &mut Context<'_, T>) {
+    /// Ends datagrams that have waited too long at a time, or all of them.
+    pub(super) fn end<T>(&mut self, now_ns: u64, ends_all: bool, cx: &mut Context<'_, T>) {
         let config = self.config;
         let Some(defragmenter) = &mut self.defragmenter else { return };
         let (failed, news) = (&mut self.failed, &mut self.news);
         let mut out = |output: Output<'_, Packet>| {
             if let Outcome::Failed(why) = output.outcome {
-                let time_ns = until_ns.unwrap_or(output.start_ns);
                 let count = output.tokens.len() as u64;
-                news.push((ended(&output, Some(why), time_ns, &config), count));
+                news.push((ended(&output, Some(why), now_ns, &config), count));
                 failed.extend(output.tokens.map(|own| (own, held::of(why))));
             }
         };
-        match until_ns {
-            Some(now_ns) => defragmenter.expire(now_ns, &mut out),
-            None => defragmenter.clear(&mut out),
+        defragmenter.expire(now_ns, &mut out);
+        if ends_all {
+            defragmenter.clear(&mut out);
         }
         self.drop_failed(cx);
     }

@@ -37,7 +37,7 @@
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
 
-mod anomalies;
+pub(crate) mod anomalies;
 pub mod columns;
 pub mod commands;
 mod control_part;

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, ReasonBlock, Verdict, VerdictKind};
 use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
-use packet::{Decoded, tunnel};
+use packet::{Anomaly, Decoded, tunnel};
 use stream::Tracker;
 use stream::table::Slot;
-use stream::tracker::{Input, LATE_NS};
+use stream::tracker::{Input, LATE_NS, Module, Reject};
 
 use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
@@ -173,10 +173,40 @@ impl Flow {
         }
     }
 
-    /// Drops fragments that waited too long, or all of them.
-    fn end_held<T>(&mut self, until_ns: Option<u64>, cx: &mut Context<'_, T>) {
+    /// Followers hear of packets that a stage before has dropped and that cannot be decoded.
+    #[cold]
+    fn hear_of_undecoded<T>(&self, packets: &[Packet], verdicts: &[u32], cx: &Context<'_, T>) {
+        let Some(tracker) = &self.tracker else { return };
+        let mut tracker = Self::lock(tracker);
+        if tracker.module().all.is_empty() {
+            return;
+        }
+        for (packet, verdict) in packets.iter().zip(verdicts) {
+            if Verdict(*verdict).kind() != VerdictKind::Drop {
+                continue;
+            }
+            let decoded = crate::received::decode(packet);
+            if !decoded.is_ip() || is_right(&decoded) {
+                continue;
+            }
+            let input = Input {
+                decoded: &decoded,
+                frame: packet.data(),
+                frame_len: packet.frame_len() as u32,
+                time_ns: cx.arrival_ns(packet),
+                port: packet.port,
+                checksums: true,
+                tunnels: None,
+                segment: None,
+            };
+            tracker.module().rejected(&input, Reject::Malformed);
+        }
+    }
+
+    /// Drops fragments that have waited too long at a time, or all of them.
+    fn end_held<T>(&mut self, now_ns: u64, ends_all: bool, cx: &mut Context<'_, T>) {
         let Some(held) = self.held.as_deref_mut() else { return };
-        held.end(until_ns, cx);
+        held.end(now_ns, ends_all, cx);
         if let Some(tracker) = self.tracker.as_ref().filter(|_| !held.news.is_empty()) {
             tell(held, &mut Self::lock(tracker));
         }
@@ -220,6 +250,11 @@ fn tell(held: &mut Held, tracker: &mut Tracker<Followers>) {
     for (fragments, count) in held.news.drain(..) {
         tracker.held(&fragments, count);
     }
+}
+
+/// Whether nothing is wrong with the IP header of a packet, but for its addresses perhaps.
+const fn is_right(d: &Decoded) -> bool {
+    matches!(d.anomaly, Anomaly::None | Anomaly::MartianSource | Anomaly::MartianDestination)
 }
 
 /// What is known of the headers of packets.
@@ -296,6 +331,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         self.rows
             .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
         if self.rows.is_empty() {
+            self.hear_of_undecoded(packets, rows.verdicts(), cx);
             return;
         }
         if let Some(held) = self.held.as_mut().filter(|_| !cx.is_again(0)) {
@@ -307,6 +343,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
+        // Rows from there on are looked at again.
+        let mut end = packets.len();
         while let Some(piece) = self.rows.get(first..).filter(|rest| !rest.is_empty()) {
             let piece = &piece[..piece.len().min(self.ahead)];
             self.places.clear();
@@ -421,7 +459,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             latest_ns = times.iter().map(arrival).fold(latest_ns, u64::max);
             if let Some(row) = piece.get(taken) {
                 // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
-                let _ = cx.divide(usize::from(*row));
+                end = usize::from(*row);
+                let _ = cx.divide(end);
                 self.ahead = (2 * taken).clamp(AHEAD_MIN, chunk::CHUNK_PACKETS_MAX);
                 break;
             }
@@ -503,17 +542,21 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     own
                 });
                 if cx.put_before(row, done) {
+                    end = row;
                     break;
                 }
             }
         }
         owned.count_states(&states);
         drop(owned);
+        if self.rows.len() < packets.len() {
+            self.hear_of_undecoded(&packets[..end], rows.verdicts(), cx);
+        }
         self.now_ns = self.now_ns.max(latest_ns);
         self.latest_ns.fetch_max(latest_ns, Ordering::Relaxed);
         let late_ns = if cx.is_live() { 0 } else { LATE_NS };
         let swept_ns = self.now_ns.saturating_sub(late_ns);
-        self.end_held(Some(swept_ns), cx);
+        self.end_held(swept_ns, false, cx);
         self.sweep(swept_ns);
     }
 
@@ -564,7 +607,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         if cx.is_live() {
             self.now_ns = cx.now_ns;
             self.hear_of_refused();
-            self.end_held(Some(cx.now_ns), cx);
+            self.end_held(cx.now_ns, false, cx);
             self.sweep(cx.now_ns);
         }
     }
@@ -580,10 +623,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
     }
 
     fn drain(&mut self, cx: &mut Context<'_, T>) {
-        self.end_held(None, cx);
-        self.hear_of_refused();
         let latest_ns = self.latest_ns.load(Ordering::Relaxed);
         let now_ns = if cx.is_live() { cx.now_ns } else { latest_ns };
+        self.end_held(now_ns, true, cx);
+        self.hear_of_refused();
         let Some(tracker) = &self.tracker else { return };
         let mut tracker = Self::lock(tracker);
         tracker.finish(now_ns);

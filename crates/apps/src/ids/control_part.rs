@@ -104,6 +104,12 @@ fn say(loaded: &Loaded) {
     for problem in loaded.problems.iter().take(SAID_MAX) {
         tracing::warn!("{problem}");
     }
+    for own in &loaded.unused {
+        tracing::warn!("ids.vars: {own}");
+    }
+    if let Some(first) = loaded.unset_bits.first() {
+        tracing::warn!("{}: {first}", loaded.tested_bits());
+    }
     let more = (loaded.problems.len().saturating_sub(SAID_MAX)) as u64 + loaded.problems_dropped;
     if more > 0 {
         tracing::warn!("{more} more; `shadeline ids -T` lists all");
@@ -158,6 +164,7 @@ impl IdsControl {
             ("drops", get(&c.drops)),
             ("files", get(&c.files)),
             ("anomalies", get(&c.anomalies)),
+            ("undecoded", get(&c.undecoded)),
             ("suppressed", get(&c.suppressed)),
             ("no_room", get(&c.no_room)),
             ("searches_given_up", get(&c.given_up)),
@@ -393,6 +400,11 @@ impl ControlPart for IdsControl {
             ),
             ("ids_files_total", "Files in transactions.", get(&c.files)),
             ("ids_anomalies_total", "Anomalies of applications.", get(&c.anomalies)),
+            (
+                "ids_undecoded_total",
+                "Packets that cannot be decoded, and datagrams whose fragments failed.",
+                get(&c.undecoded),
+            ),
             (
                 "ids_suppressed_total",
                 "Matches that were no alerts because of a threshold.",

@@ -45,6 +45,8 @@ pub struct Counters {
     pub files: AtomicU64,
     /// What was wrong in what applications said.
     pub anomalies: AtomicU64,
+    /// Packets that could not be decoded, and datagrams of fragments that failed.
+    pub undecoded: AtomicU64,
     /// Searches of rules that were given up because they took too long.
     pub given_up: AtomicU64,
     /// Windows of thresholds and bits of hosts for which there was no room.
@@ -147,14 +149,14 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
-        let Self { sessions_refused, sessions_given_up, limited, .. } = self;
+        let Self { sessions_refused, sessions_given_up, limited, undecoded, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [sessions_refused, sessions_given_up, limited] {
+        for counter in [sessions_refused, sessions_given_up, limited, undecoded] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -166,6 +168,7 @@ impl Counters {
         let mut all: Vec<(String, u64)> = vec![
             ("decoder.pkts".into(), get(&self.packets)),
             ("decoder.bytes".into(), get(&self.bytes)),
+            ("decoder.invalid".into(), get(&self.undecoded)),
             ("flow.end".into(), get(&self.flows)),
             ("ips.blocked".into(), get(&self.drops)),
             ("detect.alert".into(), get(&self.alerts)),

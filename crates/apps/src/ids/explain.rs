@@ -11,6 +11,8 @@
 //! tried alone, because it refers to another one, is said to be so.
 
 use std::fmt::Write;
+use std::io::{self, BufRead};
+use std::path::PathBuf;
 
 use signatures::{Action, Buffer, Check, Compare, Inspection, Rule, RuleSet, SetOperation};
 
@@ -28,16 +30,103 @@ pub struct Step {
     pub text: String,
 }
 
-/// The steps of a rule, and the text of the made rules.
+/// A rule that is explained, and why it may be silent whatever it matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// The rule.
+    pub rule: Rule,
+    /// The file that has it.
+    pub file: String,
+    /// The line where it begins, from 1.
+    pub line: u64,
+    /// It is behind `#`.
+    pub is_disabled: bool,
+}
+
+/// The rule with a sid: one that is evaluated or refused, or is in one of these files behind `#`.
 ///
 /// # Errors
-/// There is no such rule; in words.
-pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
-    let found = set.rules.iter().find(|own| own.rule.sid == sid && own.rule.gid != GID);
-    let rule = match found {
-        Some(own) => &own.rule,
-        None => return Err(format!("no rule that can be read has sid {sid}")),
+/// There is no such rule, a file cannot be read, or the rule cannot; in words.
+pub fn find(set: &RuleSet, files: &[PathBuf], sid: u32) -> Result<Explained, String> {
+    let known = set.rules.iter().find(|own| own.rule.sid == sid && own.rule.gid != GID);
+    if let Some(own) = known {
+        let (rule, file, line) = (own.rule.clone(), set.files[own.file].clone(), own.line);
+        return Ok(Explained { rule, file, line, is_disabled: false });
+    }
+    let mut disabled = None;
+    for path in files {
+        let file = path.display().to_string();
+        let opened = files::input::open(path).map_err(|error| format!("{file}: {error}"))?;
+        let found = written(opened, sid).map_err(|error| format!("{file}: {error}"))?;
+        for Written { line, text, is_disabled } in found {
+            let rule = Rule::parse(&text).map_err(|own| {
+                let (line, column) = (line + own.line - 1, own.column);
+                format!("rule {sid} cannot be read: {file}:{line}:{column}: {}", own.message())
+            });
+            match (rule, is_disabled) {
+                (Ok(rule), false) => return Ok(Explained { rule, file, line, is_disabled }),
+                (Err(error), false) => return Err(error),
+                (rule, true) => {
+                    let own = |rule| Explained { rule, file: file.clone(), line, is_disabled };
+                    disabled = disabled.or(Some(rule.map(own)));
+                }
+            }
+        }
+    }
+    disabled.unwrap_or_else(|| Err(format!("no rule has sid {sid}")))
+}
+
+/// A rule as a file has it.
+struct Written {
+    line: u64,
+    text: Vec<u8>,
+    is_disabled: bool,
+}
+
+/// Rules with this sid, behind `#` or not.
+fn written(reader: impl BufRead, sid: u32) -> io::Result<Vec<Written>> {
+    let (mut all, mut text, mut begin) = (Vec::new(), Vec::new(), 1);
+    for (line, number) in reader.split(b'\n').zip(1..) {
+        let line = line?;
+        if text.is_empty() {
+            begin = number;
+        }
+        if text.len() + line.len() <= 2 * signatures::RULE_BYTES_MAX {
+            text.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(&line));
+        }
+        if line.trim_ascii_end().ends_with(b"\\") {
+            text.push(b'\n');
+            continue;
+        }
+        let whole = std::mem::take(&mut text);
+        let start = whole.trim_ascii_start();
+        let is_disabled = start.starts_with(b"#");
+        let hashes = start.iter().take_while(|byte| **byte == b'#' || byte.is_ascii_whitespace());
+        let rule = if is_disabled { &start[hashes.count()..] } else { start };
+        if has_sid(rule, sid) {
+            all.push(Written { line: begin, text: rule.to_vec(), is_disabled });
+        }
+    }
+    Ok(all)
+}
+
+/// Whether a text has the option `sid` with this number.
+fn has_sid(text: &[u8], sid: u32) -> bool {
+    let number = sid.to_string();
+    let at = |start: usize| {
+        let rest = text[start + 3..].trim_ascii_start().strip_prefix(b":")?;
+        let rest = rest.trim_ascii_start().strip_prefix(number.as_bytes())?;
+        rest.trim_ascii_start().strip_prefix(b";")
     };
+    let starts = text.windows(3).enumerate().filter(|(_, own)| *own == b"sid");
+    { starts }.any(|(start, _)| {
+        let before = text[..start].trim_ascii_end().last();
+        matches!(before, Some(b';' | b'(')) && at(start).is_some()
+    })
+}
+
+/// The steps of a rule, and the text of the made rules.
+pub fn steps(rule: &Rule) -> (Vec<Step>, String) {
     let bare = Rule {
         action: Action::Alert,
         msg: None,
@@ -49,6 +138,7 @@ pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
         noalert: false,
         bypass: false,
         references: Vec::new(),
+        unsupported: Vec::new(),
         classtype: None,
         metadata: Vec::new(),
         ..rule.clone()
@@ -88,7 +178,7 @@ pub fn steps(set: &RuleSet, sid: u32) -> Result<(Vec<Step>, String), String> {
         let _ = writeln!(all, "{text}");
         steps.push(Step { id: (GID, rule.sid), text: shown(&asked) });
     }
-    Ok((steps, all))
+    (steps, all)
 }
 
 fn decodes(inspection: &Inspection) -> bool {
@@ -129,7 +219,7 @@ mod tests {
         let text = br#"alert http any any -> any any (http.host; content:"a"; dataset:set,d,type string; file_data; base64_decode; base64_data; content:"b"; sid:7;)"#;
         let mut loader = Loader::new(Variables::with_defaults([], []).unwrap());
         loader.read("a", &text[..]).unwrap();
-        let (steps, made) = steps(&loader.finish(), 7).unwrap();
+        let (steps, made) = steps(&loader.finish().rules[0].rule);
         assert!(!made.contains("dataset"), "{made}");
         assert!(steps.iter().any(|step| step.text.contains("dataset:set,d")), "{steps:?}");
         let mut again = Loader::new(Variables::with_defaults([], []).unwrap());
@@ -145,7 +235,7 @@ mod tests {
         let variables = Variables::with_defaults([], []).unwrap();
         let mut loader = Loader::new(variables.clone());
         loader.read("x", &text[..]).unwrap();
-        let (steps, made) = steps(&loader.finish(), 7).unwrap();
+        let (steps, made) = steps(&loader.finish().rules[0].rule);
         let mut loader = Loader::new(variables);
         loader.read("made", made.as_bytes()).unwrap();
         let set = loader.finish();
@@ -155,6 +245,5 @@ mod tests {
         assert_eq!(texts[0], "http any any -> any 80");
         assert!(texts[3].contains("http.uri; content:\"/a\";"), "{texts:?}");
         assert!(texts.last().unwrap().contains("threshold"), "{texts:?}");
-        assert!(super::steps(&set, 8000).is_err());
     }
 }

@@ -14,6 +14,7 @@
 mod following;
 mod hashes;
 mod limit;
+mod odd;
 mod refused;
 mod tee;
 
@@ -603,12 +604,28 @@ impl Inspector {
         let (Some(src), Some(dst)) = (d.src_ip(), d.dst_ip()) else { return self.alerts.clear() };
         let ports = d.ports().unwrap_or_default();
         let outputs = self.parts.outputs.clone();
-        let mut drop_said = false;
+        let origin = Origin {
+            flow_id: about.map(|(_, flow)| flow),
+            src: (src, ports.0),
+            dst: (dst, ports.1),
+            protocol: d.protocol.0,
+            icmp: d.icmp_type_code(),
+            vlans: vlans(input),
+            in_iface: outputs.ports.get(usize::from(input.port)).map_or("", String::as_str),
+            at_ns: time_ns,
+        };
+        self.alone(&origin, (drops && about.is_some()).then(|| u64::from(d.ip_total_len)));
+    }
+
+    /// Reports the alerts of a step without a flow; with the length of the packet that is dropped, if it is.
+    fn alone(&mut self, origin: &Origin<'_>, dropped: Option<u64>) {
+        let outputs = self.parts.outputs.clone();
+        let (mut dropped, is_dropped) = (dropped, dropped.is_some());
         for alert in std::mem::take(&mut self.alerts) {
             let rule = self.detector.rules().rule(alert.rule);
             let id = (rule.gid, rule.sid);
             self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
-            let is_blocked = drops && about.is_some() && drops_with(alert.action);
+            let is_blocked = is_dropped && drops_with(alert.action);
             let report = eve::Alert {
                 decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },
                 gid: rule.gid,
@@ -623,33 +640,24 @@ impl Inspector {
                 transaction_id: None,
                 transaction: None,
             };
-            let origin = Origin {
-                flow_id: about.map(|(_, flow)| flow),
-                src: (src, ports.0),
-                dst: (dst, ports.1),
-                protocol: d.protocol.0,
-                icmp: d.icmp_type_code(),
-                vlans: vlans(input),
-                in_iface: outputs.ports.get(usize::from(input.port)).map_or("", String::as_str),
-                at_ns: time_ns,
-            };
             // Packets between the same ends come to the same worker, in their order.
-            let ends = address_hash(src, dst);
+            let ends = address_hash(origin.src.0, origin.dst.0);
             self.strays = self.strays.wrapping_add(1);
-            let key = (time_ns, 0, ends, self.strays);
+            let key = (origin.at_ns, 0, ends, self.strays);
             if outputs.has(IdsEvent::Alert) {
-                outputs.eve.alert(&origin, &report, &mut self.lines.line);
+                outputs.eve.alert(origin, &report, &mut self.lines.line);
                 self.lines.put(To::Eve, key);
             }
             if outputs.has_files() {
-                flowlog::fast::alert(&origin, &report, &mut self.lines.line);
+                flowlog::fast::alert(origin, &report, &mut self.lines.line);
                 self.lines.put(To::Fast, key);
             }
-            if is_blocked && !drop_said && outputs.has(IdsEvent::Drop) {
-                drop_said = true;
-                let len = u64::from(d.ip_total_len);
+            if is_blocked
+                && outputs.has(IdsEvent::Drop)
+                && let Some(len) = dropped.take()
+            {
                 let dropped = eve::Drop { len, alert: Some(report), to_server: None };
-                outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
+                outputs.eve.dropped(origin, &dropped, &mut self.lines.line);
                 self.lines.put(To::Eve, key);
             }
         }

@@ -20,6 +20,7 @@ mod control_part;
 pub mod counters;
 pub mod explain;
 pub mod inspect;
+pub mod notes;
 pub mod outputs;
 pub mod reasons;
 pub mod rules;
@@ -84,6 +85,12 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
         Ok(loaded) => {
             for warning in &loaded.warnings {
                 findings.warn_of_all(warning.clone());
+            }
+            for own in &loaded.unused {
+                findings.warn_of_all(format!("ids.vars: {own}"));
+            }
+            if let Some(first) = loaded.unset_bits.first() {
+                findings.warn_of_all(format!("[ids]: {}: {first}", loaded.tested_bits()));
             }
             if !loaded.problems.is_empty() {
                 findings.warn_of_all(format!(

@@ -8,6 +8,7 @@
 //!
 //! Threads: any; it is what takes long of a start or a reload.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -15,11 +16,13 @@ use std::sync::Arc;
 
 use control::config::{Config, Ids};
 use detect::{Datasets, Options, Reputation, Ruleset};
-use signatures::config::{classifications, thresholds};
+use signatures::config::{LimitKind, classifications, thresholds};
 use signatures::{
-    Check, Condition, FileProblem, LoadError, Loader, Rule, RuleSet, SetOperation, Variables,
+    Check, Condition, FileProblem, LoadError, Loader, Problem, Rule, RuleSet, SetOperation,
+    Variables,
 };
 
+use super::notes::{self, UnsetBit, Unused};
 use crate::flow::search::Literals;
 
 /// What became of rule files.
@@ -39,6 +42,10 @@ pub struct Loaded {
     pub problems_dropped: u64,
     /// What is wrong in the files beside the rules.
     pub warnings: Vec<String>,
+    /// Variables with a value that no rule names.
+    pub unused: Vec<Unused>,
+    /// Flowbits that rules test and none sets.
+    pub unset_bits: Vec<UnsetBit>,
     /// Rules that are read.
     pub total: u64,
     /// Rules that are evaluated.
@@ -81,6 +88,12 @@ impl Loaded {
     /// Evaluated rules among all that are not disabled, 0 to 1; 1 where there are none.
     pub fn share(&self) -> f64 {
         if self.total == 0 { 1.0 } else { self.loaded as f64 / self.total as f64 }
+    }
+
+    /// How many flowbits are tested in vain; the first is said behind it.
+    pub fn tested_bits(&self) -> String {
+        let bits = super::counters::counted(self.unset_bits.len() as u64, "flowbit");
+        format!("{bits} tested that no rule sets, such as")
     }
 
     /// One line: how many rules there are.
@@ -184,26 +197,43 @@ pub fn load_with(
     if let Some(path) = &own.classification {
         let open = File::open(path).and_then(|file| classifications(BufReader::new(file)));
         let read = open.map_err(|error| say(path, error))?;
-        warnings.extend(read.problems.iter().map(|own| format!("{}: {own}", path.display())));
+        warnings.extend(read.problems.iter().map(|own| placed(path, own)));
         options.classes = read.found;
     }
     if let Some(path) = &own.thresholds {
         let open = File::open(path).and_then(|file| thresholds(BufReader::new(file)));
         let read = open.map_err(|error| say(path, error))?;
-        warnings.extend(read.problems.iter().map(|own| format!("{}: {own}", path.display())));
+        warnings.extend(read.problems.iter().map(|own| placed(path, own)));
         options.limits = read.found;
+        // A list that comes to nothing is wrong once, and no rule is refused for it.
+        options.limits.retain(|limit| {
+            let LimitKind::Suppress(Some(own)) = &limit.kind else { return true };
+            let resolved = own.addresses.resolve(&variables);
+            let wrong = resolved.err().map(|e| format!("{}:{}: {e}", path.display(), limit.line));
+            warnings.extend(wrong.clone());
+            wrong.is_none()
+        });
     }
     options.reputation = reputation(own, &mut warnings)?;
     let none = Datasets::default();
     let sets = before.map_or(&none, |(_, sets)| sets);
-    let (datasets, wrong) =
-        Datasets::prepare(&set, sets, |name, rules| dataset_file(own, name, set.files.get(rules)));
-    warnings.extend(wrong);
-    options.datasets = datasets.clone();
-    let (rules, refused) = match before {
-        Some((before, _)) => Ruleset::compile_after(before, &set, &variables, &options),
-        None => Ruleset::compile(&set, &variables, &options),
+    let open = |name: &str, rules: usize| dataset_file(own, name, set.files.get(rules));
+    let (datasets, mut wrong) = Datasets::prepare(&set, sets, open);
+    options.datasets = datasets;
+    let compile = |options: &Options| match before {
+        Some((before, _)) => Ruleset::compile_after(before, &set, &variables, options),
+        None => Ruleset::compile(&set, &variables, options),
     };
+    let (mut rules, mut refused) = compile(&options);
+    // What a rule says of sets does not hold if it is refused for another reason than these.
+    let without = refused.iter().map(|own| own.index);
+    let without = without.filter(|at| options.datasets.has_all_of(*at, &set.rules[*at].rule));
+    let without: HashSet<usize> = without.collect();
+    if !without.is_empty() {
+        (options.datasets, wrong) = Datasets::prepare_without(&set, sets, &without, open);
+        (rules, refused) = compile(&options);
+    }
+    warnings.extend(wrong);
     let literals = if own.device { literals(&rules, &mut warnings) } else { None };
     let mut problems: Vec<Refusal> = set.problems.iter().map(Refusal::from).collect();
     for own in &refused {
@@ -221,9 +251,14 @@ pub fn load_with(
     let summary = set.summary;
     let counts_hosts =
         !options.limits.is_empty() || set.rules.iter().any(|own| counts_hosts(&own.rule));
+    let indices: HashSet<usize> = refused.iter().map(|own| own.index).collect();
+    let is_refused = |index: usize| indices.contains(&index);
+    let (unused, unset_bits) = (notes::unused(own, &set), notes::unset_bits(&set, is_refused));
     Ok(Loaded {
         counts_hosts,
-        datasets,
+        unused,
+        unset_bits,
+        datasets: options.datasets,
         rules: Arc::new(rules),
         literals,
         problems,
@@ -234,6 +269,11 @@ pub fn load_with(
         disabled: summary.disabled,
         set: Arc::new(set),
     })
+}
+
+/// A problem with its file, line and column.
+fn placed(path: &Path, own: &Problem) -> String {
+    format!("{}:{}:{}: {}", path.display(), own.line, own.column, own.message())
 }
 
 /// The literals of rules as a device searches for them.
@@ -340,6 +380,33 @@ fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is loaded of rules.
+    fn loaded(name: &str, rules: &str) -> Loaded {
+        let text = "mode = \"monitor\"\n[port.a]\n[ids]\n";
+        let (mut config, _) = control::config::parse(text, &crate::known_stages()).expect("right");
+        let path = std::env::temp_dir().join(format!("shadeline-{name}-{}", std::process::id()));
+        std::fs::write(&path, rules).expect("a temporary file");
+        config.ids.rules.push(path.clone());
+        let own = load(&config, None).expect("it can be read");
+        std::fs::remove_file(&path).expect("it was made");
+        own
+    }
+
+    /// A rule that is refused for something else writes no set and saves none.
+    #[test]
+    fn refused_rules_leave_nothing_in_sets() {
+        let own = loaded(
+            "refused-sets",
+            "alert http any any -> any any (http.host; dataset:set,a,type string,save a.lst; file.magic; content:\"x\"; sid:1;)\n\
+             alert http any any -> any any (http.host; dataset:isset,a,type string; sid:2;)\n",
+        );
+        assert_eq!((own.loaded, own.problems.len()), (1, 1), "{:?}", own.problems);
+        assert!(own.problems[0].reason.contains("file.magic"), "{:?}", own.problems);
+        let set = own.datasets.get("a").expect("a rule names it");
+        assert!(set.saved().is_none(), "nobody writes it");
+        assert!(own.warnings.is_empty(), "{:?}", own.warnings);
+    }
 
     /// Rules come from others: what they save does not replace alerts.
     #[test]

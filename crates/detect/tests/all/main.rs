@@ -5,6 +5,7 @@ mod bed;
 mod cuts;
 mod etopen;
 mod explain;
+mod numbers;
 mod packets;
 mod parts;
 mod passing;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use detect::{Alert, Detector, FlowState, Options, Packet, Ruleset, Sender, Verdict};
+use detect::{Alert, Detector, Event, FlowState, Options, Packet, Ruleset, Sender, Verdict};
 use signatures::{Loader, Variables, config};
 
 use crate::twin::segment;
@@ -325,12 +325,48 @@ fn rules_of_ports_pass_and_drop_flows() {
     );
 }
 
+/// Modes of `flags`: with `!`, not all of them are set, as in Suricata.
+#[test]
+fn flags_have_modes() {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let cases: &[(&str, u8, bool)] = &[
+        ("SF", SYN | FIN, true),
+        ("SF", SYN | FIN | ACK, false),
+        ("+SF", SYN | FIN | ACK, true),
+        ("*SF", FIN, true),
+        ("!SF", SYN | FIN, false),
+        ("!SF", SYN | FIN | ACK, false),
+        ("!SF", SYN, true),
+        ("!SF", SYN | ACK, true),
+        ("!SF", ACK, true),
+        ("!S", SYN | ACK, false),
+        ("!S", ACK, true),
+        ("!SF,F", SYN | FIN, true),
+        ("0", 0, true),
+        ("!0", 0, false),
+        ("!0", ACK, true),
+    ];
+    for (mode, flags, expected) in cases {
+        let mut bench =
+            Bench::new(&format!("alert tcp any any -> any any (flags:{mode}; sid:1;)\n"), "");
+        let (sids, _) = bench.give(&segment(Sender::Client, *flags, &[]), Sender::Client, 1);
+        assert_eq!(sids == [1], *expected, "{mode} of {flags}");
+    }
+}
+
 #[test]
 fn what_is_not_evaluated_is_said() {
     let rules = r#"
 alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
+alert tcp any any -> any any (stream-event:est_packet_out_of_window; sid:4;)
+alert http any any -> any any (app-layer-event:http.missing_host_header; sid:5;)
+alert pkthdr any any -> any any (decode-event:ipv4.opt_pad_required; sid:6;)
+alert tls any any -> any any (tls_cert_expired; sid:7;)
+alert tls any any -> any any (ssl_state:client_hello; sid:8;)
 "#;
     let variables = Variables::with_defaults([], []).expect("defaults");
     let mut loader = Loader::new(variables.clone());
@@ -338,7 +374,16 @@ alert tcp any any -> any any (content:"x"; sid:3;)
     let (rules, refused) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
     let reasons: Vec<(u32, &str)> =
         refused.iter().map(|own| (own.sid, own.reason.as_str())).collect();
-    assert_eq!(reasons, [(1, "there is no dataset none"), (2, "pcre: a group `(?(`")]);
+    let expected = [
+        (1, "there is no dataset none"),
+        (2, "pcre: a group `(?(`"),
+        (4, "option stream-event"),
+        (5, "option app-layer-event"),
+        (6, "decode-event:ipv4.opt_pad_required"),
+        (7, "option tls_cert_expired"),
+        (8, "option ssl_state"),
+    ];
+    assert_eq!(reasons, expected);
     assert_eq!(rules.len(), 1);
 }
 
@@ -355,6 +400,37 @@ fn packets_without_a_flow() {
         assert_eq!(alerts.len(), 1);
     }
     assert_eq!(decoded.src_ip(), Some(IpAddr::from([10, 0, 0, 1])));
+}
+
+/// Rules about packets that cannot be decoded: by event, addresses and thresholds.
+#[test]
+fn events_of_the_decoder() {
+    let rules = r#"
+alert pkthdr any any -> any any (decode-event:ipv4.trunc_pkt; sid:1;)
+alert ip 10.0.0.1 any -> any any (decode-event:ipv4.trunc_pkt; threshold:type limit, track by_src, count 1, seconds 60; sid:2;)
+alert ipv6 any any -> any any (decode-event:ipv6.frag_missing; sid:3;)
+alert ip any any -> any any (sid:4;)
+pass ip 10.0.0.9 any -> any any (decode-event:ipv4.trunc_pkt; sid:5;)
+"#;
+    let mut bench = Bench::new(rules, "");
+    let mut give = |name, source: &str| {
+        let source = (source.parse().expect("an address"), 0);
+        let event = Event { name, source, destination: source, protocol: 17, time_ns: 1 };
+        bench.alerts.clear();
+        bench.detector.event(&event, &mut bench.alerts);
+        let rules = bench.detector.rules();
+        let sids = bench.alerts.iter().map(|alert| rules.rule(alert.rule).sid);
+        sids.collect::<Vec<_>>()
+    };
+    assert_eq!(give("ipv4.trunc_pkt", "10.0.0.1"), [1, 2]);
+    assert_eq!(give("ipv4.trunc_pkt", "10.0.0.1"), [1]);
+    assert_eq!(give("ipv4.trunc_pkt", "10.0.0.2"), [1]);
+    assert_eq!(give("ipv4.trunc_pkt", "10.0.0.9"), []);
+    assert_eq!(give("ipv6.frag_missing", "2001:db8::1"), [3]);
+    assert_eq!(give("ipv4.hlen_too_small", "10.0.0.1"), []);
+    // A packet of which nothing is wrong is none of them.
+    let mut bench = Bench::new(rules, "");
+    assert_eq!(bench.ask(b"x", 1), [4]);
 }
 
 /// The windows of a rule go on after a reload, also where other rules come before it now.

@@ -157,6 +157,39 @@ fn mistakes_in_sets() {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
+/// A rule with wrong settings is refused alone, and nothing of what it says is kept.
+#[test]
+fn a_wrong_rule_does_not_spoil_the_set_of_others() {
+    let right = "alert ip any any -> any any (http.host; dataset:isset,a,type string,load text.lst; sid:2;)\n";
+    for wrong in [
+        "dataset:set,a,type string,save ../x",
+        "dataset:set,a,type md5,load text.lst",
+        "dataset:set,a,type string,load other.lst",
+        "dataset:set,a,save a.lst,memcap 9q",
+        // What is right in it is not kept either.
+        "dataset:set,b,type string,save b.lst; dataset:set,a,save /x",
+    ] {
+        let wrong = format!("alert ip any any -> any any (http.host; {wrong}; sid:1;)\n");
+        let texts = [format!("{right}{wrong}"), format!("{wrong}{right}")];
+        // The first of two that contradict each other is right.
+        let conflict = wrong.contains("md5") || wrong.contains("other.lst");
+        for text in &texts[..if conflict { 1 } else { 2 }] {
+            let set = rules(text);
+            let files: Files = &[("text.lst", "YQ==\n"), ("other.lst", "")];
+            let (datasets, problems) = prepare(&set, &Datasets::default(), files);
+            assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+            let own = datasets.get("a").expect("the right rule names it");
+            assert_eq!((own.len(), own.saved()), (1, None), "{text}");
+            assert!(datasets.get("b").is_none(), "{text}");
+            let options = Options { datasets, ..Options::default() };
+            let variables = Variables::with_defaults([], []).expect("defaults");
+            let (_, refused) = Ruleset::compile(&set, &variables, &options);
+            let refused: Vec<_> = refused.iter().map(|own| (own.sid, &own.reason)).collect();
+            assert_eq!(refused, [(1, &problems[0])], "{text}");
+        }
+    }
+}
+
 /// Addresses are values of sets too.
 #[test]
 fn sets_of_addresses() {

@@ -77,11 +77,41 @@ pub enum AnomalyKind {
     FragmentOverlap,
     /// The length of a fragment is wrong, or the ends of two differ.
     FragmentLength,
-    /// A fragment is ignored for another reason.
+    /// A fragment is ignored for another reason, or its memory was needed.
     FragmentIgnored,
+    /// Other fragments of the packet did not come in time, or not before the run ended.
+    FragmentsMissing,
 }
 
 impl AnomalyKind {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::Conflict,
+        Self::Gap,
+        Self::OutOfWindow,
+        Self::AckInvalid,
+        Self::SynConflict,
+        Self::FinConflict,
+        Self::DataAfterFin,
+        Self::DataOnSyn,
+        Self::ResetInWindow,
+        Self::ResetOutOfWindow,
+        Self::NoFlags,
+        Self::Truncated,
+        Self::WrongVersion,
+        Self::HeaderLength,
+        Self::TotalLength,
+        Self::HeaderChecksum,
+        Self::ExtensionHeaders,
+        Self::UpperLayer,
+        Self::Checksum,
+        Self::FragmentTooLarge,
+        Self::FragmentOverlap,
+        Self::FragmentLength,
+        Self::FragmentIgnored,
+        Self::FragmentsMissing,
+    ];
+
     /// The value of `anomaly.type`: `stream`, or `decode` for what is seen in a packet alone.
     pub const fn layer(self) -> &'static str {
         match self {
@@ -140,6 +170,8 @@ impl AnomalyKind {
             (AnomalyKind::FragmentLength, true) => "decoder.ipv6.frag_invalid_length",
             (AnomalyKind::FragmentIgnored, false) => "decoder.ipv4.frag_ignored",
             (AnomalyKind::FragmentIgnored, true) => "decoder.ipv6.frag_ignored",
+            (AnomalyKind::FragmentsMissing, false) => "decoder.ipv4.frag_missing",
+            (AnomalyKind::FragmentsMissing, true) => "decoder.ipv6.frag_missing",
         }
     }
 }

@@ -132,3 +132,22 @@ proptest! {
         }
     }
 }
+
+/// IPv6 addresses have the text of RFC 5952 §4: no zeros in front, small letters, `::` for the longest run of zeros, the first
+/// of several, and not for a single one; §5: IPv4 addresses inside in their own form.
+#[test]
+fn ipv6_addresses_have_their_canonical_text() {
+    for (written, expected) in [
+        ("2001:0DB8:0000:0000:0001:0000:0000:0001", "2001:db8::1:0:0:1"),
+        ("2001:db8:0:1:1:1:1:1", "2001:db8:0:1:1:1:1:1"),
+        ("2001:0:0:1:0:0:0:1", "2001:0:0:1::1"),
+        ("0:0:0:0:0:0:0:0", "::"),
+        ("0:0:0:0:0:ffff:c000:0201", "::ffff:192.0.2.1"),
+    ] {
+        let own = Anomaly { src: (address(written), 1), ..anomaly(AnomalyKind::Truncated) };
+        let mut line = Vec::new();
+        Eve::default().anomaly(&own, context("eth0"), &mut line);
+        let value: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(value["src_ip"], expected);
+    }
+}

@@ -336,7 +336,7 @@ fn bits(text: &str, letters: &[u8], at: usize) -> Result<u8, Fault> {
 
 fn mode(text: &str) -> (BitsMode, String) {
     // The sign is in front or behind.
-    for (sign, mode) in [('+', BitsMode::AtLeast), ('*', BitsMode::Any), ('!', BitsMode::None)] {
+    for (sign, mode) in [('+', BitsMode::AtLeast), ('*', BitsMode::Any), ('!', BitsMode::NotAll)] {
         if let Some(rest) = text.strip_prefix(sign).or_else(|| text.strip_suffix(sign)) {
             return (mode, rest.to_owned());
         }
@@ -359,7 +359,7 @@ fn tcp_flags(arg: &Arg<'_>) -> Result<TcpFlags, Fault> {
         return Err(set.fault("flags are missing; none at all are written `0`"));
     }
     let bits = bits(&letters, TCP_FLAGS, set.at)?;
-    if bits == 0 && matches!(mode, BitsMode::Any | BitsMode::None) {
+    if bits == 0 && mode == BitsMode::Any {
         return Err(set.fault("flags are missing"));
     }
     Ok(TcpFlags { mode, bits, ignored })

@@ -11,9 +11,19 @@ use crate::table::Flow;
 const ENDS: usize = 1 << 12;
 
 impl<M: Module> Tracker<M> {
-    /// Ends all flows, in the order of the time of their end, their start and their number; `now_ns` is the time of the last packet of
-    /// all workers.
+    /// Ends all datagrams that are not whole, then all flows, in the order of the time of their end, their start and their number;
+    /// `now_ns` is the time of the last packet of all workers.
     pub fn finish(&mut self, now_ns: u64) {
+        self.expire_datagrams(now_ns);
+        let (whole, module, config) =
+            (&mut self.whole, &mut self.rest.module, &self.options.defrag);
+        self.defrag.clear(&mut |output: defrag::Output<'_, u32>| {
+            whole.take(output, now_ns, config, module);
+        });
+        // Copies of fragments that were passed on are no loss.
+        if !self.options.confirms {
+            self.counts.fragments_lost = self.whole.lost;
+        }
         let (rest, table) = (&mut self.rest, &mut self.table);
         let end = |flow: Flow<'_, Hot>| (rest.end_of(flow.slot, *flow.hot, now_ns), flow.slot);
         let mut flows: Vec<_> = table.iter().map(end).collect();
@@ -32,14 +42,6 @@ impl<M: Module> Tracker<M> {
                 true => rest.time_out(slot, &key, hot),
                 false => rest.end_at(slot, &key, hot, Reason::Shutdown, now_ns),
             }
-        }
-        self.expire_datagrams(now_ns);
-        let lost = &mut self.whole.lost;
-        self.defrag
-            .clear(&mut |output: defrag::Output<'_, u32>| *lost += output.tokens.len() as u64);
-        // Copies of fragments that were passed on are no loss.
-        if !self.options.confirms {
-            self.counts.fragments_lost = *lost;
         }
     }
 }

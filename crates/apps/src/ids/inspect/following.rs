@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use detect::Ruleset;
 use stream::tcp::{End, Segment, Want};
-use stream::tracker::{Identity, Input, OfFlow, Passed, Reject};
+use stream::tracker::{Fragments, Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
 use super::{Passing, Shared, lock};
 use crate::firewall::refused::Refused;
+use crate::flow::anomalies;
 use crate::flow::follow::{Follower, Kept, Place};
 use crate::ids::counters::add;
 
@@ -94,6 +95,14 @@ impl Follower for Following {
         // Rows of packets without a flow are not known: rules drop packets of flows.
         if why == Reject::Untracked {
             lock(&self.0).lone(input, None);
+        } else if let Some(anomaly) = anomalies::of_packet(input, why) {
+            lock(&self.0).odd(&anomaly, Some(input.port), input.time_ns);
+        }
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) {
+        if let Some(anomaly) = anomalies::of_fragments(fragments) {
+            lock(&self.0).odd(&anomaly, None, fragments.time_ns);
         }
     }
 
