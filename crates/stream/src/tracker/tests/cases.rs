@@ -92,6 +92,34 @@ fn a_flow_may_have_many_bytes() {
     assert_eq!(tracked, [PacketState::New; 5]);
 }
 
+/// After a gap of years, of any length, flows from before it have ended by their time-outs when the next packet is seen.
+#[test]
+fn flows_end_in_a_gap_of_years() {
+    const DAY_NS: u64 = 86_400 * 1_000_000_000;
+    for days in [23, 25, 31, 49, 50, 75, 365, 2119] {
+        let scene = Scene::new(&[step(2, 0, 1), step(7, 0, 1), step(12, 0, days * DAY_NS)]);
+        let decoded: Vec<_> =
+            scene.frames.iter().map(|own| packet::decode(&own.bytes, own.bytes.len())).collect();
+        let input = |at: usize| Input {
+            decoded: &decoded[at],
+            frame: &scene.frames[at].bytes,
+            frame_len: 60,
+            time_ns: scene.frames[at].time_ns,
+            port: 0,
+            checksums: false,
+            tunnels: None,
+            segment: None,
+        };
+        let mut tracker = Tracker::new(options(IdleTimeouts::default()), Ears::default()).unwrap();
+        tracker.packets(3, input, |_, _| {});
+        let latest_ns = scene.latest_ns();
+        while !tracker.sweep(1000, latest_ns) {}
+        let ended = &tracker.module().ended;
+        assert_eq!(ended.len(), 2, "{days} days");
+        assert!(ended.iter().all(|own| own.record.reason == Reason::Timeout), "{days} days");
+    }
+}
+
 /// Packets that are later than sweeps allow for are counted.
 #[test]
 fn very_late_packets_are_counted() {
