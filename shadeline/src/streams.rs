@@ -140,6 +140,14 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
             is_are(malformed)
         );
     }
+    let encapsulated = report.flow_packets("encapsulated");
+    if encapsulated > 0 {
+        note!(
+            "warning: {} {} behind MPLS, PPPoE or more than two VLAN tags, which are not looked into",
+            thousands(encapsulated),
+            is_are(encapsulated)
+        );
+    }
     let refused = report.flow_packets("refused");
     if refused > 0 {
         note!(

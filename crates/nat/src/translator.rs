@@ -738,11 +738,20 @@ impl Translator {
         (until < self.table.capacity()).then_some(until)
     }
 
-    /// All outside addresses with their use.
+    /// All outside addresses with their use. Ports without an address are left out.
     pub fn pools(&self) -> impl Iterator<Item = PoolUse> {
-        self.pools.iter().flat_map(|(rule, pool)| {
+        // A masquerade has the address of a port before a packet has needed it.
+        let of_port = |rule: u16, at: usize| {
+            let port = *self.rules.rule(rule)?.outside.get(at)?;
+            self.rules.own.of(port)
+        };
+        self.pools.iter().flat_map(move |(rule, pool)| {
             let (rule, each) = (*rule, pool.addresses().iter().enumerate());
-            each.map(move |(at, address)| PoolUse { rule, address: *address, used: pool.used(at) })
+            each.filter_map(move |(at, address)| {
+                let known = Some(*address).filter(|address| *address != 0);
+                let address = known.or_else(|| of_port(rule, at))?;
+                Some(PoolUse { rule, address, used: pool.used(at) })
+            })
         })
     }
 }

@@ -206,3 +206,25 @@ fn hairpin_of_ipv6_hosts_meets_at_the_worker_of_the_port() {
     assert_eq!(hashes.len(), 4);
     assert!((1..64).all(|host| to(host, 0x0808_0808, 5000) == to(host, 0x0808_0808, 5001)));
 }
+
+/// A masquerade shows the address of its port before a packet has needed it, and no port without one.
+#[test]
+fn pools_of_a_masquerade_have_the_addresses_of_its_ports() {
+    let own = Own::new(4);
+    own.set(1, Some(OUTSIDE));
+    let masquerade = Rule { outside: vec![1, 2], ..rule(0, Action::Masquerade) };
+    let options = Options {
+        sessions: 64,
+        bindings_per_host: 64,
+        filter_by_remote: true,
+        timeouts: Timeouts::default(),
+        ftp_ports: &[],
+        seed: 5,
+    };
+    let own =
+        Translator::new(options, Arc::new(Rules::new(vec![masquerade], 1, Arc::new(own)))).unwrap();
+    assert_eq!(
+        own.pools().map(|pool| (pool.address, pool.used)).collect::<Vec<_>>(),
+        [(OUTSIDE, 0)]
+    );
+}
