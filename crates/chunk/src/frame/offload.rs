@@ -47,7 +47,7 @@ impl Offload {
         match bytes {
             0 | 1 => None,
             2..PLACED => Some(Offload(bytes)),
-            _ if bytes.is_multiple_of(2) => Some(Offload(LONG | (bytes - PLACED) / 2)),
+            _ if bytes.is_multiple_of(2) => Some(Offload(LONG | ((bytes - PLACED) / 2))),
             _ => None,
         }
     }
