@@ -270,11 +270,12 @@ pub(crate) struct LpmArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("input").required(true).args(["read", "interface"])))]
 pub(crate) struct StreamsArgs {
     /// Read packets from a capture, or from all captures below a folder
     ///
     /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
-    #[arg(short = 'r', long = "read", value_name = "IN", required_unless_present = "interface")]
+    #[arg(short = 'r', long = "read", value_name = "IN")]
     pub(crate) read: Vec<PathBuf>,
     /// Read packets that this network interface receives and sends, until Ctrl-C; needs root or CAP_NET_RAW
     ///

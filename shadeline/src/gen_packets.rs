@@ -166,6 +166,7 @@ const TX_ONLY: af_packet::Options = af_packet::Options {
     slot_bytes: 2048,
     promiscuous: false,
     outgoing: false,
+    unfinished: false,
 };
 
 fn to_file(args: &GenPacketsArgs, path: &Path) -> Result<(), Failure> {

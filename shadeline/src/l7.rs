@@ -77,7 +77,8 @@ pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
     });
     let attached = Attached(Arc::new(Flows { shared: shared.clone(), ordered: OnceLock::new() }));
     let attachments: [&(dyn Any + Sync); 1] = [&attached];
-    let carried = Carry::without_outputs(&config, &interfaces, (merged, progress), &attachments);
+    let carried =
+        Carry::without_outputs(&config, &interfaces, (merged, progress.clone()), &attachments);
     let (report, elapsed) = offline::carry(carried)?;
     if let Some(failure) = lock(&shared.failure).take() {
         return Err(failure);
@@ -91,11 +92,11 @@ pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
         rows.sort_by_key(|row| (row.start_ns, row.id));
         let flows = if rows.len() == 1 { "flow" } else { "flows" };
         table_to.put(format_args!(
-            "{}\n{}{} {flows} in {} packets; {:.3} s\n",
+            "{}\n{}{} {flows} in {}; {:.3} s\n",
             table(&rows),
             table(&sums),
             thousands(rows.len() as u64),
-            thousands(report.rx_packets),
+            progress.packets(&report),
             elapsed.as_secs_f64()
         ))?;
     }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chunk::{DropReason, Packet, Pool};
+use control::api::table::thousands;
 use control::config::{Config, LogLevel, Pipeline};
 use controlplane::ahead::LearnAhead;
 use controlplane::{Interfaces, Publisher, Running};
@@ -459,6 +460,19 @@ pub(crate) struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     received: Mutex<Vec<(u16, QueueStats)>>,
+    /// Packets that the filter passed over.
+    passed_over: AtomicU64,
+}
+
+impl Progress {
+    /// The packets of a report, and how many of them the filter let through, as text.
+    pub(crate) fn packets(&self, report: &Report) -> String {
+        let all = report.rx_packets;
+        match self.passed_over.load(Ordering::Relaxed) {
+            0 => format!("{} packets", thousands(all)),
+            passed => format!("{} of {} packets", thousands(all - passed.min(all)), thousands(all)),
+        }
+    }
 }
 
 /// The captures of several ports, merged by time; ports with the same time in their order.
@@ -556,6 +570,7 @@ impl RxQueue for Merged {
                     }
                 }
                 kept = out.len() - first;
+                self.progress.passed_over.fetch_add((got - kept) as u64, Ordering::Relaxed);
             }
             n += kept;
             if got == 0 {

@@ -109,6 +109,11 @@ impl Report {
         of_ip.map(|own| own.packets).sum::<u64>() + self.flow_packets("bad_checksum")
     }
 
+    /// Reasons for which queues lost packets that they should have received.
+    pub(crate) fn lost_at_receive(&self) -> impl Iterator<Item = &DropTotals> {
+        self.drops.iter().filter(|own| own.reason.starts_with("rx_"))
+    }
+
     /// Packets that the stage `flow` counted under a name of `stats.json`.
     pub(crate) fn flow_packets(&self, name: &str) -> u64 {
         let count = self.sections.get("flow").and_then(|flow| flow.get(name));

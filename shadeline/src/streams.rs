@@ -91,7 +91,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     });
     let attached = Attached(Arc::new(Streams { shared: shared.clone(), ordered: OnceLock::new() }));
     let attachments: [&(dyn Any + Sync); 1] = [&attached];
-    let opened = (merged, progress);
+    let opened = (merged, progress.clone());
     let carried = Carry::without_outputs(&config, &interfaces, opened, &attachments);
     let (report, elapsed) = offline::carry(carried)?;
     let failure = shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -100,10 +100,10 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
         rows.sort_by_key(|row| row.order);
         let connections = if rows.len() == 1 { "connection" } else { "connections" };
         table_to.put(format_args!(
-            "{}{} {connections} in {} packets; {:.3} s\n",
+            "{}{} {connections} in {}; {:.3} s\n",
             table(&rows),
             thousands(rows.len() as u64),
-            thousands(report.rx_packets),
+            progress.packets(&report),
             elapsed.as_secs_f64()
         ))?;
     }
@@ -140,12 +140,29 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
             is_are(malformed)
         );
     }
+    let encapsulated = report.flow_packets("encapsulated");
+    if encapsulated > 0 {
+        note!(
+            "warning: {} {} behind MPLS, PPPoE or more than two VLAN tags, which are not looked into",
+            thousands(encapsulated),
+            is_are(encapsulated)
+        );
+    }
     let refused = report.flow_packets("refused");
     if refused > 0 {
         note!(
             "warning: {} {} of flows for which the table had no room; raise `flows` of [flow] (--config)",
             thousands(refused),
             is_are(refused)
+        );
+    }
+    for lost in report.lost_at_receive() {
+        note!(
+            "warning: {} {} lost at receive ({}): {}",
+            thousands(lost.packets),
+            if lost.packets == 1 { "packet was" } else { "packets were" },
+            lost.reason,
+            lost.text
         );
     }
     for error in &report.errors {

@@ -459,6 +459,58 @@ fn a_length_that_a_module_changes_opens_no_memory() {
     assert_eq!((count(&stats, "longer", "packets"), count(&stats, "longer", "errors")), (50, 50));
 }
 
+/// An index that comes from a packet and is beyond its array reads and writes nothing else, and is counted.
+#[test]
+fn an_index_beyond_an_array_is_an_error_of_its_module() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    // The first byte of payload selects an element: 0 to 3 are there.
+    let input: Vec<Vec<u8>> =
+        (0..200u16).map(|i| udp(9, i, 2, &[if i % 50 == 7 { 255 } else { i as u8 % 4 }])).collect();
+    write(&folder, &input);
+    let head = "CONSTANT uint SIZES[4] = { 1u, 1u, 1u, 1u };\nSTATE { uint last[4]; };\n\
+                FN uint far(uint byte) { return byte == 255u ? 0x30000000u : byte; }\n\
+                MODULE_UDP(packet)\n{\n    const uint i = far(packet_byte(packet, packet->data));\n    \
+                uint counts[4] = { 0u, 0u, 0u, 0u };\n    ";
+    for (name, body) in [
+        ("read", "return SIZES[i] == 1u ? PASS : DROP;"),
+        (
+            "write",
+            "counts[i] = 1u;\n    return counts[0] + counts[1] + counts[2] + counts[3] < 2u ? PASS : DROP;",
+        ),
+        ("state", "FLOW(packet)->last[i] += 1u;\n    return PASS;"),
+        ("below", "return counts[i == 0x30000000u ? -1 : 0] == 0u ? PASS : DROP;"),
+    ] {
+        let text = format!("{head}{body}\n}}\n");
+        ok(&run(&folder, &format!("{WIRE}{}", module(&folder, name, &text, "")), ""));
+        assert_eq!(frames(&folder, "b"), input, "{name}");
+        let stats = stats(&folder);
+        assert_eq!(
+            (count(&stats, name, "packets"), count(&stats, name, "errors")),
+            (200, 4),
+            "{name}"
+        );
+    }
+}
+
+/// A number that is no verdict lets the packet pass, and is counted.
+#[test]
+fn an_unknown_verdict_is_an_error_of_its_module() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let folder = Scratch::new();
+    let input: Vec<Vec<u8>> = (0..100).map(|i| udp(9, i, 2, b"x")).collect();
+    write(&folder, &input);
+    let odd = "MODULE_UDP(packet)\n{\n    return packet_src_port(packet) < 3u ? 77u : PASS;\n}\n";
+    ok(&run(&folder, &format!("{WIRE}{}", module(&folder, "odd", odd, "")), ""));
+    assert_eq!(frames(&folder, "b"), input);
+    let stats = stats(&folder);
+    assert_eq!((count(&stats, "odd", "packets"), count(&stats, "odd", "errors")), (100, 3));
+}
+
 #[test]
 fn an_error_of_a_source_has_its_own_line() {
     let folder = Scratch::new();

@@ -337,3 +337,37 @@ fn packets_are_not_written_to_a_terminal_and_not_read_from_one() {
         assert!(said.contains(expected) && output.status.code() == Some(1), "{args}: {said}");
     }
 }
+
+/// The total counts what matches, and frames that are not looked into are named.
+#[test]
+fn a_filter_is_in_the_total_and_what_is_behind_mpls_in_a_warning() {
+    let folder = Scratch::new();
+    let segment =
+        |client: u16| Frame::new().ipv4("192.0.2.9", "192.0.2.8").tcp(client, 80, 1, b"x").bytes();
+    let with = |link: &[u8]| {
+        let frame = segment(1);
+        [&frame[..12], link, &frame[14..]].concat()
+    };
+    let mut frames: Vec<Vec<u8>> = (0..10).map(|i| segment(1000 + i % 2)).collect();
+    frames.push(with(&[0x88, 0x47, 0, 1, 0x01, 64]));
+    frames.push(with(&[0x88, 0x64, 0x11, 0, 0, 1, 0, 43, 0, 0x21]));
+    frames.push(with(&[0x81, 0, 0, 1, 0x81, 0, 0, 2, 0x81, 0, 0, 3, 8, 0]));
+    frames.push(with(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0]));
+    let records: Vec<Record> = (0u64..)
+        .zip(frames)
+        .map(|(i, frame)| Record::new(1_700_000_000_000_000_000 + i, frame))
+        .collect();
+    testkit::pcap::write_pcap(&folder.join("in.pcap"), &records);
+    let all = shadeline(&folder, "streams -r in.pcap", b"");
+    assert!(ok(&all).contains("3 connections in 14 packets;"), "{}", ok(&all));
+    let warning = "warning: 3 packets are behind MPLS, PPPoE or more than two VLAN tags";
+    assert!(errors(&all).contains(warning), "{}", errors(&all));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command
+        .args(["streams", "-r", "in.pcap", "--filter", "tcp port 1001"])
+        .current_dir(folder.path());
+    let some = command.output().expect("the program starts");
+    assert!(ok(&some).contains("1 connection in 5 of 14 packets;"), "{}", ok(&some));
+    let none = errors(&shadeline(&folder, "streams", b""));
+    assert!(none.contains("--read <IN>") && none.contains("--interface <INTERFACE>"), "{none}");
+}

@@ -1123,6 +1123,51 @@ def nat_strangers():
     yield lan(TCP(sport=7005, dport=80, flags="R"))
 
 
+def nat64_hairpin():
+    """(port, frame): IPv6 hosts that reach each other by outside addresses, and the router by its IPv4 addresses."""
+    one, two = "2001:db8:1::a", "2001:db8:1::b"
+    prefix, other = "64:ff9b::", "2001:db8:64::"
+    inside = lambda address, prefix=prefix: prefix + socket.inet_aton(address).hex(":", 2)
+    pool, own, server = "192.0.2.1", "203.0.113.1", "198.51.100.9"
+    lan = lambda ip, src, to, **f: ("lan", bytes(ether() / v6(to, src=src, **f) / ip))
+    wan_ether = lambda: Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    # Nobody has the port yet; then the other host gets it.
+    yield lan(UDP(sport=4000, dport=5000) / b"too early", one, inside(pool))
+    yield lan(UDP(sport=5000, dport=53) / b"query of two", two, inside(server))
+    yield lan(UDP(sport=4000, dport=5000) / b"one to two", one, inside(pool))
+    yield lan(UDP(sport=5000, dport=4000) / b"two to one", two, inside(pool))
+    yield lan(UDP(sport=4000, dport=5000) / b"one to two again", one, inside(pool))
+    yield lan(UDP(sport=5000, dport=4000) / b"two to one again", two, inside(pool))
+    # The mapping is that of packets to the outside, too.
+    yield lan(UDP(sport=4000, dport=53) / b"query of one", one, inside(server))
+    yield "wan", bytes(wan_ether() / v4(pool, src=server) / UDP(sport=53, dport=4000) / b"answer to one")
+    # From the outside nobody comes who was not asked.
+    yield "wan", bytes(wan_ether() / v4(pool, src="198.51.100.66") / UDP(sport=99, dport=5000) / b"stranger")
+    # TCP to a port that a connection to the outside has; the answer of two; a reset of no session.
+    yield lan(TCP(sport=5001, dport=80, seq=1, flags="S") / b"syn of two", two, inside(server))
+    yield lan(TCP(sport=4001, dport=5001, seq=1, flags="S") / b"syn of one", one, inside(pool))
+    yield lan(TCP(sport=5001, dport=4001, seq=9, ack=2, flags="SA") / b"answer of two", two, inside(pool))
+    yield lan(TCP(sport=4002, dport=5001, seq=1, flags="R") / b"reset", one, inside(pool))
+    # Queries of ICMP by the identifier.
+    yield lan(ICMPv6EchoRequest(id=7, seq=1, data=b"ping of two"), two, inside(server))
+    yield lan(ICMPv6EchoRequest(id=7, seq=2, data=b"ping of one"), one, inside(pool))
+    # Errors of two about a packet of one, and of the router about one of a session and about the first one.
+    got = v6(two, src=inside(pool)) / UDP(sport=4000, dport=5000) / b"one to two"
+    yield lan(ICMPv6DestUnreach(code=4) / bytes(got), two, inside(pool))
+    yield lan(UDP(sport=4000, dport=5000) / b"hop limit", one, inside(pool), hlim=1)
+    yield lan(UDP(sport=4003, dport=5000) / b"hop limit of another", one, inside(pool), hlim=1)
+    # By the other prefix, whose rule has another outside address; to itself.
+    yield lan(UDP(sport=4004, dport=5000) / b"by the other prefix", one, inside(pool, other))
+    yield lan(UDP(sport=5000, dport=5000) / b"to itself", two, inside(pool))
+    # From a translated address, which would go round.
+    yield lan(UDP(sport=4000, dport=5000) / b"loop", inside("198.51.100.7"), inside(pool))
+    # The router itself answers echo requests, and nothing else.
+    yield lan(ICMPv6EchoRequest(id=8, seq=1, data=b"who is there"), one, inside(own))
+    yield lan(ICMPv6EchoRequest(id=8, seq=2, data=b"by the other"), one, inside(own, other))
+    yield lan(UDP(sport=4000, dport=22) / b"own", one, inside(own))
+    yield lan(ICMPv6EchoRequest(id=8, seq=3, data=b"loop"), inside("198.51.100.7"), inside(own))
+
+
 def nat64():
     """(port, frame): IPv6 hosts and IPv4 servers: fragments, path MTU discovery, errors; outside addresses on the link."""
     server, server64, pool, host = "198.51.100.9", "64:ff9b::c633:6409", "203.0.113.64", "2001:db8:1::7"
@@ -1658,8 +1703,8 @@ def ipsec_answers():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat_strangers, nat_ftp, ids_fragments, ids_limit, ipsec, ipsec_routes,
-    ipsec_answers,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ipsec,
+    ipsec_routes, ipsec_answers,
 ]
 
 

@@ -14,7 +14,13 @@
 //! ```
 //!
 //! The functions of layers get theirs from outside, where it is seen whether it was too small.
+//!
+//! An index of an array is compared with the number of its elements ([`subscripts`]): one that is too large becomes 0, and the
+//! budget of the function ends, which counts as an error. What is done with pointers themselves is not looked at.
 
+mod subscripts;
+
+use std::borrow::Cow;
 use std::fmt;
 
 /// What a source has.
@@ -42,7 +48,7 @@ pub struct Source {
     pub ignores: bool,
     /// Whether it uses flows: a state, streams, ignoring, or what a packet says of its flow.
     pub uses_flows: bool,
-    /// Its text with a bound for each loop.
+    /// Its text with a bound for each loop and index.
     pub bounded: String,
 }
 
@@ -168,7 +174,7 @@ pub fn read(text: &str) -> Result<Source, Problem> {
         let message = "no function of a layer: expected MODULE_ETH, MODULE_IP, MODULE_UDP, MODULE_TCP or MODULE_STREAM";
         return at(last, message.into());
     }
-    source.bounded = bounded(text, &tokens)?;
+    source.bounded = bounded(text, &tokens, &source.macros)?;
     Ok(source)
 }
 
@@ -189,10 +195,10 @@ fn casts_to_pointer(tokens: &[At], at: usize) -> bool {
     !is_value && is_pointer && behind.find(|at| is_end(at)).is_some_and(|at| at.is(')'))
 }
 
-/// The text with a bound for each loop: see the module.
-fn bounded(text: &str, tokens: &[At]) -> Result<String, Problem> {
+/// The text with a bound for each loop and index: see the module.
+fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Problem> {
     // What is put in, by its place; brackets of one place in the order in which they were found.
-    let mut put: Vec<(usize, &str)> = Vec::new();
+    let mut put: Vec<(usize, Cow<'_, str>)> = subscripts::checked(text, tokens, macros)?;
     let (mut depth, mut is_layer) = (0usize, false);
     for (i, at) in tokens.iter().enumerate() {
         match &at.token {
@@ -200,7 +206,7 @@ fn bounded(text: &str, tokens: &[At]) -> Result<String, Problem> {
                 let is_body = i.checked_sub(1).is_some_and(|before| tokens[before].is(')'));
                 if is_body && !is_layer {
                     let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
-                    put.push((at.byte + 1, local));
+                    put.push((at.byte + 1, local.into()));
                 }
                 depth += 1;
             }
@@ -218,10 +224,10 @@ fn bounded(text: &str, tokens: &[At]) -> Result<String, Problem> {
                     message: format!("the head of a loop `{word}` is not whole"),
                 })?;
                 if first == last {
-                    put.push((last, "own_tick(own_budget)"));
+                    put.push((last, "own_tick(own_budget)".into()));
                 } else {
-                    put.push((first, "("));
-                    put.push((last, ") && own_tick(own_budget)"));
+                    put.push((first, "(".into()));
+                    put.push((last, ") && own_tick(own_budget)".into()));
                 }
             }
             _ => {}
@@ -231,7 +237,7 @@ fn bounded(text: &str, tokens: &[At]) -> Result<String, Problem> {
     let (mut made, mut from) = (String::with_capacity(text.len() + 64 * put.len()), 0);
     for (byte, what) in put {
         made.push_str(&text[from..byte]);
-        made.push_str(what);
+        made.push_str(&what);
         from = byte;
     }
     made.push_str(&text[from..]);

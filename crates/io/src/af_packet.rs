@@ -57,6 +57,8 @@ pub struct Options {
     pub promiscuous: bool,
     /// Whether to receive what the interface sends, too: for those who only look.
     pub outgoing: bool,
+    /// Whether frames that cannot be finished here come, too, with their checksum open: for those who only look.
+    pub unfinished: bool,
 }
 
 impl Default for Options {
@@ -68,6 +70,7 @@ impl Default for Options {
             slot_bytes: 2048,
             promiscuous: true,
             outgoing: false,
+            unfinished: false,
         }
     }
 }
@@ -110,7 +113,8 @@ pub fn open(interface: &str, queues: usize, options: &Options) -> Result<Vec<(Rx
 pub fn listen(interface: &str) -> Result<Rx, LinkError> {
     let link = Link::open(interface)?;
     let outgoing = !link.is_loopback()?;
-    Rx::open(interface, link.index()?, &Options { outgoing, ..Options::default() })
+    let options = Options { outgoing, unfinished: true, ..Options::default() };
+    Rx::open(interface, link.index()?, &options)
 }
 
 /// Makes a fan-out group, or joins group `id`; returns its id.

@@ -40,7 +40,7 @@ const TAG_LEN: usize = 4;
 
 /// Sets what is left to do with a frame that came with this header; `tag` if the kernel had taken a tag out, which is
 /// back in the frame. `false` for a frame that nobody here knows how to finish: segments of another protocol than TCP
-/// and UDP or in an unknown tunnel, and SCTP, whose checksum is a CRC.
+/// and UDP or in an unknown tunnel, datagrams of an odd size above 32 KB, and SCTP, whose checksum is a CRC.
 pub(crate) fn read(header: &[u8; HEADER_LEN], tag: bool, packet: &mut Packet) -> bool {
     let [flags, kind, _, _, a, b, c, d, e, f] = *header;
     let is_open = flags & NEEDS_CHECKSUM != 0;
@@ -52,7 +52,13 @@ pub(crate) fn read(header: &[u8; HEADER_LEN], tag: bool, packet: &mut Packet) ->
     if kind & !TYPE_ECN == TYPE_NONE {
         return read_checksum(from, field, packet);
     }
-    let Some(offload) = Offload::segments(u16::from_ne_bytes([a, b])) else { return false };
+    let size = u16::from_ne_bytes([a, b]);
+    // Segments of TCP may be a byte shorter; datagrams may not.
+    let shorter = || match kind & !TYPE_ECN {
+        TYPE_TCP_V4 | TYPE_TCP_V6 => Offload::segments(size.saturating_sub(1)),
+        _ => None,
+    };
+    let Some(offload) = Offload::segments(size).or_else(shorter) else { return false };
     packet.offload = offload;
     // What is cut later is found in the same way, so it is what the kernel means.
     let is_known = Layout::of_packet(packet).is_some_and(|layout| {

@@ -358,7 +358,43 @@ impl Rules {
         !self.is_nat64(tuple.src.0)
             && nat64::is_reachable(tuple.dst.0, dst)
             && !self.is_translators(dst)
-            && !self.own.has(&[], dst)
+            && !self.is_own(dst)
+    }
+
+    /// Whether an address is the first one of an interface.
+    pub fn is_own(&self, address: u32) -> bool {
+        self.own.has(&[], address)
+    }
+
+    /// Whether an IPv6 packet to the IPv4 address `dst`, which is in its destination, may be for another inside host: `dst` is one
+    /// that sources of inside hosts become, and its own source is no translated one (RFC 6146 §3.8).
+    pub fn may_hairpin64(&self, tuple: &Tuple, dst: u32) -> bool {
+        let has = |rule: &Rule| match &rule.action {
+            Action::Nat64 { to, .. } => to.contains(&dst),
+            _ => false,
+        };
+        self.all.iter().any(has) && self.may_reach_inside(tuple, dst)
+    }
+
+    /// Whether an IPv6 packet may reach somebody on this side by the IPv4 address `dst`, which is in its destination.
+    pub fn may_reach_inside(&self, tuple: &Tuple, dst: u32) -> bool {
+        !self.is_nat64(tuple.src.0) && nat64::is_reachable(tuple.dst.0, dst)
+    }
+
+    /// The IPv6 address that holds an IPv4 address for a rule from IPv6 to IPv4.
+    pub fn embed_by(&self, number: u16, address: u32) -> Option<[u64; 2]> {
+        match &self.rule(number)?.action {
+            Action::Nat64 { prefix, .. } => Some(nat64::embed(prefix, address)),
+            _ => None,
+        }
+    }
+
+    /// The IPv4 address that an IPv6 address holds, and a rule by whose prefix it does.
+    pub fn embedded(&self, address: [u64; 2]) -> Option<(u16, u32)> {
+        self.all.iter().find_map(|rule| match &rule.action {
+            Action::Nat64 { prefix, .. } => Some((rule.number, nat64::extract(prefix, address)?)),
+            _ => None,
+        })
     }
 
     /// Whether a rule translates packets of an IPv6 host to this address, of one protocol at least.
@@ -431,8 +467,12 @@ impl Rules {
             None => return None,
         };
         if tuple.family == 6 {
-            let is_translated = self.nat64(&tuple).is_some();
-            return is_translated.then(|| self.class_of(tuple.src.0));
+            let (_, dst) = self.nat64(&tuple)?;
+            // The port of an inside host says which worker has it.
+            if self.may_hairpin64(&tuple, dst) && tuple.has_ports() && !self.is_own(dst) {
+                return Some(u32::from(tuple.dst.1) & (self.classes - 1));
+            }
+            return Some(self.class_of(tuple.src.0));
         }
         Some(match self.owner(tuple.protocol, tuple.dst.0[1] as u32, tuple.dst.1) {
             Owner::Host(host) => self.class_of(host),

@@ -42,7 +42,7 @@ use crate::families::{Either, Keys, Pair, Plain6, Turn, Turns};
 use crate::ports::Pool;
 use crate::rewrite::Which;
 use crate::rules::{Rule, Rules};
-use crate::tuple::{End, Tuple};
+use crate::tuple::{End, Tuple, has_ports};
 
 pub use ftp::{CONTROLS_MAX, EXPECTED_S};
 pub use kinds::{Counts, Options, PoolUse, Refusal, Session, Source, Timeouts, Way};
@@ -403,6 +403,22 @@ impl Translator {
         Some((hot.rule, host_end(inside)))
     }
 
+    /// The inside end of an IPv6 host that has this outside end for packets of an inside protocol.
+    pub fn inward64(&self, protocol: u8, outside: End) -> Option<End> {
+        let binding = self.inside64(protocol, outside)?;
+        self.table.key(binding).map(host_end)
+    }
+
+    /// Its binding.
+    fn inside64(&self, protocol: u8, outside: End) -> Option<Slot> {
+        if !has_ports(protocol) {
+            return None;
+        }
+        let key = binding_key(outside, outside_protocol(protocol), 4, SCOPE_OUTSIDE);
+        let inside = Slot(self.table.get(self.table.find(&key)?)?.other);
+        self.table.key(inside).is_some_and(|key| key.family == 6).then_some(inside)
+    }
+
     /// Begins the session of a packet with the ends `original` whose destination becomes `dst`, of `family`. Returns its
     /// ends behind the translator. Where the packet's session is there already, those of it.
     ///
@@ -467,6 +483,7 @@ impl Translator {
             (IpProtocol::ICMPV6, 4) => IpProtocol::ICMP.0,
             _ => original.protocol,
         };
+        let rules = self.rules.clone();
         let behind = |src: End| Tuple { src, dst, protocol, family };
         let (translated, binding, rule) = match source {
             Source::Keep(rule) => (behind(original.src), None, rule),
@@ -477,6 +494,13 @@ impl Translator {
             Source::Hairpin(rule, interface) => {
                 let place = self.place(rule, interface);
                 self.source(original, behind, rule, place, dst.0)?
+            }
+            Source::Hairpin64(rule) => {
+                let embedded = |(address, port): End| {
+                    let address = rules.embed(original.dst.0, address[1] as u32);
+                    behind((address, port))
+                };
+                self.source(original, embedded, rule, None, dst.0)?
             }
         };
         // The identifier of an ICMP query is at both ends.
@@ -509,7 +533,17 @@ impl Translator {
             }
             self.hold(binding);
         }
-        let of_destination = self.came(original);
+        let of_destination = match source {
+            // The binding of the destination stays as long as the session.
+            Source::Hairpin64(_) => {
+                let outside = rules.embedded(original.dst.0);
+                let end = outside.map(|(_, address)| ([0, address.into()], original.dst.1));
+                let held = end.and_then(|end| self.inside64(original.protocol, end));
+                held.into_iter().for_each(|binding| self.hold(binding));
+                held.map_or(NIL, |binding| binding.0)
+            }
+            _ => self.came(original),
+        };
         if let Some(hot) = self.table.get_mut(second) {
             hot.owner = of_destination;
         }
@@ -704,11 +738,20 @@ impl Translator {
         (until < self.table.capacity()).then_some(until)
     }
 
-    /// All outside addresses with their use.
+    /// All outside addresses with their use. Ports without an address are left out.
     pub fn pools(&self) -> impl Iterator<Item = PoolUse> {
-        self.pools.iter().flat_map(|(rule, pool)| {
+        // A masquerade has the address of a port before a packet has needed it.
+        let of_port = |rule: u16, at: usize| {
+            let port = *self.rules.rule(rule)?.outside.get(at)?;
+            self.rules.own.of(port)
+        };
+        self.pools.iter().flat_map(move |(rule, pool)| {
             let (rule, each) = (*rule, pool.addresses().iter().enumerate());
-            each.map(move |(at, address)| PoolUse { rule, address: *address, used: pool.used(at) })
+            each.filter_map(move |(at, address)| {
+                let known = Some(*address).filter(|address| *address != 0);
+                let address = known.or_else(|| of_port(rule, at))?;
+                Some(PoolUse { rule, address, used: pool.used(at) })
+            })
         })
     }
 }
@@ -735,6 +778,14 @@ fn side_of(bits: u8) -> Side {
 
 fn bit_of(side: Side) -> u8 {
     if side == Side::A { 0 } else { flags::FROM_B }
+}
+
+/// The protocol behind the translator of packets of an inside one: ICMPv6 behind a NAT64 is ICMP.
+const fn outside_protocol(protocol: u8) -> u8 {
+    match IpProtocol(protocol) {
+        IpProtocol::ICMPV6 => IpProtocol::ICMP.0,
+        _ => protocol,
+    }
 }
 
 /// The key of a binding's end: the other end of the key is zero, and so the first one.

@@ -130,3 +130,101 @@ proptest! {
         }
     }
 }
+
+/// RFC 6146 §3.8: what an IPv6 host sends to the outside end of another one reaches that one, from its own outside end; both keep
+/// their outside ends as long as the session.
+#[test]
+fn ipv6_hosts_reach_each_other_by_outside_ends() {
+    let nat64 = Action::Nat64 { prefix: WELL_KNOWN, to: vec![OUTSIDE] };
+    let options = Options {
+        sessions: 64,
+        bindings_per_host: 64,
+        filter_by_remote: true,
+        timeouts: Timeouts::default(),
+        ftp_ports: &[],
+        seed: 5,
+    };
+    let rules = Arc::new(Rules::new(vec![rule(0, nat64)], 1, Arc::new(Own::new(4))));
+    let mut own = Translator::new(options, rules.clone()).unwrap();
+    let udp = |src, dst, family| Tuple { src, dst, protocol: IpProtocol::UDP.0, family };
+    let host = |last: u64, port: u16| ([0x2001_0db8_0001_0000, last], port);
+    let embed = |address: u32, port: u16| (nat64::embed(&WELL_KNOWN, address), port);
+    let (server, server64) = (([0, 0x0808_0808], 53), embed(0x0808_0808, 53));
+    let (one, two) = (host(1, 5001), host(2, 5002));
+    let to_server = own.begin(&udp(two, server64, 6), server, 4, Source::Rule(0, 0), 100).unwrap();
+    let outside = to_server.src;
+    assert_eq!(own.inward64(IpProtocol::UDP.0, outside), Some(two));
+    assert_eq!(own.inward64(IpProtocol::TCP.0, outside), None);
+    let sent = udp(one, embed(outside.0[1] as u32, outside.1), 6);
+    assert!(rules.may_hairpin64(&sent, OUTSIDE) && !rules.may_hairpin64(&sent, OUTSIDE + 1));
+    assert!(!rules.may_hairpin64(&sent.reversed(), OUTSIDE), "from a translated address");
+    let got = own.begin(&sent, two, 6, Source::Hairpin64(0), 110).unwrap();
+    assert_eq!((got.dst, got.family), (two, 6));
+    assert_eq!(rules.embedded(got.src.0), Some((0, OUTSIDE)));
+    assert_ne!(got.src.1, outside.1, "an outside end of its own");
+    assert_eq!(own.inward64(IpProtocol::UDP.0, ([0, OUTSIDE.into()], got.src.1)), Some(one));
+    // Errors of the other host are about the packet as its sender sent it.
+    assert_eq!(own.restore(&got), Some(sent));
+    // Nobody reaches himself.
+    let self_sent = udp(two, sent.dst, 6);
+    assert_eq!(own.begin(&self_sent, two, 6, Source::Hairpin64(0), 110), Err(Refusal::Conflict));
+    // The session to the server ends, and the outside end stays until the other one ends.
+    while !own.sweep(1 << 10, 402) {}
+    assert_eq!((own.len(), own.inward64(IpProtocol::UDP.0, outside)), (1, Some(two)));
+    while !own.sweep(1 << 10, 500) {}
+    assert_eq!((own.len(), own.inward64(IpProtocol::UDP.0, outside)), (0, None));
+    assert!(own.pools().all(|pool| pool.used == 0));
+}
+
+/// With several workers the port of an outside end says which one has it: both directions of a hairpin go there.
+#[test]
+fn hairpin_of_ipv6_hosts_meets_at_the_worker_of_the_port() {
+    let nat64 = Action::Nat64 { prefix: WELL_KNOWN, to: vec![OUTSIDE] };
+    let rules = Rules::new(vec![rule(0, nat64)], 4, Arc::new(Own::new(4)));
+    let to = |host: u64, address: u32, port: u16| {
+        let mut frame = vec![0; 14 + 48];
+        (frame[12], frame[13], frame[14]) = (0x86, 0xdd, 0x60);
+        (frame[19], frame[20], frame[21]) = (8, 17, 64);
+        let dst = nat64::embed(&WELL_KNOWN, address);
+        for (place, word) in
+            frame[22..54].chunks_exact_mut(8).zip([0x2001_0db8_0001_0000, host, dst[0], dst[1]])
+        {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        frame[56..58].copy_from_slice(&port.to_be_bytes());
+        frame[59] = 8;
+        rules.frame_hash(&frame)
+    };
+    for port in 5000..5064 {
+        let class = u32::from(port) & 3;
+        for host in 1..8 {
+            assert_eq!(to(host, OUTSIDE, port), rules.hash_of(class), "{host} to {port}");
+        }
+    }
+    // To the outside, the host decides.
+    let hashes: HashSet<u32> = (1..64).map(|host| to(host, 0x0808_0808, 5000)).collect();
+    assert_eq!(hashes.len(), 4);
+    assert!((1..64).all(|host| to(host, 0x0808_0808, 5000) == to(host, 0x0808_0808, 5001)));
+}
+
+/// A masquerade shows the address of its port before a packet has needed it, and no port without one.
+#[test]
+fn pools_of_a_masquerade_have_the_addresses_of_its_ports() {
+    let own = Own::new(4);
+    own.set(1, Some(OUTSIDE));
+    let masquerade = Rule { outside: vec![1, 2], ..rule(0, Action::Masquerade) };
+    let options = Options {
+        sessions: 64,
+        bindings_per_host: 64,
+        filter_by_remote: true,
+        timeouts: Timeouts::default(),
+        ftp_ports: &[],
+        seed: 5,
+    };
+    let own =
+        Translator::new(options, Arc::new(Rules::new(vec![masquerade], 1, Arc::new(own)))).unwrap();
+    assert_eq!(
+        own.pools().map(|pool| (pool.address, pool.used)).collect::<Vec<_>>(),
+        [(OUTSIDE, 0)]
+    );
+}

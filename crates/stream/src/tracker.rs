@@ -55,7 +55,7 @@ use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use gather::{Gathered, is_piece};
-use input::{check_segment, opens, segment_of};
+use input::{check_segment, is_encapsulated, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
 use sharing::Sharing;
@@ -125,6 +125,8 @@ pub struct Counts {
     pub packets: u64,
     /// Frames that are not IP.
     pub not_ip: u64,
+    /// Of them those with MPLS, PPPoE or more than two VLAN tags, which may have IP behind.
+    pub encapsulated: u64,
     /// Packets whose IP header is wrong, or whose upper-layer header is missing or wrong.
     pub malformed: u64,
     /// Packets with a wrong checksum of TCP.
@@ -404,7 +406,10 @@ impl<M: Module> Tracker<M> {
         let Unkeyed::Rejected(reject) = why else { return Tracked::INVALID };
         self.rest.module.rejected(input, reject);
         let (count, tracked) = match reject {
-            Reject::NotIp => (&mut self.counts.not_ip, Tracked::default()),
+            Reject::NotIp => {
+                self.counts.encapsulated += if is_encapsulated(input) { frames } else { 0 };
+                (&mut self.counts.not_ip, Tracked::default())
+            }
             Reject::Untracked => return Tracked::default(),
             Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
             Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),

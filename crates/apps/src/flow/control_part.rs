@@ -106,6 +106,9 @@ pub(super) struct FlowTotals {
     pub malformed: u64,
     /// Frames that are not IP.
     pub not_ip: u64,
+    /// Of them those with MPLS, PPPoE or more than two VLAN tags, which are not looked into; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub encapsulated: u64,
     /// Packets that were earlier than one before them by more than 10 s; left out if there were none.
     #[serde(skip_serializing_if = "is_zero")]
     pub late: u64,
@@ -228,6 +231,7 @@ impl FlowControl {
             all.bad_checksum += counts.checksum;
             all.malformed += counts.malformed;
             all.not_ip += counts.not_ip;
+            all.encapsulated += counts.encapsulated;
             all.late += counts.late;
             all.fragments += counts.fragments;
             all.fragments_lost += counts.fragments_lost;

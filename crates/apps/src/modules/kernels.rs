@@ -492,7 +492,11 @@ FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const 
     packet.own_patterns = words;
     packet.own_patterns_len = 0u;
 {patterns}    uint act = PASS, left;
-{calls}    own_store(&packet, arena, row, {number}u, act);
+{calls}    if (act > DUMP) {{
+        act = PASS;
+        packet.own_error = 1u;
+    }}
+    own_store(&packet, arena, row, {number}u, act);
 }}
 "
         )?;

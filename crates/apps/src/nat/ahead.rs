@@ -54,8 +54,10 @@ impl Burst {
         let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
         let turns_back = |[src, dst]: &[[u64; 2]; 2]| *src == d.dst || *dst == d.src;
         let is_owned = |tuple: &Tuple| {
-            let owner = rules.owner(tuple.protocol, tuple.dst.0[1] as u32, tuple.dst.1);
-            tuple.family == 4 && owner != Owner::Nobody
+            if tuple.family == 6 {
+                return rules.nat64(tuple).is_some_and(|(_, dst)| rules.may_hairpin64(tuple, dst));
+            }
+            rules.owner(tuple.protocol, tuple.dst.0[1] as u32, tuple.dst.1) != Owner::Nobody
         };
         // An earlier packet may have got the outside end that this one is for: from another remote end, by hairpin, or from
         // IPv6, whose addresses are not those of the answer.
@@ -148,5 +150,7 @@ mod tests {
         let opener = v6([0x2001_0db8_0000_0000, 7], [0x0064_ff9b_0000_0000, REMOTE.into()]);
         assert!(begins(&opener, &v4(REMOTE, POOL, true)), "an answer in the other family");
         assert!(!begins(&opener, &opener), "the same session");
+        let hairpin = v6([0x2001_0db8_0000_0000, 8], [0x0064_ff9b_0000_0000, POOL.into()]);
+        assert!(begins(&opener, &hairpin), "hairpin of IPv6 hosts");
     }
 }

@@ -53,8 +53,11 @@ chunk::columns! {
 /// The kind of [`Wanted::Written`].
 const WRITTEN: u64 = 6;
 
+/// The kind of [`Wanted::Source6`].
+const SOURCE6: u64 = 7;
+
 /// The kinds from this one on are of IPv6 packets that become IPv4.
-const TURN: u64 = 7;
+const TURN: u64 = 8;
 
 /// ```text
 ///  63  60 59    48 47          16 15     0
@@ -75,8 +78,9 @@ impl Wanted {
             Wanted::Control(Some(end)) => (5, 0, end),
             Wanted::Written(end) => (WRITTEN, 0, end),
             Wanted::Turn(end) => (TURN, 0, end),
-            Wanted::TurnNew(rule) => (8, rule, (0, 0)),
-            Wanted::TurnError => (9, 0, (0, 0)),
+            Wanted::Source6(rule, end) => (SOURCE6, rule, end),
+            Wanted::TurnNew(rule) => (9, rule, (0, 0)),
+            Wanted::TurnError => (10, 0, (0, 0)),
         };
         kind << 60 | (rule as u64 & 0xfff) << 48 | (address as u64) << 16 | port as u64
     }
@@ -103,8 +107,9 @@ impl Wanted {
             5 => Wanted::Control(Some(end)),
             WRITTEN => Wanted::Written(end),
             TURN => Wanted::Turn(end),
-            8 => Wanted::TurnNew((value >> 48) as u16 & 0xfff),
-            9 => Wanted::TurnError,
+            SOURCE6 => Wanted::Source6((value >> 48) as u16 & 0xfff, end),
+            9 => Wanted::TurnNew((value >> 48) as u16 & 0xfff),
+            10 => Wanted::TurnError,
             _ => Wanted::Nothing,
         }
     }
@@ -123,6 +128,7 @@ mod tests {
                 Wanted::New,
                 Wanted::NewTo(4095, end),
                 Wanted::Source(end),
+                Wanted::Source6(4095, end),
                 Wanted::Control(None),
                 Wanted::Control(Some(end)),
                 Wanted::Written(end),

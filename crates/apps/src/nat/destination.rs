@@ -6,6 +6,7 @@
 //! | writes | the packets, `dst4`, `dst6`, `flags`, what a firewall sees; `nat`, what is left to `nat_source` |
 //! | next | the stages behind it |
 //! | taken | fragments: their datagram goes on when it is whole, from `decode` on, at the worker of its session |
+//! | answers | echo requests of IPv6 hosts to IPv4 addresses of the router |
 //! | drop | outside addresses without a session, what NAT64 does not translate, fragments that do not become whole |
 //!
 //! What becomes of most packets is known without the table ([`nat::cache`]); the others of a chunk are looked up in one
@@ -25,7 +26,7 @@ use nat::families::{Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
 use nat::translator::{Source, Way};
-use nat::tuple::{Tuple, is_error};
+use nat::tuple::{Tuple, is_error, is_request};
 use nat::{Plain, Translator};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::table::Found;
@@ -42,7 +43,7 @@ use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::RouterPart;
-use crate::router::columns::{RouterColumns, flags};
+use crate::router::columns::{Answer, RouterColumns, flags};
 
 /// Where datagrams that became whole enter the pipeline.
 pub const PLACE: &str = "decode";
@@ -376,6 +377,9 @@ impl Destination {
         looked: &Looked<'_>,
     ) {
         let Looked { ref tuple, step, is_control, rules, fib, now_s } = *looked;
+        if tuple.family == 6 && self.stays_v6(out, row, packet, translator, looked) {
+            return;
+        }
         if tuple.family == 6 && !self.turns_early {
             return route_as_v4(out, row, (rules, fib), tuple, step.map(|(to, _)| to));
         }
@@ -452,6 +456,61 @@ impl Destination {
         out.nat[row] = wanted.encode();
     }
 
+    /// Whether an IPv6 packet is for another inside host, by the outside end of that one, or an echo request to the router, by an
+    /// IPv4 address of it (RFC 6146 §3.8): it stays IPv6, goes to that host, or is answered as it is.
+    fn stays_v6(
+        &mut self,
+        out: &mut Out<'_>,
+        row: usize,
+        packet: &mut Packet,
+        translator: &Translator,
+        looked: &Looked<'_>,
+    ) -> bool {
+        let Looked { ref tuple, step, rules, fib, .. } = *looked;
+        let d = &mut self.decoded[row];
+        let (end, wanted) = match step {
+            Some((to, _)) if to.family == 6 => {
+                let Some((rule, source)) = rules.embedded(to.src.0) else { return false };
+                (to.dst, Wanted::Source6(rule, (source, to.src.1)))
+            }
+            Some(_) => return false,
+            None => {
+                let Some((rule, dst)) = rules.nat64(tuple) else { return false };
+                if !rules.may_hairpin64(tuple, dst) {
+                    return self.answers_v6(out, row, packet, (tuple, dst), (rules, fib));
+                }
+                match translator.inward64(tuple.protocol, ([0, dst.into()], tuple.dst.1)) {
+                    Some(end) => (end, Wanted::NewTo(rule, (dst, tuple.dst.1))),
+                    None => return self.answers_v6(out, row, packet, (tuple, dst), (rules, fib)),
+                }
+            }
+        };
+        set(packet, d, tuple.protocol, Which::Destination, end);
+        out.changed(row, packet, d);
+        out.nat[row] = wanted.encode();
+        true
+    }
+
+    /// Whether an IPv6 packet is an echo request to the router's own IPv4 address `dst`; the router answers it, then.
+    fn answers_v6(
+        &self,
+        out: &mut Out<'_>,
+        row: usize,
+        packet: &Packet,
+        (tuple, dst): (&Tuple, u32),
+        (rules, fib): (&Rules, &Fib),
+    ) -> bool {
+        let l4 = usize::from(self.decoded[row].l4_offset);
+        let is_echo = tuple.protocol == IpProtocol::ICMPV6.0
+            && packet.data().get(l4).is_some_and(|kind| is_request(tuple.protocol, *kind));
+        let is_own = rules.is_own(dst) || fib.own_addresses().has4(dst);
+        let is_it = is_echo && is_own && rules.may_reach_inside(tuple, dst);
+        if is_it {
+            out.flags[row] = Answer::Echo.encode();
+        }
+        is_it
+    }
+
     /// Translates an ICMP error with the packet that it quotes.
     fn translate_error(
         &mut self,
@@ -489,15 +548,12 @@ impl Destination {
             }
             return;
         }
-        if sent.family != 4 {
-            return;
-        }
         let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
         set_quoted(ip, l4 - l3, quoted_l4, &sent);
         if let Some(number) = number {
             set_quoted_number(ip, l4 - l3, quoted_l4, number);
         }
-        let icmp = IpProtocol::ICMP.0;
+        let icmp = d.protocol.0;
         set_end(ip, l4 - l3, icmp, Which::Destination, (sent.src.0, 0));
         // Whoever sent it seems to be in front of the translator, if the packet went to an address there.
         if sent.dst.0 != quoted.dst.0 {
@@ -809,7 +865,7 @@ impl Stage<Tables> for Destination {
             Wanted::Nothing => format!("to {to}"),
             Wanted::New => format!("to {to}, no session"),
             Wanted::NewTo(rule, _) => format!("to {to} by rule {}", rule + 1),
-            Wanted::Source(_) | Wanted::Written(_) => {
+            Wanted::Source(_) | Wanted::Source6(..) | Wanted::Written(_) => {
                 format!("to {to}, its source is translated")
             }
             Wanted::Control(_) => format!("to {to}, a control connection of FTP"),

@@ -94,7 +94,7 @@ impl Row for NatRow {
 pub struct PoolRow {
     /// Place of the rule in the configuration, from 1.
     pub rule: usize,
-    /// The address; 0.0.0.0 of a port whose address no packet has needed yet.
+    /// The address.
     pub address: IpAddr,
     /// Ports and identifiers in use, of all protocols and workers.
     pub used: u64,

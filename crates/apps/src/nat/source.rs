@@ -48,7 +48,9 @@ pub(super) enum Wanted {
     NewTo(u16, (u32, u16)),
     /// The source becomes this address and port.
     Source((u32, u16)),
-    /// The same of a control connection of FTP, if the source becomes another one.
+    /// The source of the IPv6 packet becomes the address that holds this one for this rule, and this port.
+    Source6(u16, (u32, u16)),
+    /// The same as `Source` of a control connection of FTP, if the source becomes another one.
     Control(Option<(u32, u16)>),
     /// The source is written already; it was this address and port. Where the packet goes no further it becomes that again.
     Written((u32, u16)),
@@ -137,6 +139,19 @@ impl SourceStage {
                 let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
                 let end = ([0, address.into()], port);
                 set_end(ip, l4 - l3, d.protocol.0, Which::Source, end);
+                return;
+            }
+            Wanted::Source6(rule, (address, port)) => {
+                let d = received::decode(packet);
+                let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+                let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
+                match translator.rules().embed_by(rule, address) {
+                    Some(address) => {
+                        set_end(ip, l4 - l3, d.protocol.0, Which::Source, (address, port));
+                    }
+                    // Its rule is gone.
+                    None => view.verdict[row] = Verdict::drop(reasons::NAT_NO_SESSION).0,
+                }
                 return;
             }
             Wanted::Control(end) => {
@@ -314,6 +329,7 @@ fn begin(
     let rules = translator.rules().clone();
     let is_back = row.outside == Some(row.inside);
     let source = match (row.outside, to) {
+        (_, Some((rule, _))) if tuple.family == 6 => Some(Source::Hairpin64(rule)),
         // A host that reaches another one by its outside address must get the answer from there (RFC 4787 REQ-9).
         (Some(_), Some(_)) if is_back => {
             rules.hairpin(&tuple).map(|(rule, interface)| Source::Hairpin(rule, interface))
@@ -326,7 +342,13 @@ fn begin(
         (None, Some((rule, _))) => Source::Keep(rule),
         (None, None) => return Ok(false),
     };
-    let dst = to.map_or(tuple.dst, |(_, (address, port))| ([0, address.into()], port));
+    let dst = match to {
+        Some((rule, (address, port))) if tuple.family == 6 => {
+            (rules.embed_by(rule, address).ok_or(Refusal::Conflict)?, port)
+        }
+        Some((_, (address, port))) => ([0, address.into()], port),
+        None => tuple.dst,
+    };
     let original = Tuple { dst, ..tuple };
     let by = (tcp_flags(row.packet, &d, &tuple), row.now_s);
     let new = translator.begin_by(&original, tuple.dst, tuple.family, source, by)?;
@@ -335,7 +357,7 @@ fn begin(
         let ip = row.packet.data_mut().get_mut(l3..).unwrap_or_default();
         set_end(ip, l4 - l3, tuple.protocol, Which::Source, new.src);
     }
-    Ok(translator.may_be_control(&original) || translator.may_be_control(&new))
+    Ok(tuple.family == 4 && translator.may_be_control(&original) || translator.may_be_control(&new))
 }
 
 /// Writes the source of a plain packet; whether it is one.

@@ -59,7 +59,7 @@ impl Rewrite {
         }
     }
 
-    fn answer_echo(
+    pub(super) fn answer_echo(
         &mut self,
         packet: &Packet,
         transit: Transit,

@@ -93,6 +93,8 @@ pub(crate) enum Answer {
     TooBigV4,
     /// The same of IPv6.
     TooBigV6,
+    /// An ICMPv6 echo request to an address that stands for one of ours.
+    Echo,
     /// An IPv4 header whose option at this offset is malformed.
     BadOption(u8),
 }
@@ -109,6 +111,7 @@ impl Answer {
             Answer::RejectedV6 => 4,
             Answer::TooBigV4 => 5,
             Answer::TooBigV6 => 6,
+            Answer::Echo => 7,
             Answer::BadOption(pointer) => pointer as u16,
         };
         flags::ANSWER | argument << flags::ARGUMENT_SHIFT
@@ -128,6 +131,7 @@ impl Answer {
             4 => Answer::RejectedV6,
             5 => Answer::TooBigV4,
             6 => Answer::TooBigV6,
+            7 => Answer::Echo,
             pointer => Answer::BadOption(pointer),
         }
     }
@@ -241,6 +245,7 @@ mod tests {
             Answer::Arp,
             Answer::Neighbour,
             Answer::LinkLocal,
+            Answer::Echo,
             Answer::RejectedV4,
             Answer::RejectedV6,
             Answer::TooBigV4,

@@ -377,6 +377,7 @@ impl Rewrite {
         match Answer::decode(transit.flags) {
             Answer::Arp => self.answer_arp(packet, transit, cx),
             Answer::Neighbour => self.answer_neighbour(packet, transit, cx),
+            Answer::Echo => self.answer_echo(packet, Transit { flags: flags::IPV6, ..transit }, cx),
             Answer::LinkLocal => {
                 self.deliver(packet, Transit { flags: flags::IPV6, ..transit }, cx)
             }

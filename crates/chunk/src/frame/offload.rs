@@ -10,10 +10,11 @@ use std::fmt;
 /// Nothing, a checksum, or a checksum and a segmentation.
 ///
 /// ```text
-///   0                         nothing
-///   1                         the checksum of TCP or UDP
-///   2 to 32,767 = n           the checksum, and to be cut into segments of n bytes of payload
-///   1 │ from 9 │ field / 2 6  the sum from a place on, stored in a field behind that place
+///   0                           nothing
+///   1                           the checksum of TCP or UDP
+///   2 to 32,767 = n             the checksum, and to be cut into segments of n bytes of payload
+///   1 0 │ from 8 │ field / 2 6  the sum from a place on, stored in a field behind that place
+///   1 1 │ n / 2 - 16,384 14     as above, for an even n from 32,768 on: a link with an MTU of 64 KB has such segments
 /// ```
 ///
 /// Which protocol it is, and where its header begins, the frame itself says: a stage that changes the link header has
@@ -28,6 +29,9 @@ pub struct Offload(u16);
 /// Marks a checksum with its place.
 const PLACED: u16 = 1 << 15;
 
+/// Marks long segments, together with [`PLACED`].
+const LONG: u16 = PLACED | 1 << 14;
+
 const FIELD_BITS: u32 = 6;
 
 impl Offload {
@@ -36,20 +40,25 @@ impl Offload {
     /// The checksum of TCP or UDP is open.
     pub const CHECKSUM: Offload = Offload(1);
 
-    /// Segments of `bytes` of payload each, the last one shorter, with their checksums. `None` for fewer than 2 bytes and
-    /// for more than 32,767, which nothing sends: a frame has no room for two of those.
+    /// Segments of `bytes` of payload each, the last one shorter, with their checksums. `None` for fewer than 2 bytes, and
+    /// for an odd number above 32,767, which has no room here.
     #[inline]
     pub const fn segments(bytes: u16) -> Option<Offload> {
-        if bytes > 1 && bytes < PLACED { Some(Offload(bytes)) } else { None }
+        match bytes {
+            0 | 1 => None,
+            2..PLACED => Some(Offload(bytes)),
+            _ if bytes.is_multiple_of(2) => Some(Offload(LONG | ((bytes - PLACED) / 2))),
+            _ => None,
+        }
     }
 
     /// An open checksum that is anywhere in the frame: the sum of the bytes from byte `from` on, counted from the header
     /// behind the Ethernet header and its tags, is to be stored in the two bytes at `from + field`, which hold the sum of
-    /// the pseudo-header. `None` for a `from` of more than 511 bytes, and for a `field` that is odd or above 126.
+    /// the pseudo-header. `None` for a `from` of more than 255 bytes, and for a `field` that is odd or above 126.
     #[inline]
     pub const fn checksum_at(from: u16, field: u16) -> Option<Offload> {
         let fits =
-            from < 1 << (15 - FIELD_BITS) && field.is_multiple_of(2) && field / 2 < 1 << FIELD_BITS;
+            from < 1 << (14 - FIELD_BITS) && field.is_multiple_of(2) && field / 2 < 1 << FIELD_BITS;
         if fits { Some(Offload(PLACED | (from << FIELD_BITS) | (field / 2))) } else { None }
     }
 
@@ -62,13 +71,17 @@ impl Offload {
     /// Bytes of payload in each segment, of a frame that is to be cut.
     #[inline]
     pub const fn segment_bytes(self) -> Option<usize> {
-        if self.0 > 1 && self.0 < PLACED { Some(self.0 as usize) } else { None }
+        match self.0 {
+            2..PLACED => Some(self.0 as usize),
+            LONG.. => Some((PLACED + (self.0 - LONG) * 2) as usize),
+            _ => None,
+        }
     }
 
     /// `from` and `field` of a checksum with its place ([`Offload::checksum_at`]).
     #[inline]
     pub const fn checksum_place(self) -> Option<(usize, usize)> {
-        if self.0 < PLACED {
+        if self.0 < PLACED || self.0 >= LONG {
             return None;
         }
         let from = (self.0 & !PLACED) >> FIELD_BITS;
@@ -79,11 +92,10 @@ impl Offload {
 
 impl fmt::Debug for Offload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0, self.checksum_place()) {
+        match (self.segment_bytes(), self.checksum_place()) {
+            (Some(bytes), _) => write!(f, "segments of {bytes} bytes"),
             (_, Some((from, field))) => write!(f, "checksum from {from} at {field}"),
-            (0, _) => f.write_str("none"),
-            (1, _) => f.write_str("checksum"),
-            (bytes, _) => write!(f, "segments of {bytes} bytes"),
+            _ => f.write_str(if self.is_none() { "none" } else { "checksum" }),
         }
     }
 }
@@ -98,7 +110,8 @@ mod tests {
         let step = if cfg!(miri) { 331 } else { 1 };
         for bytes in (0..=u16::MAX).step_by(step) {
             let offload = Offload::segments(bytes);
-            assert_eq!(offload.is_some(), (2..=32_767).contains(&bytes), "{bytes}");
+            let is_odd = bytes % 2 == 1;
+            assert_eq!(offload.is_some(), bytes > 1 && !(is_odd && bytes > 32_767), "{bytes}");
             let Some(offload) = offload else { continue };
             assert_eq!(
                 (offload.segment_bytes(), offload.checksum_place()),
@@ -108,7 +121,7 @@ mod tests {
         for from in (0..600).step_by(step) {
             for field in 0..140 {
                 let offload = Offload::checksum_at(from, field);
-                assert_eq!(offload.is_some(), from < 512 && field < 128 && field % 2 == 0);
+                assert_eq!(offload.is_some(), from < 256 && field < 128 && field % 2 == 0);
                 let Some(offload) = offload else { continue };
                 let place = Some((usize::from(from), usize::from(field)));
                 assert_eq!((offload.checksum_place(), offload.segment_bytes()), (place, None));

@@ -511,15 +511,19 @@ pub fn wrong_kind<T>(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> 
     None
 }
 
-/// The nearest of `known`, if it is near enough to be meant.
+/// The nearest of `known`, if it is near enough to be meant: by few edits, or because one is the beginning of the other, of four
+/// characters at least.
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let most = (name.chars().count() / 3).clamp(1, 3);
-    known
-        .into_iter()
-        .map(|other| (distance(name, other), other))
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, other)| other)
+    let all: Vec<&str> = known.into_iter().collect();
+    let near = all.iter().map(|other| (distance(name, other), *other));
+    let near = near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance);
+    let begins = |other: &&str| {
+        name.len().min(other.len()) >= 4 && (other.starts_with(name) || name.starts_with(*other))
+    };
+    let begun =
+        || all.iter().copied().filter(begins).min_by_key(|other| other.len().abs_diff(name.len()));
+    near.map(|(_, other)| other).or_else(begun)
 }
 
 /// Edits (insert, delete, change, swap of neighbours) from `a` to `b`; the largest number if their lengths differ too much.

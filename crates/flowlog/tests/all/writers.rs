@@ -324,7 +324,7 @@ pub(crate) fn ipfix(bytes: &[u8]) {
             (now.0.saturating_sub(last.0), now.1.saturating_sub(last.1))
         };
         let (client, server) = (since(0), since(1));
-        if client.0 > 0 || is_end && server.0 == 0 {
+        if client.0 > 0 {
             expected.push((record.id, client, record.client, record.server));
         }
         if server.0 > 0 {

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Packet, Pool, reasons};
+use chunk::{CELL_BYTES, DropReason, HEADROOM_BYTES, Offload, Packet, Pool, reasons};
 
 use super::{Options, bind, error};
 use crate::link::{self, LinkError};
@@ -50,6 +50,8 @@ pub struct Rx {
     interface: String,
     empty_calls: u32,
     has_warned: bool,
+    /// Takes frames that cannot be finished.
+    unfinished: bool,
     error: Option<String>,
     stats: QueueStats,
     losses: Arc<Losses>,
@@ -105,6 +107,7 @@ impl Rx {
             interface: interface.to_owned(),
             empty_calls: 0,
             has_warned: false,
+            unfinished: options.unfinished,
             error: is_small.then_some(small),
             stats: QueueStats::default(),
             losses: Arc::default(),
@@ -158,9 +161,12 @@ impl Rx {
                 packet.time_ns = frame.time_ns;
                 let is_known = header == [0; vnet::HEADER_LEN]
                     || vnet::read(&header, frame.tag.is_some(), &mut packet);
-                if !is_known {
+                if !is_known && !self.unfinished {
                     packet.free(pool);
                     return Err(reasons::RX_OFFLOAD);
+                }
+                if !is_known {
+                    packet.offload = Offload::CHECKSUM;
                 }
                 Ok(Some(packet))
             }
@@ -243,7 +249,8 @@ impl Rx {
         if reason == reasons::RX_OFFLOAD && !std::mem::replace(&mut self.has_warned, true) {
             self.error = Some(format!(
                 "{0}: received a frame whose checksum or segmentation was left to a network card and cannot be finished \
-                 here (SCTP, or segments in an unknown tunnel); it was dropped, and more may be: switch that off at the \
+                 here (SCTP, segments in an unknown tunnel or of another protocol than TCP and UDP, or datagrams of an odd \
+                 size above 32 KB); it was dropped, and more may be: switch that off at the \
                  other end of {0} (`ethtool -K INTERFACE tx off tso off gso off`)",
                 self.interface
             ));

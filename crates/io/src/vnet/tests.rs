@@ -124,3 +124,28 @@ fn segments_in_a_tunnel_are_taken_and_not_passed_on() {
     unknown[42] = 0xff;
     assert_eq!(pass(header(TYPE_TCP_V4, 1000, 84, 16), false, &unknown), None);
 }
+
+/// A link with an MTU of 64 KB has them: of the loopback interface, a sender may leave segments of 47,616 bytes, and more.
+#[test]
+fn segments_may_have_more_than_32_kb() {
+    let frame = ethernet(0, &ipv4(6, &tcp(60_000)));
+    let of =
+        |size| Some((Offload::segments(size).unwrap(), Some(header(TYPE_TCP_V4, size, 34, 16))));
+    let expect = |payload: [u8; 2], size| {
+        of(size).map(|(offload, header)| {
+            let mut header = header.unwrap();
+            header[2..4].copy_from_slice(&payload);
+            (offload, Some(header))
+        })
+    };
+    let payload = 54u16.to_ne_bytes();
+    for (came, left) in [(32_767, 32_767), (32_768, 32_768), (47_616, 47_616), (47_617, 47_616)] {
+        let passed = pass(header(TYPE_TCP_V4, came, 34, 16), false, &frame);
+        assert_eq!(passed, expect(payload, left), "{came}");
+    }
+    // A datagram stays what it is.
+    let udp = [&[0, 9, 0, 9, 0, 0, 0, 0][..], &[7; 60_000]].concat();
+    let frame = ethernet(0, &ipv4(17, &udp));
+    assert!(pass(header(TYPE_UDP, 40_000, 34, 6), false, &frame).is_some());
+    assert_eq!(pass(header(TYPE_UDP, 40_001, 34, 6), false, &frame), None);
+}

@@ -93,11 +93,7 @@ impl Translator {
         class: Class,
     ) -> Result<(Slot, u16), Refusal> {
         let (family, protocol) = (original.family, original.protocol);
-        // ICMPv6 behind a NAT64 is ICMP.
-        let outside_protocol = match IpProtocol(protocol) {
-            IpProtocol::ICMPV6 => IpProtocol::ICMP.0,
-            _ => protocol,
-        };
+        let outside_protocol = super::outside_protocol(protocol);
         let inside = binding_key(original.src, protocol, family, SCOPE_INSIDE | u32::from(number));
         if let Some(slot) = self.table.find(&inside) {
             let other = self.table.get(slot).map_or(NIL, |hot| hot.other);

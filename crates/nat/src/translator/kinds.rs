@@ -91,6 +91,8 @@ pub enum Source {
     /// The same for a host that reaches another one of the inside by its outside address (RFC 4787 REQ-9). Both meet
     /// at the worker of the other one, so the port is of that one's class.
     Hairpin(u16, u16),
+    /// The same of IPv6 hosts (RFC 6146 §3.8): source and destination become addresses of the prefix of this rule.
+    Hairpin64(u16),
 }
 
 /// Which way a packet of a session goes.

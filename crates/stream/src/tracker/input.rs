@@ -3,7 +3,7 @@
 use packet::checksum::{finish, partial_sum, pseudo_header};
 use packet::tcp::TcpView;
 use packet::tunnel::Path;
-use packet::{Anomaly, Decoded, IpProtocol, Kind};
+use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind};
 
 use super::Options;
 use crate::key::{FlowKey, Side};
@@ -42,6 +42,13 @@ pub enum Reject {
     Malformed,
     /// The checksum of its TCP segment is wrong.
     Checksum,
+}
+
+/// Whether a frame that is not IP may have IP behind what is not looked into: MPLS, PPPoE, or a further VLAN tag.
+pub(super) fn is_encapsulated(input: &Input<'_>) -> bool {
+    let of = input.decoded.ethertype;
+    let is_other = [EtherType::MPLS, EtherType::MPLS_MULTICAST, EtherType::PPPOE_SESSION];
+    input.decoded.kind == Kind::Other && (of.is_vlan() || is_other.contains(&of))
 }
 
 /// Writes the key of a packet, field by field: a copy of it as a whole right after would wait for them. The side that sent it.

@@ -67,6 +67,18 @@ FN uint own_tick(PRIVATE uint *left)
     return 1u;
 }
 
+// An index of an array with so many elements; of one that is none it is 0, and the budget ends.
+FN uint own_at(ulong i, ulong count, PRIVATE uint *left)
+{
+    if (i < count)
+        return (uint)i;
+    *left = 0u;
+    return 0u;
+}
+
+// The elements of an array. How many a pointer points at is not known, but there is one.
+#define OWN_COUNT(array) ((ulong)&(array) == (ulong)&(array)[0] ? sizeof(array) / sizeof((array)[0]) : 1ul)
+
 FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
 {
     return i < packet->own_len ? (uint)packet->own_bytes[i] : 0u;

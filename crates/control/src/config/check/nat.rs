@@ -33,6 +33,12 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             walk.error(place.at(key), "an earlier rule forwards these packets already")
                 .expected("each outside address, protocol and port in one rule");
         }
+        if let Some(other) = config.nat[..number].iter().position(|other| takes_all_of(other, rule))
+        {
+            let message = format!("rule {} takes all packets of this one", other + 1);
+            walk.warning(place.at("kind"), message)
+                .help("it never matches: move it before that rule, or remove it");
+        }
     }
 }
 
@@ -181,6 +187,25 @@ fn subscribers(rule: &NatRule, to: NatTarget, place: &Place, walk: &mut Walk<'_>
 
 fn word(kind: NatKind) -> &'static str {
     crate::config::walk::Word::word(kind)
+}
+
+/// Whether rule `a`, which comes first, takes each packet that `b` takes.
+fn takes_all_of(a: &NatRule, b: &NatRule) -> bool {
+    use NatKind::{Deterministic, Masquerade, Nat64, Source, Static};
+    let is_alike = match (a.kind, b.kind) {
+        (Nat64, Nat64) => a.prefix == b.prefix,
+        (Masquerade | Source | Static | Deterministic, Masquerade | Source | Deterministic) => {
+            a.outside.is_empty()
+                || !b.outside.is_empty() && b.outside.iter().all(|own| a.outside.contains(own))
+        }
+        _ => false,
+    };
+    let has = |own: &IpNet| a.source.iter().any(|all| all.contains(own));
+    let takes_sources = match a.source.is_empty() {
+        true => !matches!(a.kind, Static | Deterministic),
+        false => !b.source.is_empty() && b.source.iter().all(has),
+    };
+    is_alike && takes_sources && a.protocol.is_none_or(|own| b.protocol == Some(own))
 }
 
 /// Whether two port forwards take the same packets.

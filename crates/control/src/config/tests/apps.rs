@@ -349,6 +349,34 @@ fn rules_of_address_translation_are_checked() {
     for (said, expected) in cases {
         assert!(said.contains(expected), "{said}: {expected}");
     }
+    // Rules that never match.
+    let wan = "kind = \"masquerade\"\noutside = [\"wan\"]";
+    let source = "kind = \"source\"\nto = \"192.0.2.1\"";
+    let nat64 = "kind = \"nat64\"\nto = \"192.0.2.9\"";
+    let some = "source = [\"10.1.0.0/16\"]";
+    let part = "source = [\"10.1.2.0/24\"]";
+    for (first, second, is_covered) in [
+        (wan.to_owned(), wan.to_owned(), true),
+        (wan.to_owned(), format!("{wan}\n{some}"), true),
+        (format!("{wan}\n{some}"), format!("{wan}\n{part}"), true),
+        (format!("{wan}\n{part}"), format!("{wan}\n{some}"), false),
+        (format!("{wan}\nprotocol = \"tcp\""), wan.to_owned(), false),
+        (format!("{wan}\nprotocol = \"tcp\""), format!("{wan}\nprotocol = \"tcp\""), true),
+        (wan.to_owned(), source.to_owned(), false),
+        (source.to_owned(), wan.to_owned(), true),
+        (nat64.to_owned(), nat64.to_owned(), true),
+        (nat64.to_owned(), format!("{nat64}\nprefix = \"2001:db8:64::/96\""), false),
+        (nat64.to_owned(), wan.to_owned(), false),
+    ] {
+        let said = said(&format!("[[nat]]\n{first}\n[[nat]]\n{second}\n"));
+        assert_eq!(
+            said.contains("rule 1 takes all packets of this one"),
+            is_covered,
+            "{first}, {second}: {said}"
+        );
+    }
+    let short = said(&format!("[[nat]]\n{wan}\nproto = \"tcp\"\n"));
+    assert!(short.contains("did you mean `protocol`?"), "{short}");
     let fits = "kind = \"destination\"\noutside = [\"wan\"]\nprotocol = \"tcp\"\n\
                 port = \"8000-8005\"\nto = \"10.0.0.1:65530\"";
     assert_eq!(rule(fits), "");
