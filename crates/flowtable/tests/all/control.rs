@@ -248,9 +248,9 @@ fn tables_that_are_dumped_are_there() {
     assert_eq!(sum.map(|_| ()), Err(ErrorCode::BadRequestTableId));
 }
 
-/// TTLs are those of IP or of a label, which the match or an action before says.
+/// TTLs are those of IP or of a label, ports those of a protocol: the match or an action before says which.
 #[test]
-fn actions_on_ttls_need_what_has_one() {
+fn actions_need_what_they_change() {
     let mut world = world();
     let wrong = Err(ErrorCode::BadActionMatchInconsistent);
     let arp = Match::new().with(Field::EthType, 0x0806u128);
@@ -262,6 +262,12 @@ fn actions_on_ttls_need_what_has_one() {
         (arp, vec![Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
         (Match::new(), vec![Action::PopPbb, Action::DecNwTtl], Ok(())),
         (Match::new(), vec![Action::PopPbb, Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
+        (ipv4(), vec![Action::SetTpDst(4)], wrong),
+        (
+            ipv4().with(Field::IpProto, 17u128),
+            vec![Action::SetTpDst(4), Action::SetTpSrc(5)],
+            Ok(()),
+        ),
     ] {
         assert_eq!(apply(&mut world, &add(matches, 1, actions.clone())), expected, "{actions:?}");
     }
