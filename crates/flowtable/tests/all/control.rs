@@ -233,6 +233,10 @@ fn a_trace_takes_the_first_live_bucket() {
     world.control.set_port(PortNo(2), Some(port(2, true)));
     world.control.group_mod(&many, SECOND).unwrap();
     assert_eq!(last(&world).0, "sent to: 2");
+    many.buckets.clear();
+    world.control.group_mod(&many, SECOND).unwrap();
+    let (sent, said) = last(&world);
+    assert!(sent == "sent to: nowhere" && said.contains("there is no bucket: dropped"), "{said}");
 }
 
 /// A dump of a table that there is not is refused.
