@@ -506,6 +506,20 @@ fn a_program_has_several_switches() {
             let shown = at.run(&format!("{OFCTL} show tcp:127.0.0.1:{}", 6652 + number));
             assert!(shown.contains(&format!("dpid:{number:016x}")), "{shown}");
         }
+        // The links of TAPs are watched where no port has another interface, too.
+        let state = || at.run(&format!("{OFCTL} show tcp:127.0.0.1:6653"));
+        let down = || state().contains("LINK_DOWN");
+        assert!(!down(), "{}", state());
+        at.ip("link set p1 down");
+        assert!(wait_until(SOON, down), "{}", state());
+        at.ip("link set p1 up");
+        assert!(wait_until(SOON, || !down()), "{}", state());
+        // One that goes to another namespace is up, whatever its state is there.
+        let other = Netns::new("o3");
+        at.ip("link set p2 down");
+        assert!(wait_until(SOON, down), "{}", state());
+        at.ip(&format!("link set p2 netns {}", other.name()));
+        assert!(wait_until(SOON, || !down()), "{}", state());
     }
     let (status, output) = program.stop(Stop::Terminate, SOON);
     assert!(status.success(), "{output}");

@@ -9,6 +9,9 @@ use crate::action_set;
 use crate::edit::{is_mpls, is_vlan};
 use crate::headers::VID_PRESENT;
 
+/// A port of each protocol that has them.
+const PORTS: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
+
 /// What there is beside flows.
 pub(crate) struct Known<'a> {
     /// Tables.
@@ -174,6 +177,11 @@ impl Known<'_> {
                     return Err(ErrorCode::BadActionMatchInconsistent);
                 }
                 Action::SetMplsTtl(_) | Action::DecMplsTtl if is_13 && !is_of([0x8847, 0x8848]) => {
+                    return Err(ErrorCode::BadActionMatchInconsistent);
+                }
+                Action::SetTpSrc(_) | Action::SetTpDst(_)
+                    if is_13 && !PORTS.iter().any(|port| packet.provides(*port)) =>
+                {
                     return Err(ErrorCode::BadActionMatchInconsistent);
                 }
                 Action::Experimenter { .. } => return Err(ErrorCode::BadActionExperimenter),

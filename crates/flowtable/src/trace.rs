@@ -301,7 +301,9 @@ impl<'a> Traced<'a> {
             taken.truncate(1);
         }
         if taken.is_empty() {
-            self.lines.push(format!("{indent}  no bucket is live: dropped"));
+            let why =
+                if group.buckets.is_empty() { "there is no bucket" } else { "no bucket is live" };
+            self.lines.push(format!("{indent}  {why}: dropped"));
         }
         // Which bucket of a select group a packet takes depends on fields that the match may leave out: all are shown.
         let is_one = group.kind == GroupType::Select && taken.len() > 1;

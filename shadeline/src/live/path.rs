@@ -68,7 +68,7 @@ pub(super) struct LivePath {
     mirror: Option<Mirror>,
     /// It was started for what is prepared.
     is_new_mirror: bool,
-    /// Applications want to hear of Linux's neighbours and routes; a port has a link of its own.
+    /// Applications want to hear of Linux's neighbours and routes; a port has an interface of Linux.
     mirrors: bool,
     has_links: bool,
     /// By interface.
@@ -114,7 +114,7 @@ impl LivePath {
 
     fn note(&mut self, opened: &[Opened]) {
         for own in opened {
-            self.has_links |= own.link.is_some();
+            self.has_links |= own.link.is_some() || own.facts.index.is_some();
             if let Some(twin) = &own.twin {
                 let Twin { ifindex, advertisements, .. } = *twin;
                 let twin = OpenTwin { ifindex, advertisements, is_watched: false };

@@ -233,6 +233,10 @@ fn a_trace_takes_the_first_live_bucket() {
     world.control.set_port(PortNo(2), Some(port(2, true)));
     world.control.group_mod(&many, SECOND).unwrap();
     assert_eq!(last(&world).0, "sent to: 2");
+    many.buckets.clear();
+    world.control.group_mod(&many, SECOND).unwrap();
+    let (sent, said) = last(&world);
+    assert!(sent == "sent to: nowhere" && said.contains("there is no bucket: dropped"), "{said}");
 }
 
 /// A dump of a table that there is not is refused.
@@ -248,9 +252,9 @@ fn tables_that_are_dumped_are_there() {
     assert_eq!(sum.map(|_| ()), Err(ErrorCode::BadRequestTableId));
 }
 
-/// TTLs are those of IP or of a label, which the match or an action before says.
+/// TTLs are those of IP or of a label, ports those of a protocol: the match or an action before says which.
 #[test]
-fn actions_on_ttls_need_what_has_one() {
+fn actions_need_what_they_change() {
     let mut world = world();
     let wrong = Err(ErrorCode::BadActionMatchInconsistent);
     let arp = Match::new().with(Field::EthType, 0x0806u128);
@@ -262,6 +266,12 @@ fn actions_on_ttls_need_what_has_one() {
         (arp, vec![Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
         (Match::new(), vec![Action::PopPbb, Action::DecNwTtl], Ok(())),
         (Match::new(), vec![Action::PopPbb, Action::PushMpls(0x8847), Action::DecNwTtl], wrong),
+        (ipv4(), vec![Action::SetTpDst(4)], wrong),
+        (
+            ipv4().with(Field::IpProto, 17u128),
+            vec![Action::SetTpDst(4), Action::SetTpSrc(5)],
+            Ok(()),
+        ),
     ] {
         assert_eq!(apply(&mut world, &add(matches, 1, actions.clone())), expected, "{actions:?}");
     }

@@ -185,6 +185,9 @@ fn tag(matches: &mut Match, value: u128, mask: u128) -> Result<(), ErrorCode> {
     // Without a tag there is no priority.
     if mask & PCP != 0 && !(mask == 0xffff && value == 0) {
         matches.set(Field::VlanPcp, value >> 13, Field::VlanPcp.full());
+        if !matches.provides(Field::VlanPcp) {
+            return Err(ErrorCode::BadMatchPrereq);
+        }
     }
     Ok(())
 }

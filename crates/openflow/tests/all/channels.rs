@@ -440,6 +440,29 @@ fn flow_mods_of_10_name_tables_and_cookies() {
     assert_eq!(bench.switch.flows.len(), 1);
 }
 
+/// A priority in Nicira's form of the tag is that of a tag that is there.
+#[test]
+fn priorities_of_10_need_a_tag() {
+    let mut bench = Bench::new(Settings::default());
+    let id = bench.open(Version::V10);
+    let tagged = Match::new().with_masked(Field::VlanVid, 0x1000, 0x1000);
+    let matches = tagged.with(Field::VlanPcp, 7_u8);
+    let add = FlowMod { matches, ..FlowMod::new(FlowCommand::Add) };
+    let good = encode(&Message::new(Version::V10, 5, Body::NiciraFlowMod(add))).unwrap();
+    let field = [0, 0, 9, 4, 0xf0, 0, 0xf0, 0];
+    let at = good.windows(8).position(|own| own == field).expect("the tag with its mask") + 4;
+    for (tag, count) in [([0xe0, 0, 0xe0, 0], 0), ([0xe0, 0, 0xf0, 0], 0), ([0xf0, 0, 0xf0, 0], 1)]
+    {
+        let mut bytes = good.clone();
+        bytes[at..at + 4].copy_from_slice(&tag);
+        bench.give(id, &bytes);
+        let answers = bench.take(id);
+        assert_eq!(bench.switch.flows.len(), count, "{tag:x?}");
+        let Some(Message { body: Body::Error(error), .. }) = answers.first() else { continue };
+        assert_eq!((error.code, count), (ErrorCode::BadMatchPrereq, 0), "{tag:x?}");
+    }
+}
+
 #[test]
 fn a_tool_is_not_flooded() {
     let mut bench = Bench::new(Settings::default());
