@@ -713,7 +713,7 @@ mod tests {
             source: "192.0.2.1".parse().unwrap(),
             destination: "198.51.100.1".parse().unwrap(),
             reqid: 7,
-            if_id: Some(9),
+            if_id: None,
             key_file: "/etc/shadeline/a.key".into(),
             mode: Some("transport".to_owned()),
             encryption: encryption.map(str::to_owned),
@@ -769,11 +769,11 @@ mod tests {
     fn a_request_is_an_entry_of_the_file() {
         let own = with(&[], request(None).keys()).unwrap();
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
-        assert_eq!(own.if_id, Some(9));
         assert_eq!(own.mode, control::config::SaMode::Transport);
         assert_eq!((own.first_number, own.hard_packets), (7, Some(4)));
         let tunnel = SaAdd {
             mode: None,
+            if_id: Some(9),
             udp: true,
             udp_port: Some(4501),
             pad_to: Some(200),
@@ -784,7 +784,7 @@ mod tests {
         };
         let tunnel = with(&[], tunnel.keys()).unwrap();
         assert_eq!((tunnel.pad_to, tunnel.dscp, tunnel.ecn), (200, Some(46), false));
-        assert_eq!(tunnel.udp_port, 4501);
+        assert_eq!((tunnel.udp_port, tunnel.if_id), (4501, Some(9)));
         let over = SaAdd { dscp: Some(64), mode: None, ..request(None) };
         assert!(with(&[], over.keys()).unwrap_err().contains("dscp"));
         let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();
