@@ -66,15 +66,15 @@ pub struct Plan {
 const _: () = assert!(size_of::<Plan>() <= 28);
 
 /// Room for a packet: its bytes from the IP header on begin `ip`, at least its headers, and `d` is its record, counted from
-/// anywhere.
+/// anywhere. TFC padding makes it no longer than `mtu` bytes.
 ///
 /// # Errors
 /// Why it cannot be protected by this association.
 #[inline]
-pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> {
+pub fn plan(own: &Association, ip: &[u8], d: &Decoded, mtu: usize) -> Result<Plan, Refusal> {
     let Parameters { mode, udp, .. } = own.parameters();
     let plan = match mode {
-        Mode::Tunnel => plan_tunnel(own, d),
+        Mode::Tunnel => plan_tunnel(own, d, mtu),
         Mode::Transport if d.has(Decoded::FRAGMENT) => return Err(Refusal::Fragment),
         Mode::Transport => {
             let (kept, protocol_at, next_header) = place(ip, d).ok_or(Refusal::Malformed)?;
@@ -101,15 +101,22 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> 
 
 /// The same by an association in tunnel mode, however long the packet becomes.
 #[inline]
-pub fn plan_tunnel(own: &Association, d: &Decoded) -> Plan {
+pub fn plan_tunnel(own: &Association, d: &Decoded, mtu: usize) -> Plan {
     let Parameters { udp, pad_to, .. } = own.parameters();
     let (suite, len) = (own.suite(), d.ip_total_len as usize);
     let udp = if udp.is_some() { UDP_LEN } else { 0 };
     let outer = if own.family() == 4 { 20 } else { 40 };
-    let padding = usize::from(*pad_to).saturating_sub(len);
+    let front = outer + udp + esp::front_len(suite);
+    let padding = match usize::from(*pad_to).saturating_sub(len) {
+        0 => 0,
+        wanted => {
+            let most = esp::payload_max(suite, mtu.saturating_sub(front));
+            wanted.min(most.saturating_sub(len))
+        }
+    };
     Plan {
         kept: 0,
-        front: (outer + udp + esp::front_len(suite)) as u32,
+        front: front as u32,
         payload: d.ip_total_len,
         padding: padding as u32,
         back: (padding + esp::back_len(suite, len + padding)) as u32,
@@ -154,10 +161,16 @@ pub fn inner_max(own: &Association, mtu: usize) -> usize {
     let outer = if own.family() == 4 { 20 } else { 40 };
     let udp = if own.parameters().udp.is_some() { UDP_LEN } else { 0 };
     let front = outer + udp + esp::front_len(own.suite());
-    let fits = |len: usize| front + len + esp::back_len(own.suite(), len) <= mtu;
-    // What is behind the payload depends on its length by less than a block.
-    let most = mtu.saturating_sub(front);
-    (most.saturating_sub(128)..=most).rev().find(|len| fits(*len)).unwrap_or(0)
+    esp::payload_max(own.suite(), mtu.saturating_sub(front))
+}
+
+/// The longest packet in bytes of transport mode that has at most `mtu` bytes when it is sealed: `plan` is one with its headers.
+pub fn packet_max(own: &Association, plan: &Plan, mtu: usize) -> usize {
+    let (kept, front) = (plan.kept as usize, plan.front as usize);
+    match esp::payload_max(own.suite(), mtu.saturating_sub(kept + front)) {
+        0 => 0,
+        payload => kept + payload,
+    }
 }
 
 impl Plan {

@@ -80,7 +80,7 @@ impl EspOut {
         if !is_same || d.ttl <= 1 || association.has_ended() {
             return None;
         }
-        let plan = outbound::plan_tunnel(association, d);
+        let plan = outbound::plan_tunnel(association, d, mtu.into());
         if plan.len() > mtu.into() {
             return None;
         }
@@ -228,11 +228,6 @@ impl EspOut {
     ) -> Result<Fate<'v>, DropReason> {
         let l3 = usize::from(d.l3_offset);
         let ip = packet.data().get(l3..).unwrap_or_default();
-        let plan = outbound::plan(association, ip, d).map_err(|refusal| match refusal {
-            Refusal::Fragment => reasons::ESP_FRAGMENT,
-            Refusal::TooLong => reasons::ESP_TOO_BIG,
-            Refusal::Malformed => reasons::ESP_MALFORMED,
-        })?;
         let parameters = association.parameters();
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
@@ -252,6 +247,11 @@ impl EspOut {
             },
         };
         let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
+        let plan = outbound::plan(association, ip, d, mtu).map_err(|refusal| match refusal {
+            Refusal::Fragment => reasons::ESP_FRAGMENT,
+            Refusal::TooLong => reasons::ESP_TOO_BIG,
+            Refusal::Malformed => reasons::ESP_MALFORMED,
+        })?;
         let is_v4 = d.kind == Kind::Ipv4;
         let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
         let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
@@ -264,8 +264,7 @@ impl EspOut {
         if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
             let most = match parameters.mode {
                 Mode::Tunnel => outbound::inner_max(association, mtu),
-                // Padding depends on the length by less than a block.
-                Mode::Transport => mtu.saturating_sub(plan.len() - len + 16),
+                Mode::Transport => outbound::packet_max(association, &plan, mtu),
             };
             let most = most.min(tunnel_mtu);
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
