@@ -1,5 +1,6 @@
 //! The part of the control plane: the database of associations and policies, and the requests that change it.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -132,6 +133,11 @@ fn check_places(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// The addresses of the router.
+fn local(config: &Config) -> Vec<IpAddr> {
+    config.ports.iter().flat_map(|port| &port.addresses).map(ipnet::IpNet::addr).collect()
+}
+
 /// Starts it.
 pub(super) fn start(
     setup: &Setup<'_>,
@@ -154,9 +160,7 @@ pub(super) fn start(
         (source, to_control) = (Some(carried), Some(sender));
     }
     if let Some(sender) = to_control.clone().filter(|_| config.ipsec.linux) {
-        let ports = config.ports.iter().flat_map(|port| &port.addresses);
-        let local = ports.map(ipnet::IpNet::addr).collect();
-        let followed = Linux::follow(sender, local, HOP_LIMIT);
+        let followed = Linux::follow(sender, local(config), HOP_LIMIT);
         let (mut own, first) = followed.map_err(|error| format!("[ipsec] linux: {error}"))?;
         own.take(first, &mut database, now_ns);
         add_policies_of(&own, config.policies.len(), &mut database);
@@ -616,6 +620,9 @@ impl ControlPart for IpsecControl {
             }
         }
         self.listed = associations;
+        if let Some(linux) = &mut self.linux {
+            linux.set_local(local(env.config), &mut self.database, env.now_ns);
+        }
         if self.policies != policies {
             self.policies = policies;
             if let Err(error) = self.put_policies() {

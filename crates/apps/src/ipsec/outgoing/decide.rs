@@ -10,7 +10,7 @@ use packet::flow::FlowKey;
 use packet::{Decoded, IpProtocol, Kind};
 
 use super::super::current::Wanted;
-use super::super::incoming::is_ike;
+use super::super::incoming::is_own_ike;
 use super::super::{keep_alive, reasons};
 use super::{EspOut, IPV6_MTU_MIN, Member};
 use crate::received;
@@ -123,7 +123,7 @@ impl EspOut {
                 return Err(reasons::ESP_FROM_HOST);
             }
             // Key agreement cannot be protected by what it agrees on, nor the way to a neighbour by what goes there.
-            if is_ike(&d) || is_neighbour_discovery(&d) {
+            if is_own_ike(&d) || is_neighbour_discovery(&d) {
                 return Ok(Fate::Pass);
             }
         }
