@@ -60,6 +60,8 @@ pub struct Plan {
     pub family: u8,
     /// The packet is one of the gateway's own, which no router has forwarded: its TTL stays.
     pub is_own: bool,
+    /// The outer IPv4 packet may be fragmented, whatever the inner one says.
+    pub may_divide: bool,
 }
 
 /// Small, because there is one for each packet of a group.
@@ -91,6 +93,7 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded, mtu: usize) -> Result<Pla
                 next_header,
                 family: if d.kind == Kind::Ipv4 { 4 } else { 6 },
                 is_own: false,
+                may_divide: false,
             }
         }
     };
@@ -124,6 +127,7 @@ pub fn plan_tunnel(own: &Association, d: &Decoded, mtu: usize) -> Plan {
         next_header: if d.kind == Kind::Ipv4 { IPV4 } else { IPV6 },
         family: own.family(),
         is_own: false,
+        may_divide: false,
     }
 }
 
@@ -205,7 +209,7 @@ impl Plan {
             Mode::Tunnel => {
                 let outer = if own.family() == 4 { 20 } else { 40 };
                 let (header, inner) = packet.split_at_mut(self.front as usize);
-                let next = (protocol, number);
+                let next = (protocol, number, self.may_divide);
                 write_outer(parameters, peer, next, header, inner, behind - outer);
                 if !self.is_own {
                     lower_ttl(inner);
@@ -248,7 +252,7 @@ fn lower_ttl(packet: &mut [u8]) {
 fn write_outer(
     parameters: &Parameters,
     peer: IpAddr,
-    (protocol, number): (IpProtocol, u64),
+    (protocol, number, may_divide): (IpProtocol, u64, bool),
     header: &mut [u8],
     inner: &[u8],
     payload_len: usize,
@@ -270,7 +274,7 @@ fn write_outer(
     let traffic_class = dscp << 2 | ecn;
     let ttl = parameters.hop_limit;
     let dont_fragment = match parameters.dont_fragment {
-        Dont::Copy => inner_df,
+        Dont::Copy => inner_df && !may_divide,
         Dont::Set => true,
         Dont::Clear => false,
     };

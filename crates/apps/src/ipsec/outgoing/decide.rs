@@ -247,15 +247,19 @@ impl EspOut {
             },
         };
         let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
-        let plan = outbound::plan(association, ip, d, mtu).map_err(|refusal| match refusal {
-            Refusal::Fragment => reasons::ESP_FRAGMENT,
-            Refusal::TooLong => reasons::ESP_TOO_BIG,
-            Refusal::Malformed => reasons::ESP_MALFORMED,
-        })?;
+        let mut plan =
+            outbound::plan(association, ip, d, mtu).map_err(|refusal| match refusal {
+                Refusal::Fragment => reasons::ESP_FRAGMENT,
+                Refusal::TooLong => reasons::ESP_TOO_BIG,
+                Refusal::Malformed => reasons::ESP_MALFORMED,
+            })?;
         let is_v4 = d.kind == Kind::Ipv4;
         let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
+        // Nobody can make packets of IPv6 shorter than this: they are fragmented behind the tunnel header (RFC 2473 §7.1).
+        plan.may_divide = !is_v4 && len <= IPV6_MTU_MIN && plan.len() > mtu;
         let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
-            (4, Mode::Transport, _) | (4, _, Dont::Copy) => inner_df,
+            (4, Mode::Transport, _) => inner_df,
+            (4, _, Dont::Copy) => inner_df && !plan.may_divide,
             (4, _, Dont::Clear) => false,
             _ => true,
         };
