@@ -505,6 +505,7 @@ impl ControlPart for IpsecControl {
                 );
                 self.events.refused(&refused, env.now_ns);
             }
+            (Event::Reached, _) => self.expire(env.now_ns),
             (Event::Linux(_), None) => {}
         }
     }

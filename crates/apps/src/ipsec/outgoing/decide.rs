@@ -84,7 +84,8 @@ impl EspOut {
         if plan.len() > mtu.into() {
             return None;
         }
-        if last.tally.count(association, plan.payload as usize, now_ns).is_err() {
+        let len = plan.payload as usize;
+        if self.reader.count(&mut last.tally, association, len, now_ns).is_err() {
             return Some(Err(reasons::SA_EXPIRED));
         }
         // Rows of a chunk are few, and so are the bytes in front of an IP header.
@@ -280,7 +281,8 @@ impl EspOut {
         if !is_own && let Some(worker) = self.owners.elsewhere(association, self.is_handed) {
             return Ok(Fate::Away(worker));
         }
-        let counted = last.tally.count(association, plan.payload as usize, now_ns);
+        let payload = plan.payload as usize;
+        let counted = self.reader.count(&mut last.tally, association, payload, now_ns);
         counted.map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(own) = tunnel {
             self.router.count_tagged_tx(own.port, packet.frame_len());
