@@ -67,7 +67,7 @@ fuzz_target!(|data: &[u8]| {
     if d.anomaly != Anomaly::None || d.ip_total_len as usize != len || d.ttl < 2 {
         return;
     }
-    let Ok(plan) = outbound::plan(&sending, bytes, &d) else { return };
+    let Ok(plan) = outbound::plan(&sending, bytes, &d, 1500) else { return };
     if plan.next_header == esp::NO_NEXT_HEADER {
         return; // for its looks only
     }

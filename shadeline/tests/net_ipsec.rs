@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -248,6 +249,36 @@ fn translated_packets_must_have_come_as_the_policies_say() {
     assert!(drops.contains("policy_unprotected"), "{drops}");
     assert!(wait_until(SOON, || ping(&outside, "192.0.2.1", 1) == 1));
     assert!(was_asked(&host));
+    program.stop(Stop::Terminate, SOON);
+}
+
+/// Also with a peer behind address translation, whose port is none of IKE's.
+#[test]
+fn key_agreement_passes_whatever_the_policies_are() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let [_host, gateway, outside] = between();
+    let scratch = Scratch::new();
+    let path = ports(&scratch, "[[policy]]\naction = \"discard\"\n");
+    let mut program = gateway.spawn(&format!("{} run {}", bin.display(), path.display()));
+    program.wait_for("running: ", STARTED);
+    let mut room = [0; 16];
+    for (own, port, passes) in
+        [(500, 500, true), (4500, 4500, true), (4500, 61_234, true), (4501, 61_235, false)]
+    {
+        let (own, peer) = (format!("192.0.2.1:{own}"), format!("192.0.2.2:{port}"));
+        let (here, there) = (gateway.udp(&own), outside.udp(&peer));
+        let mut passed = |from: &UdpSocket, address: &str, to: &UdpSocket| {
+            let tries = if passes { 50 } else { 3 };
+            (0..tries).any(|_| {
+                from.send_to(&[0, 0, 0, 0, 7], address).expect("a datagram is sent");
+                to.recv(&mut room).is_ok()
+            })
+        };
+        assert_eq!(passed(&there, &own, &here), passes, "{peer} to {own}");
+        assert_eq!(passed(&here, &peer, &there), passes, "{own} to {peer}");
+    }
     program.stop(Stop::Terminate, SOON);
 }
 

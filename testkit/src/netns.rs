@@ -13,9 +13,15 @@
 //! as on a wire, with real checksums and no frame larger than the MTU.
 
 use std::fmt;
+use std::fs::File;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process::Process;
 
@@ -107,6 +113,23 @@ impl Netns {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{self}: {script}: {}\n{text}{errors}", output.status);
         text
+    }
+
+    /// A UDP socket in it, which waits a fifth of a second for a datagram.
+    ///
+    /// # Panics
+    /// The address is not there, or in use.
+    pub fn udp(&self, at: &str) -> UdpSocket {
+        let place = File::open(format!("/run/netns/{}", self.name)).expect("a namespace");
+        let open = || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(place.as_fd(), network).expect("enter a namespace");
+            UdpSocket::bind(at).unwrap_or_else(|error| panic!("{self}: {at}: {error}"))
+        };
+        // A thread is in a namespace.
+        let socket = std::thread::scope(|scope| scope.spawn(open).join()).expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time limit");
+        socket
     }
 
     /// Gives an interface an address, usable at once, and brings it up.

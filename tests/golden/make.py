@@ -1700,11 +1700,50 @@ def ipsec_answers():
     yield sealed(IP(src=peer, dst="10.1.0.7") / ICMP(type=5, code=1, gw="10.1.0.66") / udp("10.1.0.7", "10.2.0.9"))
 
 
+def ipsec_narrow():
+    """(port, frame): tunnels over a link that takes 1,300 bytes, and packets about as long."""
+    folder = HERE / "ipsec_narrow"
+    folder.mkdir(exist_ok=True)
+    (folder / "out.key").write_text(hashlib.sha256(b"narrow").digest()[:20].hex() + "\n")
+    sa = '[[sa]]\ndirection = "out"\nspi = {}\nsource = "{}"\ndestination = "{}"\nreqid = {}\nkey_file = "out.key"\n{}\n'
+    ends = "192.0.2.1", "198.51.100.1"
+    policy = '[[policy]]\naction = "protect"\nreqid = {}\nsource = "{}"\ndestination = "{}"\n'
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16", "fd00:1::1/64"]\n',
+        '[port.wan]\nmac = "02:00:00:00:02:01"\nmtu = 1300\naddresses = ["192.0.2.1/24"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
+        '[[route]]\nprefix = "::/0"\nvia = "fd00:1::7"\n',
+        sa.format("0x1001", *ends, 1, ""),
+        sa.format("0x2001", *ends, 2, "pad_to = 9000"),
+        sa.format("0x3001", "10.1.0.7", "10.3.0.9", 3, 'mode = "transport"'),
+        policy.format(1, "fd00:1::/64", "fd00:2::/32"),
+        policy.format(2, "10.1.0.0/16", "10.2.0.0/16"),
+        policy.format(3, "10.1.0.7/32", "10.3.0.9/32"),
+    ]
+    (folder / "config.toml").write_text("\n".join(out))
+
+    def sent(source, to, size, **more):
+        ip = (IPv6 if ":" in to else IP)(src=source, dst=to, **more) / UDP(sport=5000, dport=6000)
+        ip = ip / bytes(i & 255 for i in range(size - len(ip)))
+        return "lan", bytes(Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01") / ip)
+
+    # What every link of IPv6 takes passes in fragments; what is longer is answered.
+    for size in (1240, 1280, 1281):
+        yield sent("fd00:1::7", "fd00:2::9", size)
+    # Padding ends where the link does.
+    for size, flags in ((50, "DF"), (50, 0), (1246, "DF"), (1247, "DF"), (1247, 0)):
+        yield sent("10.1.0.7", "10.2.0.9", size, flags=flags)
+    # Transport mode: the longest that fits, and one more.
+    for size in (1266, 1267):
+        yield sent("10.1.0.7", "10.3.0.9", size, flags="DF")
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ipsec,
-    ipsec_routes, ipsec_answers,
+    ipsec_routes, ipsec_answers, ipsec_narrow,
 ]
 
 

@@ -136,6 +136,13 @@ pub fn back_len(suite: Suite, payload_len: usize) -> usize {
     text_len(suite, payload_len) - payload_len + suite.icv_len()
 }
 
+/// The longest payload in bytes that has room, with what is behind it, in `room` bytes.
+#[inline]
+pub fn payload_max(suite: Suite, room: usize) -> usize {
+    let text = room.saturating_sub(suite.icv_len()) & !(alignment(suite) - 1);
+    text.saturating_sub(TRAILER_LEN)
+}
+
 /// Why an association cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssociationError {

@@ -274,6 +274,8 @@ pub struct Association {
     packets: AtomicU64,
     is_soft: AtomicBool,
     is_hard: AtomicBool,
+    /// A limit of bytes or packets was reached, and nobody has asked since.
+    has_news: AtomicBool,
     /// Packets that were not authentic.
     forged: AtomicU64,
     /// Packets that the window refused.
@@ -325,6 +327,7 @@ impl Association {
             packets: AtomicU64::new(0),
             is_soft: AtomicBool::new(false),
             is_hard: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
             forged: AtomicU64::new(0),
             replayed: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
@@ -560,11 +563,11 @@ impl Association {
         for (before, added, limit) in counts {
             // The packet that reaches a limit is the last one.
             if limit.hard.is_some_and(|hard| before >= hard) {
-                self.is_hard.store(true, Relaxed);
+                self.reach(&self.is_hard);
                 result = Err(Exhausted);
             }
             if limit.soft.is_some_and(|soft| before.saturating_add(added) >= soft) {
-                self.is_soft.store(true, Relaxed);
+                self.reach(&self.is_soft);
             }
         }
         if result.is_err() {
@@ -572,6 +575,19 @@ impl Association {
             self.packets.fetch_sub(1, Relaxed);
         }
         result
+    }
+
+    #[inline]
+    fn reach(&self, limit: &AtomicBool) {
+        if !limit.load(Relaxed) && !limit.swap(true, Relaxed) {
+            self.has_news.store(true, Relaxed);
+        }
+    }
+
+    /// Whether a limit of bytes or packets was reached since the last call: [`Database::expire`](crate::Database::expire) says which.
+    #[inline]
+    pub fn take_news(&self) -> bool {
+        self.is_limited && self.has_news.load(Relaxed) && self.has_news.swap(false, Relaxed)
     }
 
     /// Whether bytes or packets have a limit: each packet is then counted by itself.

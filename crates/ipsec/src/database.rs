@@ -358,7 +358,7 @@ impl Database {
 
     /// Adds an association, or puts it in the place of the one with the same index and receiver. Numbers and windows belong to
     /// a key: with the key of that one, or of one of the last 4,096 that are gone and had its index, it goes on where that
-    /// one was, also if the receiver is another; so do bytes, packets and time of its limits. With another key it begins anew. If one to another receiver still has index and
+    /// one was, also if the receiver is another; so do bytes, packets and time of its limits. One in the place of one with its key is as old as that. With another key it begins anew. If one to another receiver still has index and
     /// key, both take numbers from the same place, and what one accepts the other refuses.
     ///
     /// # Errors
@@ -386,13 +386,17 @@ impl Database {
             }
             None => None,
         };
-        let (past, used) = match self.associations.get(&own).map(|known| &known.association) {
-            Some(before) if are_alike(&before.marks(), &made.marks()) => {
-                (before.past(), Some(before.used()))
+        self.added += 1;
+        // One with other settings keeps its place among the others.
+        let mut number = self.added;
+        let (past, used) = match self.associations.get(&own) {
+            Some(before) if are_alike(&before.association.marks(), &made.marks()) => {
+                number = before.number;
+                (before.association.past(), Some(before.association.used()))
             }
             before => {
                 if let Some(before) = before {
-                    remember(&mut self.ended, before);
+                    remember(&mut self.ended, &before.association);
                 }
                 let ended = self.past(&made);
                 let used = ended.map(|own| own.used);
@@ -405,14 +409,12 @@ impl Database {
         if let Some(used) = used {
             made.count_on(used);
         }
-        self.added += 1;
         if made.parameters().udp.is_some() {
             let peer = self.peer(&made);
-            made.join(peer, self.added);
+            made.join(peer, number);
         }
         let association = Arc::new(made);
-        let (number, said_soft) = (self.added, false);
-        let known = Known { association: association.clone(), number, said_soft };
+        let known = Known { association: association.clone(), number, said_soft: false };
         if self.associations.insert(own, known).is_none() {
             self.receivers.entry(spi).or_default().push((own.0, own.1));
         }

@@ -3,7 +3,8 @@
 //! [`found`] says whether a packet is ESP, plain or in UDP; `crypto::esp` opens it; then [`inner`] is the packet of a tunnel, or
 //! [`transport_back`] makes the packet of transport mode. Bytes that are wrong are a reason to drop, never more.
 
-use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6};
+use crypto::esp::NO_NEXT_HEADER;
+use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6, update_u16};
 use packet::ipv4::fill_checksum;
 use packet::{Decoded, IpProtocol, Kind};
 
@@ -143,7 +144,7 @@ pub fn inner(
 ) -> Result<Inner, Wrong> {
     let Parameters { ecn, .. } = own.parameters();
     let (len, family) = match (next_header, payload.first().map(|byte| byte >> 4)) {
-        (59, _) => return Err(Wrong::Dummy),
+        (NO_NEXT_HEADER, _) => return Err(Wrong::Dummy),
         (IPV4, Some(4)) => {
             let Some([a, _, b, c]) = payload.first_chunk::<4>() else { return Err(Wrong::Inner) };
             let header = usize::from(a & 0xf) * 4;
@@ -172,8 +173,11 @@ pub fn inner(
             None => return Err(Wrong::Congestion),
             Some(mark) if mark == class & 3 => {}
             Some(mark) if family == 4 => {
-                payload[1] = payload[1] & !3 | mark;
-                fill_checksum(payload);
+                // By what has changed: a wrong checksum stays wrong.
+                let (old, sum) = (payload[1], u16::from_be_bytes([payload[10], payload[11]]));
+                payload[1] = old & !3 | mark;
+                let sum = update_u16(sum, old.into(), payload[1].into());
+                payload[10..12].copy_from_slice(&sum.to_be_bytes());
             }
             Some(mark) => payload[1] = payload[1] & 0xcf | mark << 4,
         }
@@ -219,7 +223,7 @@ pub fn transport_back(
     next_header: u8,
     is_in_udp: bool,
 ) -> Result<Rest, Wrong> {
-    if next_header == 59 && d.kind == Kind::Ipv4 {
+    if next_header == NO_NEXT_HEADER {
         return Err(Wrong::Dummy);
     }
     let kept = esp_at.checked_sub(if is_in_udp { UDP_LEN } else { 0 }).ok_or(Wrong::Inner)?;

@@ -60,21 +60,23 @@ pub struct Plan {
     pub family: u8,
     /// The packet is one of the gateway's own, which no router has forwarded: its TTL stays.
     pub is_own: bool,
+    /// The outer IPv4 packet may be fragmented, whatever the inner one says.
+    pub may_divide: bool,
 }
 
 /// Small, because there is one for each packet of a group.
 const _: () = assert!(size_of::<Plan>() <= 28);
 
 /// Room for a packet: its bytes from the IP header on begin `ip`, at least its headers, and `d` is its record, counted from
-/// anywhere.
+/// anywhere. TFC padding makes it no longer than `mtu` bytes.
 ///
 /// # Errors
 /// Why it cannot be protected by this association.
 #[inline]
-pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> {
+pub fn plan(own: &Association, ip: &[u8], d: &Decoded, mtu: usize) -> Result<Plan, Refusal> {
     let Parameters { mode, udp, .. } = own.parameters();
     let plan = match mode {
-        Mode::Tunnel => plan_tunnel(own, d),
+        Mode::Tunnel => plan_tunnel(own, d, mtu),
         Mode::Transport if d.has(Decoded::FRAGMENT) => return Err(Refusal::Fragment),
         Mode::Transport => {
             let (kept, protocol_at, next_header) = place(ip, d).ok_or(Refusal::Malformed)?;
@@ -91,6 +93,7 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> 
                 next_header,
                 family: if d.kind == Kind::Ipv4 { 4 } else { 6 },
                 is_own: false,
+                may_divide: false,
             }
         }
     };
@@ -101,15 +104,22 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded) -> Result<Plan, Refusal> 
 
 /// The same by an association in tunnel mode, however long the packet becomes.
 #[inline]
-pub fn plan_tunnel(own: &Association, d: &Decoded) -> Plan {
+pub fn plan_tunnel(own: &Association, d: &Decoded, mtu: usize) -> Plan {
     let Parameters { udp, pad_to, .. } = own.parameters();
     let (suite, len) = (own.suite(), d.ip_total_len as usize);
     let udp = if udp.is_some() { UDP_LEN } else { 0 };
     let outer = if own.family() == 4 { 20 } else { 40 };
-    let padding = usize::from(*pad_to).saturating_sub(len);
+    let front = outer + udp + esp::front_len(suite);
+    let padding = match usize::from(*pad_to).saturating_sub(len) {
+        0 => 0,
+        wanted => {
+            let most = esp::payload_max(suite, mtu.saturating_sub(front));
+            wanted.min(most.saturating_sub(len))
+        }
+    };
     Plan {
         kept: 0,
-        front: (outer + udp + esp::front_len(suite)) as u32,
+        front: front as u32,
         payload: d.ip_total_len,
         padding: padding as u32,
         back: (padding + esp::back_len(suite, len + padding)) as u32,
@@ -117,6 +127,7 @@ pub fn plan_tunnel(own: &Association, d: &Decoded) -> Plan {
         next_header: if d.kind == Kind::Ipv4 { IPV4 } else { IPV6 },
         family: own.family(),
         is_own: false,
+        may_divide: false,
     }
 }
 
@@ -154,10 +165,16 @@ pub fn inner_max(own: &Association, mtu: usize) -> usize {
     let outer = if own.family() == 4 { 20 } else { 40 };
     let udp = if own.parameters().udp.is_some() { UDP_LEN } else { 0 };
     let front = outer + udp + esp::front_len(own.suite());
-    let fits = |len: usize| front + len + esp::back_len(own.suite(), len) <= mtu;
-    // What is behind the payload depends on its length by less than a block.
-    let most = mtu.saturating_sub(front);
-    (most.saturating_sub(128)..=most).rev().find(|len| fits(*len)).unwrap_or(0)
+    esp::payload_max(own.suite(), mtu.saturating_sub(front))
+}
+
+/// The longest packet in bytes of transport mode that has at most `mtu` bytes when it is sealed: `plan` is one with its headers.
+pub fn packet_max(own: &Association, plan: &Plan, mtu: usize) -> usize {
+    let (kept, front) = (plan.kept as usize, plan.front as usize);
+    match esp::payload_max(own.suite(), mtu.saturating_sub(kept + front)) {
+        0 => 0,
+        payload => kept + payload,
+    }
 }
 
 impl Plan {
@@ -192,7 +209,7 @@ impl Plan {
             Mode::Tunnel => {
                 let outer = if own.family() == 4 { 20 } else { 40 };
                 let (header, inner) = packet.split_at_mut(self.front as usize);
-                let next = (protocol, number);
+                let next = (protocol, number, self.may_divide);
                 write_outer(parameters, peer, next, header, inner, behind - outer);
                 if !self.is_own {
                     lower_ttl(inner);
@@ -235,7 +252,7 @@ fn lower_ttl(packet: &mut [u8]) {
 fn write_outer(
     parameters: &Parameters,
     peer: IpAddr,
-    (protocol, number): (IpProtocol, u64),
+    (protocol, number, may_divide): (IpProtocol, u64, bool),
     header: &mut [u8],
     inner: &[u8],
     payload_len: usize,
@@ -257,7 +274,7 @@ fn write_outer(
     let traffic_class = dscp << 2 | ecn;
     let ttl = parameters.hop_limit;
     let dont_fragment = match parameters.dont_fragment {
-        Dont::Copy => inner_df,
+        Dont::Copy => inner_df && !may_divide,
         Dont::Set => true,
         Dont::Clear => false,
     };

@@ -1,5 +1,6 @@
 //! The part of the control plane: the database of associations and policies, and the requests that change it.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -132,6 +133,11 @@ fn check_places(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// The addresses of the router.
+fn local(config: &Config) -> Vec<IpAddr> {
+    config.ports.iter().flat_map(|port| &port.addresses).map(ipnet::IpNet::addr).collect()
+}
+
 /// Starts it.
 pub(super) fn start(
     setup: &Setup<'_>,
@@ -154,9 +160,7 @@ pub(super) fn start(
         (source, to_control) = (Some(carried), Some(sender));
     }
     if let Some(sender) = to_control.clone().filter(|_| config.ipsec.linux) {
-        let ports = config.ports.iter().flat_map(|port| &port.addresses);
-        let local = ports.map(ipnet::IpNet::addr).collect();
-        let followed = Linux::follow(sender, local, HOP_LIMIT);
+        let followed = Linux::follow(sender, local(config), HOP_LIMIT);
         let (mut own, first) = followed.map_err(|error| format!("[ipsec] linux: {error}"))?;
         own.take(first, &mut database, now_ns);
         add_policies_of(&own, config.policies.len(), &mut database);
@@ -501,6 +505,7 @@ impl ControlPart for IpsecControl {
                 );
                 self.events.refused(&refused, env.now_ns);
             }
+            (Event::Reached, _) => self.expire(env.now_ns),
             (Event::Linux(_), None) => {}
         }
     }
@@ -616,6 +621,9 @@ impl ControlPart for IpsecControl {
             }
         }
         self.listed = associations;
+        if let Some(linux) = &mut self.linux {
+            linux.set_local(local(env.config), &mut self.database, env.now_ns);
+        }
         if self.policies != policies {
             self.policies = policies;
             if let Err(error) = self.put_policies() {
@@ -713,7 +721,7 @@ mod tests {
             source: "192.0.2.1".parse().unwrap(),
             destination: "198.51.100.1".parse().unwrap(),
             reqid: 7,
-            if_id: Some(9),
+            if_id: None,
             key_file: "/etc/shadeline/a.key".into(),
             mode: Some("transport".to_owned()),
             encryption: encryption.map(str::to_owned),
@@ -769,11 +777,11 @@ mod tests {
     fn a_request_is_an_entry_of_the_file() {
         let own = with(&[], request(None).keys()).unwrap();
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
-        assert_eq!(own.if_id, Some(9));
         assert_eq!(own.mode, control::config::SaMode::Transport);
         assert_eq!((own.first_number, own.hard_packets), (7, Some(4)));
         let tunnel = SaAdd {
             mode: None,
+            if_id: Some(9),
             udp: true,
             udp_port: Some(4501),
             pad_to: Some(200),
@@ -784,7 +792,7 @@ mod tests {
         };
         let tunnel = with(&[], tunnel.keys()).unwrap();
         assert_eq!((tunnel.pad_to, tunnel.dscp, tunnel.ecn), (200, Some(46), false));
-        assert_eq!(tunnel.udp_port, 4501);
+        assert_eq!((tunnel.udp_port, tunnel.if_id), (4501, Some(9)));
         let over = SaAdd { dscp: Some(64), mode: None, ..request(None) };
         assert!(with(&[], over.keys()).unwrap_err().contains("dscp"));
         let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();

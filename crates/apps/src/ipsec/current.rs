@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use control::config::SaWorkers;
 use engine::Counter;
-use ipsec::{Template, Tuple, View};
+use ipsec::{Association, Exhausted, Tally, Template, Tuple, View};
 use xfrm::Change;
 
 /// What control hears of.
@@ -20,6 +20,8 @@ pub enum Event {
     Wanted(Wanted),
     /// A packet was refused.
     Refused(Refused),
+    /// An association has reached a limit of bytes or packets.
+    Reached,
     /// Authentic packets of an association come from elsewhere.
     Moved {
         /// Its index.
@@ -248,6 +250,26 @@ impl Reader {
         }
     }
 
+    /// Counts a packet of an association, and tells control if that reaches a limit: new keys take time, and the hard limit may
+    /// be near.
+    ///
+    /// # Errors
+    /// A hard limit was reached before.
+    #[inline]
+    pub fn count<'a>(
+        &self,
+        tally: &mut Tally<'a>,
+        own: &'a Association,
+        len: usize,
+        now_ns: u64,
+    ) -> Result<(), Exhausted> {
+        let result = tally.count(own, len, now_ns);
+        if own.take_news() {
+            self.tell(Event::Reached);
+        }
+        result
+    }
+
     /// Tells control, unless it is behind.
     pub fn tell(&self, event: Event) {
         if let Some(sender) = &self.current.sender {
@@ -285,7 +307,37 @@ pub struct Counters {
 
 #[cfg(test)]
 mod tests {
+    use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
+    use ipsec::{Database, Direction, Limit as Of, Limits, Parameters};
+
     use super::*;
+
+    /// Before control looks by itself.
+    #[test]
+    fn limits_are_told_once_and_at_once() {
+        let cipher = Encryption::AesGcm(KeySize::Bits128, Icv::Bytes16);
+        let suite = Suite::new(cipher, Authentication::None).unwrap();
+        let key = Key::new(suite, &Secret::new(vec![7; 20]), &Secret::none()).unwrap();
+        let packets = Of { soft: Some(3), hard: Some(6) };
+        let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let limits = Limits { packets, ..Limits::default() };
+        let own = Parameters { limits, ..Parameters::new(Direction::Out, 0x1000, ends, 1) };
+        let mut database = Database::new();
+        let own = database.add(own, key, 0).unwrap();
+        let (sender, events) = std::sync::mpsc::sync_channel(8);
+        let current = Current::new(database.view().unwrap(), Some(sender), None);
+        let reader = Reader::new(Arc::new(current));
+        let mut tally = Tally::default();
+        let told = |packets: u32| {
+            for _ in 0..packets {
+                let _ = reader.count(&mut tally, &own, 100, 0);
+            }
+            events.try_iter().filter(|event| matches!(event, Event::Reached)).count()
+        };
+        assert_eq!([2, 1, 3, 1, 3].map(told), [0, 1, 0, 1, 0]);
+        let said = database.expire(0);
+        assert_eq!(said.iter().map(|own| own.is_hard).collect::<Vec<_>>(), [false, true]);
+    }
 
     #[test]
     fn a_flood_of_refused_packets_is_told_of_in_part() {

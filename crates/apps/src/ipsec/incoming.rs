@@ -50,7 +50,7 @@ use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
 mod judge;
 mod open;
 
-pub(super) use judge::is_ike;
+pub(super) use judge::is_own_ike;
 use judge::{Questions, is_own, may_be_esp};
 use open::{How, how_opened, opened, refused};
 

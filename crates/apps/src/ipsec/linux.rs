@@ -70,6 +70,8 @@ pub struct Linux {
     local: Vec<IpAddr>,
     hop_limit: u8,
     associations: BTreeMap<AssociationId, Used>,
+    /// Associations that cannot be used: with other addresses of the router, some can.
+    unused: BTreeMap<AssociationId, Arc<xfrm::Association>>,
     policies: BTreeMap<PolicyId, Arc<xfrm::Policy>>,
     /// Policies that the kernel has are missing here.
     is_incomplete: bool,
@@ -131,10 +133,26 @@ impl Linux {
 
     /// Nothing yet. Without a follower nothing is written back.
     pub fn new(follower: Option<Follower>, local: Vec<IpAddr>, hop_limit: u8) -> Self {
-        let (associations, policies) = (BTreeMap::new(), BTreeMap::new());
-        let is_over = Arc::default();
-        let (is_incomplete, failed) = (false, 0);
-        Self { follower, is_over, local, hop_limit, associations, policies, is_incomplete, failed }
+        Self {
+            follower,
+            is_over: Arc::default(),
+            local,
+            hop_limit,
+            associations: BTreeMap::new(),
+            unused: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            is_incomplete: false,
+            failed: 0,
+        }
+    }
+
+    /// The router has these addresses now: associations with them that were not used before are.
+    pub fn set_local(&mut self, local: Vec<IpAddr>, database: &mut Database, now_ns: u64) {
+        if self.local != local {
+            self.local = local;
+            let again = self.unused.values().cloned().map(Change::AssociationAdded).collect();
+            self.take(again, database, now_ns);
+        }
     }
 
     /// Takes changes of the kernel's databases. Whether policies have changed: [`Linux::policies`] has them.
@@ -153,6 +171,7 @@ impl Linux {
                                 name(&own.id)
                             );
                             self.remove(own.id, database);
+                            self.unused.insert(own.id, own);
                         }
                     }
                 }
@@ -208,6 +227,7 @@ impl Linux {
                 let _ = window.update(number);
             }
         }
+        self.unused.remove(&own.id);
         let used = Used { own: own.clone(), written: [0; 3], first_s: 0 };
         let mut counted = counters(&added, &used);
         counted.used = own.start.used;
@@ -226,6 +246,7 @@ impl Linux {
     }
 
     fn remove(&mut self, id: AssociationId, database: &mut Database) {
+        self.unused.remove(&id);
         if self.associations.remove(&id).is_some() {
             database.delete(id.spi, id.destination);
         }

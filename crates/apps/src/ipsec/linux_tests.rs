@@ -288,6 +288,25 @@ fn no_number_is_accepted_twice() {
     assert_eq!(accept(41), Ok(()));
 }
 
+/// The daemon may be faster than a reload of the gateway.
+#[test]
+fn associations_wait_for_the_address_that_they_need() {
+    const ALSO_US: &str = "192.0.2.77";
+    let mut bed = Bed::new();
+    bed.ask(new(Kind::NewSa, sa(ALSO_US, PEER, 0x1001)));
+    bed.ask(new(Kind::NewSa, sa(PEER, ALSO_US, 0x2001)));
+    bed.ask(new(Kind::NewSa, sa(PEER, ALSO_US, 0x3001)));
+    bed.ask(gone(&sa(PEER, ALSO_US, 0x3001)));
+    assert!(bed.database.associations().is_empty());
+    bed.linux.set_local(vec![ip(US), ip(ALSO_US)], &mut bed.database, 0);
+    let direction = |bed: &Bed, spi: u32, to: &str| {
+        bed.database.get(spi, ip(to)).map(|own| own.parameters().direction)
+    };
+    assert_eq!(direction(&bed, 0x1001, PEER), Some(Direction::Out));
+    assert_eq!(direction(&bed, 0x2001, ALSO_US), Some(Direction::In));
+    assert_eq!(bed.database.associations().len(), 2, "the third one is gone");
+}
+
 #[test]
 fn what_cannot_be_done_drops_packets() {
     let mut bed = Bed::new();

@@ -44,6 +44,14 @@ fn the_newest_association_serves() {
     let elsewhere = Template { reqid: 7, tunnel: Some((ends().1, ends().0)) };
     assert_eq!(spi(&mut database, &elsewhere), None);
     assert_eq!(spi(&mut database, &Template { reqid: 7, tunnel: Some(ends()) }), Some(257));
+    // Other settings make none newer; another key does.
+    database.replace(Parameters { pad_to: 100, ..out(256) }, key(), 0).unwrap();
+    assert_eq!(spi(&mut database, &template), Some(257));
+    assert_eq!(database.get(256, ends().1).unwrap().parameters().pad_to, 100);
+    database.replace(out(256), key_of(4), 0).unwrap();
+    assert_eq!(spi(&mut database, &template), Some(256));
+    database.replace(out(257), key_of(5), 0).unwrap();
+    assert_eq!(spi(&mut database, &template), Some(257));
     assert!(database.delete(257, ends().1).is_some());
     assert!(database.delete(257, ends().1).is_none());
     assert_eq!(spi(&mut database, &template), Some(256));

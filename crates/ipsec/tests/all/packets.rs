@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crypto::esp::{self, Seal};
 use crypto::{Authentication, Key, Secret, Suite};
-use ipsec::inbound::{self, Found, combined, found, inner, transport_back};
-use ipsec::outbound::{self, Refusal, inner_max, plan};
+use ipsec::inbound::{self, Found, Wrong, combined, found, inner, transport_back};
+use ipsec::outbound::{self, Refusal, inner_max, packet_max, plan};
 use ipsec::{Association, Database, Direction, Dont, Dscp, Mode, Parameters, Udp, words};
 use packet::checksum::internet_checksum;
 use packet::ipv4::Ipv4Header;
@@ -95,7 +95,7 @@ fn decode(ip: &[u8]) -> Decoded {
 
 /// Seals a packet; the IP packet that comes out.
 fn seal(own: &Association, ip: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let plan = plan(own, ip, &decode(ip))?;
+    let plan = plan(own, ip, &decode(ip), usize::MAX)?;
     let (kept, rest) = ip.split_at(plan.kept as usize);
     let room = |len: u32| vec![0xee; len as usize];
     let mut out = [kept, &room(plan.front), rest, &room(plan.back)].concat();
@@ -271,7 +271,7 @@ proptest! {
             let parameters = Parameters { mode, ..Parameters::new(Direction::Out, 0x1234, ends, 1) };
             let (out, back) = pair(&parameters, suite);
             if d.anomaly == packet::Anomaly::None {
-                let _ = plan(&out, &bytes, &d);
+                let _ = plan(&out, &bytes, &d, usize::MAX);
             }
             let _ = inner(&back, &mut bytes.clone(), next, 3);
         }
@@ -295,10 +295,46 @@ proptest! {
             let packet =
                 Inner { is_v6: false, class: 0, ttl: 9, df: true, extensions: (false, false), len: len - 20 };
             let ip = packet.bytes();
-            plan(&out, &ip, &decode(&ip)).unwrap().len()
+            plan(&out, &ip, &decode(&ip), mtu).unwrap().len()
         };
         prop_assert!(len(most) <= mtu);
         prop_assert!(len(most + 1) > mtu);
+        // In transport mode, whatever the packet is that asks.
+        let ends = ends(false);
+        let parameters = Parameters {
+            mode: Mode::Transport,
+            source: ends.0,
+            destination: ends.1,
+            ..out.parameters().clone()
+        };
+        let (out, _) = pair(&parameters, suite);
+        let of = |len: usize| {
+            let packet =
+                Inner { is_v6: false, class: 0, ttl: 9, df: true, extensions: (false, false), len: len - 20 };
+            let ip = packet.bytes();
+            plan(&out, &ip, &decode(&ip), mtu).unwrap()
+        };
+        let most = packet_max(&out, &of(mtu), mtu);
+        prop_assert_eq!(packet_max(&out, &of(30), mtu), most);
+        prop_assert!(of(most).len() <= mtu && of(most + 1).len() > mtu);
+    }
+
+    /// TFC padding goes as far as asked for, or as the way takes, and makes no packet too long for it.
+    #[test]
+    fn padding_ends_where_the_way_does(
+        parameters in parameters(),
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        (mtu, pad_to) in (600usize..9000, any::<u16>()),
+        packet in inner_packets(),
+    ) {
+        let parameters = Parameters { mode: Mode::Tunnel, pad_to, ..parameters };
+        let (out, _) = pair(&parameters, suite);
+        let ip = packet.bytes();
+        let padded = plan(&out, &ip, &decode(&ip), mtu).unwrap();
+        let most = inner_max(&out, mtu);
+        let expected = usize::from(pad_to).min(most).saturating_sub(ip.len());
+        prop_assert_eq!(padded.padding as usize, expected);
+        prop_assert!(padded.len() <= mtu || ip.len() > most);
     }
 }
 
@@ -334,7 +370,30 @@ fn a_mark_keeps_the_checksum_right() {
         assert_eq!((d.traffic_class, d.anomaly), (0xbb, packet::Anomaly::None));
         if !is_v6 {
             assert_eq!(internet_checksum(&ip[..20]), 0);
+            // One that is wrong stays so, and the packet is dropped for it.
+            let mut ip = packet.bytes();
+            ip[10] ^= 1;
+            inner(&back, &mut ip, 4, 3).unwrap();
+            assert_eq!(decode(&ip).traffic_class, 0xbb);
+            assert_ne!(internet_checksum(&ip[..20]), 0);
         }
+    }
+}
+
+/// RFC 4303 §2.6: whatever the mode and the family.
+#[test]
+fn packets_for_their_looks_end_here() {
+    let suite = Suite::new(crypto::Encryption::Null, Authentication::HmacSha1_96).unwrap();
+    for is_v6 in [false, true] {
+        let parameters = Parameters::new(Direction::Out, 0x1234, ends(is_v6), 1);
+        let (_, back) = pair(&parameters, suite);
+        assert_eq!(inner(&back, &mut [0; 40], 59, 0), Err(Wrong::Dummy));
+        let packet =
+            Inner { is_v6, class: 0, ttl: 9, df: false, extensions: (false, false), len: 30 };
+        let mut ip = packet.bytes();
+        let d = decode(&ip);
+        let at = usize::from(d.l4_offset);
+        assert_eq!(transport_back(&mut ip, &d, (at, 8..20), 59, false), Err(Wrong::Dummy));
     }
 }
 

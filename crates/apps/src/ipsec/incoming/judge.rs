@@ -112,8 +112,14 @@ impl EspIn {
 }
 
 /// Whether a packet is of a key agreement: UDP 500 or 4500 (RFC 7296 §2).
-pub(in super::super) fn is_ike(d: &Decoded) -> bool {
+fn is_ike(d: &Decoded) -> bool {
     d.protocol == IpProtocol::UDP && matches!(d.ports(), Some((_, 500 | inbound::UDP_PORT)))
+}
+
+/// The same of a packet that Linux sends: a peer behind address translation has another port.
+pub(in super::super) fn is_own_ike(d: &Decoded) -> bool {
+    let is_answer = matches!(d.ports(), Some((500 | inbound::UDP_PORT, _)));
+    is_ike(d) || d.protocol == IpProtocol::UDP && is_answer
 }
 
 /// Whether a fragment may be of an ESP packet: UDP only from a peer.

@@ -162,7 +162,8 @@ impl EspIn {
             reason(error)
         })?;
         let len = opened.payload.len();
-        tally.count(association, len, member.now_ns).map_err(|_| reasons::SA_EXPIRED)?;
+        let counted = self.reader.count(tally, association, len, member.now_ns);
+        counted.map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(port) = *port {
             // What is sent to the peer follows it.
             let heard = association.heard_from(opened.number, d.src, port);

@@ -10,7 +10,7 @@ use packet::flow::FlowKey;
 use packet::{Decoded, IpProtocol, Kind};
 
 use super::super::current::Wanted;
-use super::super::incoming::is_ike;
+use super::super::incoming::is_own_ike;
 use super::super::{keep_alive, reasons};
 use super::{EspOut, IPV6_MTU_MIN, Member};
 use crate::received;
@@ -80,11 +80,12 @@ impl EspOut {
         if !is_same || d.ttl <= 1 || association.has_ended() {
             return None;
         }
-        let plan = outbound::plan_tunnel(association, d);
+        let plan = outbound::plan_tunnel(association, d, mtu.into());
         if plan.len() > mtu.into() {
             return None;
         }
-        if last.tally.count(association, plan.payload as usize, now_ns).is_err() {
+        let len = plan.payload as usize;
+        if self.reader.count(&mut last.tally, association, len, now_ns).is_err() {
             return Some(Err(reasons::SA_EXPIRED));
         }
         // Rows of a chunk are few, and so are the bytes in front of an IP header.
@@ -123,7 +124,7 @@ impl EspOut {
                 return Err(reasons::ESP_FROM_HOST);
             }
             // Key agreement cannot be protected by what it agrees on, nor the way to a neighbour by what goes there.
-            if is_ike(&d) || is_neighbour_discovery(&d) {
+            if is_own_ike(&d) || is_neighbour_discovery(&d) {
                 return Ok(Fate::Pass);
             }
         }
@@ -228,11 +229,6 @@ impl EspOut {
     ) -> Result<Fate<'v>, DropReason> {
         let l3 = usize::from(d.l3_offset);
         let ip = packet.data().get(l3..).unwrap_or_default();
-        let plan = outbound::plan(association, ip, d).map_err(|refusal| match refusal {
-            Refusal::Fragment => reasons::ESP_FRAGMENT,
-            Refusal::TooLong => reasons::ESP_TOO_BIG,
-            Refusal::Malformed => reasons::ESP_MALFORMED,
-        })?;
         let parameters = association.parameters();
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
@@ -252,10 +248,19 @@ impl EspOut {
             },
         };
         let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
+        let mut plan =
+            outbound::plan(association, ip, d, mtu).map_err(|refusal| match refusal {
+                Refusal::Fragment => reasons::ESP_FRAGMENT,
+                Refusal::TooLong => reasons::ESP_TOO_BIG,
+                Refusal::Malformed => reasons::ESP_MALFORMED,
+            })?;
         let is_v4 = d.kind == Kind::Ipv4;
         let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
+        // Nobody can make packets of IPv6 shorter than this: they are fragmented behind the tunnel header (RFC 2473 §7.1).
+        plan.may_divide = !is_v4 && len <= IPV6_MTU_MIN && plan.len() > mtu;
         let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
-            (4, Mode::Transport, _) | (4, _, Dont::Copy) => inner_df,
+            (4, Mode::Transport, _) => inner_df,
+            (4, _, Dont::Copy) => inner_df && !plan.may_divide,
             (4, _, Dont::Clear) => false,
             _ => true,
         };
@@ -264,8 +269,7 @@ impl EspOut {
         if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
             let most = match parameters.mode {
                 Mode::Tunnel => outbound::inner_max(association, mtu),
-                // Padding depends on the length by less than a block.
-                Mode::Transport => mtu.saturating_sub(plan.len() - len + 16),
+                Mode::Transport => outbound::packet_max(association, &plan, mtu),
             };
             let most = most.min(tunnel_mtu);
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
@@ -277,7 +281,8 @@ impl EspOut {
         if !is_own && let Some(worker) = self.owners.elsewhere(association, self.is_handed) {
             return Ok(Fate::Away(worker));
         }
-        let counted = last.tally.count(association, plan.payload as usize, now_ns);
+        let payload = plan.payload as usize;
+        let counted = self.reader.count(&mut last.tally, association, payload, now_ns);
         counted.map_err(|_| reasons::SA_EXPIRED)?;
         if let Some(own) = tunnel {
             self.router.count_tagged_tx(own.port, packet.frame_len());

@@ -1,5 +1,9 @@
 //! Associations and policies of IPsec.
 
+use std::ops::RangeInclusive;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
 use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
@@ -18,9 +22,73 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
             walk.error(place.at("spi"), message).expected("each SPI once for each destination");
         }
     }
-    for (own, place) in config.policies.iter().zip(&spans.policies) {
+    for (number, (own, place)) in config.policies.iter().zip(&spans.policies).enumerate() {
         policy(config, own, place, walk);
+        if let Some(first) = covering(&config.policies[..number], own) {
+            let first = first + 1;
+            let message =
+                format!("this policy never matches: policy {first} matches all its packets");
+            walk.warning(place.header(), message).expected(format!("it before policy {first}"));
+        }
     }
+}
+
+/// The packets of a policy in one direction.
+struct Packets {
+    ends: [Option<IpNet>; 2],
+    protocol: Option<PolicyProtocol>,
+    ports: [RangeInclusive<u16>; 2],
+}
+
+impl Packets {
+    fn of(own: &PolicyEntry, direction: PolicyDirection) -> Option<Self> {
+        let is_both = own.direction == PolicyDirection::Both;
+        if !is_both && own.direction != direction {
+            return None;
+        }
+        let ports =
+            |own: &Option<PortRange>| own.as_ref().map_or(0..=u16::MAX, |own| own.0.clone());
+        // Where one end is given, the other one is of its family.
+        let any = own.source.or(own.destination).map(|net| match net {
+            IpNet::V4(_) => IpNet::from(Ipv4Net::default()),
+            IpNet::V6(_) => IpNet::from(Ipv6Net::default()),
+        });
+        let mut ends = [own.source, own.destination].map(|net| net.or(any));
+        let mut ports = [&own.source_port, &own.destination_port].map(ports);
+        if is_both && direction == PolicyDirection::In {
+            ends.reverse();
+            ports.reverse();
+        }
+        Some(Self { ends, protocol: own.protocol, ports })
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        let holds = |(own, other): (&Option<IpNet>, &Option<IpNet>)| match (own, other) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.contains(other),
+            (Some(_), None) => false,
+        };
+        let has = |(own, other): (&RangeInclusive<u16>, &RangeInclusive<u16>)| {
+            own.contains(other.start()) && own.contains(other.end())
+        };
+        self.ends.iter().zip(&other.ends).all(holds)
+            && (self.protocol.is_none() || self.protocol == other.protocol)
+            && self.ports.iter().zip(&other.ports).all(has)
+    }
+}
+
+/// The place of the first policy that a policy behind it is never asked for: one that matches all its packets, in each direction.
+fn covering(before: &[PolicyEntry], own: &PolicyEntry) -> Option<usize> {
+    let mut found = None;
+    for direction in [PolicyDirection::Out, PolicyDirection::In] {
+        let Some(packets) = Packets::of(own, direction) else { continue };
+        let covers = |other: &PolicyEntry| {
+            let other_packets = Packets::of(other, direction);
+            other.if_id == own.if_id && other_packets.is_some_and(|other| other.covers(&packets))
+        };
+        found = found.max(Some(before.iter().position(covers)?));
+    }
+    found
 }
 
 fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
@@ -101,6 +169,11 @@ fn interface(config: &Config, own: &SaEntry, place: &Place, walk: &mut Walk<'_>)
         let message = format!("no port has if_id {if_id}: no packet comes or leaves by it");
         walk.warning(place.at("if_id"), message)
             .expected("a port with `backend = \"ipsec\"` and this `if_id`");
+    }
+    if own.if_id.is_some() && own.mode == SaMode::Transport {
+        let message =
+            "associations of a tunnel interface are in tunnel mode: packets would be dropped";
+        walk.error(place.at("mode"), message).expected("mode = \"tunnel\", or no `if_id`");
     }
 }
 

@@ -57,7 +57,8 @@ crate::section! {
         live udp: bool = false, boolean();
         /// Port of the receiver with `udp`.
         live udp_port: u16 = 4500, integer(1..=65_535);
-        /// Tunnel mode: shorter inner packets are padded to this length in bytes, so that their length shows less.
+        /// Tunnel mode: shorter inner packets are padded to this length in bytes, but no further than the link takes, so that
+        /// their length shows less.
         live pad_to: u16 = 0, integer(0..=65_000);
         /// Tunnel mode: DF of outer IPv4 headers.
         live df: SaDf = SaDf::Copy, words();

@@ -405,6 +405,7 @@ fn associations_and_policies_are_checked() {
         (sa(&format!("{to}authentication = \"hmac-sha1-96\"")), "the cipher authenticates"),
         (sa(&format!("{to}udp_port = 4501")), "`udp_port` without `udp`"),
         (sa(&format!("{to}mode = \"transport\"\npad_to = 100")), "`pad_to` has no effect"),
+        (sa(&format!("{to}mode = \"transport\"\nif_id = 7")), "are in tunnel mode"),
         (sa(to) + &sa(to), "an earlier association has SPI 0x1000"),
         ("[[policy]]\naction = \"protect\"\n".to_owned(), "a `protect` policy without `reqid`"),
         ("[[policy]]\naction = \"protect\"\nreqid = 7\n".to_owned(), "no [[sa]] has reqid 7"),

@@ -47,3 +47,43 @@ fn keys_that_cannot_be_meant_are_named() {
     let all = said("direction = \"out\"\nencryption = \"aes-128-xyz\"");
     assert_eq!(all.len(), 1, "{all:?}");
 }
+
+/// What is said of policies, each with its direction and keys, in their order.
+fn said_of(policies: &[&str]) -> Vec<String> {
+    let all: String =
+        policies.iter().map(|own| format!("[[policy]]\naction = \"discard\"\n{own}\n")).collect();
+    said(&format!("direction = \"out\"\n{all}"))
+}
+
+#[test]
+fn policies_that_never_match_are_named() {
+    let ten = "source = \"10.0.0.0/8\"";
+    let site = "source = \"10.1.0.0/16\"\ndestination = \"10.2.0.0/16\"";
+    let back = "source = \"10.2.0.0/16\"\ndestination = \"10.1.0.0/16\"";
+    let with = |policy: &str, more: &str| format!("{policy}\n{more}");
+    let (inwards, outwards) = ("direction = \"in\"", "direction = \"out\"");
+    let web = "protocol = \"tcp\"\ndestination_port = \"80-90\"";
+    let narrow = "protocol = \"tcp\"\ndestination_port = 85";
+    let hidden = |policies: &[&str], by: u32| {
+        let expected = format!("this policy never matches: policy {by} matches all its packets");
+        assert_eq!(said_of(policies), [expected], "{policies:?}");
+    };
+    let free = |policies: &[&str]| assert!(said_of(policies).is_empty(), "{policies:?}");
+    hidden(&[ten, site], 1);
+    free(&[site, ten]);
+    hidden(&["", site], 1);
+    free(&[site, ""]);
+    hidden(&["destination = \"0.0.0.0/0\"", ten], 1);
+    free(&["destination = \"::/0\"", ten]);
+    // Both directions are those of the other one, with its ends exchanged.
+    hidden(&[site, &with(back, inwards)], 1);
+    free(&[site, &with(site, inwards)]);
+    free(&[&with(site, outwards), site]);
+    hidden(&[&with(site, outwards), &with(back, inwards), site], 2);
+    hidden(&[&with(site, web), &with(site, narrow)], 1);
+    free(&[&with(site, narrow), &with(site, web)]);
+    free(&[&with(site, web), site]);
+    hidden(&[site, &with(site, web)], 1);
+    free(&[&with(site, "protocol = \"udp\""), &with(site, web)]);
+    free(&[&with("", "if_id = 7"), site]);
+}
