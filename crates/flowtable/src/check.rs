@@ -52,8 +52,8 @@ impl Known<'_> {
                 }
                 Instruction::WriteMetadata { .. } => 1,
                 Instruction::WriteActions(actions) => {
-                    if actions.iter().any(|action| action_set::place(action).is_none()) {
-                        return Err(ErrorCode::BadActionExperimenter);
+                    if let Some(own) = actions.iter().find(|own| action_set::place(own).is_none()) {
+                        return Err(own.refusal());
                     }
                     // A group hides an output, and the last one others; those have to be right as well.
                     let is_hidden = |action: &&Action| {
@@ -184,7 +184,7 @@ impl Known<'_> {
                 {
                     return Err(ErrorCode::BadActionMatchInconsistent);
                 }
-                Action::Experimenter { .. } => return Err(ErrorCode::BadActionExperimenter),
+                Action::Experimenter { .. } => return Err(action.refusal()),
                 Action::CopyTtlOut
                 | Action::CopyTtlIn
                 | Action::SetMplsTtl(_)

@@ -1,5 +1,6 @@
 //! Actions and instructions of both versions in one set.
 
+use crate::error::ErrorCode;
 use crate::field::Field;
 use crate::port::PortNo;
 
@@ -80,6 +81,16 @@ impl Action {
     /// OUTPUT to the controller with `max_len` bytes of the packet.
     pub const fn controller(max_len: u16) -> Self {
         Self::Output { port: PortNo::CONTROLLER, max_len }
+    }
+
+    /// What it is refused with where it is not known: the code for its type where messages of its experimenter are known.
+    pub const fn refusal(&self) -> ErrorCode {
+        match self {
+            Self::Experimenter { id: crate::wire::NICIRA | crate::wire::ONF, .. } => {
+                ErrorCode::BadActionExperimenterType
+            }
+            _ => ErrorCode::BadActionExperimenter,
+        }
     }
 }
 

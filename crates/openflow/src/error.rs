@@ -274,7 +274,9 @@ impl ErrorCode {
             }
             Self::BadActionUnsupportedOrder => "the actions cannot be carried out in this order",
             Self::BadActionTag => "the tag cannot be pushed here",
-            Self::BadActionType | Self::BadActionExperimenter => "the action is not known",
+            Self::BadActionType | Self::BadActionExperimenter | Self::BadActionExperimenterType => {
+                "the action is not known"
+            }
             Self::BadActionSetType => "the field cannot be set",
             Self::BadActionSetLen => "the value does not fit into the field",
             Self::BadActionSetArgument => "the field cannot be set to this value",

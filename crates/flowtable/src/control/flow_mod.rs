@@ -246,6 +246,14 @@ struct Target {
 
 impl Target {
     fn of(request: &FlowMod, version: Version, now_ns: u64) -> Result<Self, ErrorCode> {
+        // There is no table of flows for emergencies (1.0.0 section 4.6), and no error of its own for that, as in Open vSwitch.
+        if request.flags.contains(FlowFlags::EMERG) {
+            let has_timeout = request.idle_timeout != 0 || request.hard_timeout != 0;
+            return Err(match has_timeout {
+                true => ErrorCode::FlowModEmergTimeout,
+                false => ErrorCode::FlowModTableFull,
+            });
+        }
         let matches = check_match(&request.matches, version)?;
         let words = Words::of(&matches);
         // An exact flow is above all others in 1.0, whatever its priority.

@@ -281,6 +281,36 @@ fn actions_need_what_they_change() {
     assert_eq!(apply(&mut world, &flow), Ok(()));
 }
 
+/// What extensions and emergencies there are not is refused with its own error, and changes nothing.
+#[test]
+fn what_is_not_there_is_named() {
+    let mut world = world();
+    for (id, expected) in [
+        (0x2320, ErrorCode::BadActionExperimenterType),
+        (0x4f4e_4600, ErrorCode::BadActionExperimenterType),
+        (77, ErrorCode::BadActionExperimenter),
+    ] {
+        let actions = vec![Action::Experimenter { id, data: vec![0; 8] }];
+        assert_eq!(apply(&mut world, &add(ipv4(), 1, actions.clone())), Err(expected));
+        let mut flow = add(ipv4(), 1, Vec::new());
+        flow.instructions = vec![Instruction::WriteActions(actions)];
+        assert_eq!(apply(&mut world, &flow), Err(expected));
+    }
+    let plain = add(ipv4(), 1, vec![Action::output(PortNo(2))]);
+    world.control.flow_mod(&plain, Version::V10, SECOND).unwrap();
+    for (command, timeout, expected) in [
+        (FlowCommand::Add, 0, ErrorCode::FlowModTableFull),
+        (FlowCommand::Add, 5, ErrorCode::FlowModEmergTimeout),
+        (FlowCommand::Modify, 0, ErrorCode::FlowModTableFull),
+        (FlowCommand::Delete, 0, ErrorCode::FlowModTableFull),
+    ] {
+        let flags = FlowFlags::EMERG;
+        let request = FlowMod { command, idle_timeout: timeout, flags, ..plain.clone() };
+        assert_eq!(world.control.flow_mod(&request, Version::V10, SECOND), Err(expected));
+    }
+    assert_eq!(world.control.len(), 1);
+}
+
 /// A VLAN that is set says that there is one (OpenFlow 1.3.5 table 13), and fields are listed behind what they need.
 #[test]
 fn what_is_listed_can_be_read_by_others() {
