@@ -15,7 +15,7 @@
 //!
 //! The functions of layers get theirs from outside, where it is seen whether it was too small.
 //!
-//! An index of an array is compared with the number of its elements ([`subscripts`]): one that is too large becomes 0, and the
+//! An index of an array is compared with the number of its elements (`subscripts`): one that is too large becomes 0, and the
 //! budget of the function ends, which counts as an error. What is done with pointers themselves is not looked at.
 
 mod subscripts;
