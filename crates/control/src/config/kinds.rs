@@ -1,6 +1,6 @@
 //! What values of keys may be: for [`section!`](crate::section).
 
-use std::fmt::{Debug, Display};
+use std::fmt::{Debug, Display, LowerHex};
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -21,15 +21,23 @@ use super::values;
 #[derive(Debug, Clone)]
 pub struct Integer<T> {
     range: RangeInclusive<i128>,
+    is_hex: bool,
     of: PhantomData<T>,
 }
 
 /// An integer in a range.
 pub fn integer<T>(range: RangeInclusive<i128>) -> Integer<T> {
-    Integer { range, of: PhantomData }
+    Integer { range, is_hex: false, of: PhantomData }
 }
 
-impl<T: TryFrom<i128> + Display> Kind for Integer<T> {
+impl<T> Integer<T> {
+    /// The same, written with eight hexadecimal digits.
+    pub fn hexadecimal(self) -> Self {
+        Self { is_hex: true, ..self }
+    }
+}
+
+impl<T: TryFrom<i128> + Display + LowerHex> Kind for Integer<T> {
     type Value = T;
 
     fn read(&self, walk: &mut Walk<'_>, value: &Value<'_>) -> Option<T> {
@@ -37,11 +45,14 @@ impl<T: TryFrom<i128> + Display> Kind for Integer<T> {
     }
 
     fn text(&self, value: &T) -> String {
-        value.to_string()
+        match self.is_hex {
+            true => format!("{value:#010x}"),
+            false => value.to_string(),
+        }
     }
 
     fn toml(&self, value: &T) -> Option<String> {
-        Some(value.to_string())
+        Some(self.text(value))
     }
 
     fn name(&self) -> &'static str {

@@ -25,7 +25,7 @@ crate::section! {
         /// Direction of its packets.
         live direction: SaDirection = SaDirection::Out, words().needed("\"out\"");
         /// Security parameters index, by which the receiver knows the association.
-        live spi: u32 = 0, integer(256..=4_294_967_295).needed("0x1001");
+        live spi: u32 = 0, integer(256..=4_294_967_295).hexadecimal().needed("0x1001");
         /// Address of the sender of ESP packets.
         live source: IpAddr = NOWHERE, address().needed("\"192.0.2.1\"");
         /// Address of the receiver.
