@@ -682,4 +682,14 @@ mod tests {
             assert_eq!(grouped(number), text);
         }
     }
+    #[test]
+    fn integers_may_be_hexadecimal() {
+        for number in [0, 0x1002, u32::MAX] {
+            let (plain, hex) = (integer::<u32>(0..=9), integer::<u32>(0..=9).hexadecimal());
+            assert_eq!(plain.toml(&number), Some(number.to_string()));
+            let text = hex.toml(&number).unwrap();
+            let digits = text.strip_prefix("0x").unwrap();
+            assert_eq!((digits.len(), u32::from_str_radix(digits, 16)), (8, Ok(number)));
+        }
+    }
 }
