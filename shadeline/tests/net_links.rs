@@ -329,12 +329,12 @@ fn the_mtu_with_two_tags_is_what_fits() {
         live.ctl("reload");
         assert!(row(&live, "qinq").contains(&"1500".to_owned()));
         let warning = format!("port qinq: the interface sends packets of at most {fits} bytes");
-        let log = live.router.output();
-        assert_eq!(log.matches(&warning).count(), 1, "{backend}: {log}");
+        // What is in the log is read a little later.
+        let is_said = |live: &Live| live.router.output().matches(&warning).count() == 1;
+        assert!(wait_until(SOON, || is_said(&live)), "{backend}: {}", live.router.output());
         live.stop();
         live.restart();
-        let log = live.router.output();
-        assert_eq!(log.matches(&warning).count(), 1, "{backend}: {log}");
+        assert!(wait_until(SOON, || is_said(&live)), "{backend}: {}", live.router.output());
         live.stop();
     }
 }

@@ -214,10 +214,18 @@ pub(crate) fn is_change(said: &str) -> bool {
 }
 
 /// Pings so many times, quickly; how many answers came.
+pub(crate) fn ping(from: &testkit::netns::Netns, to: &str, count: u32) -> u32 {
+    let output = from.try_run(&format!("ping -n -c {count} -i 0.05 -W 2 {to}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let received = text.split(" received").next().and_then(|t| t.rsplit(' ').next());
+    received.and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// The same where each loss counts: how many of the first so many pings were answered within seconds.
 ///
 /// With a count alone ping waits for the last answers two round trips only, once one has come: on a busy machine they are
-/// late. With a deadline it waits for all, and sends more meanwhile, which do not count.
-pub(crate) fn ping(from: &testkit::netns::Netns, to: &str, count: u32) -> u32 {
+/// late. With a deadline it waits for all of them, and sends more meanwhile.
+pub(crate) fn answered(from: &testkit::netns::Netns, to: &str, count: u32) -> u32 {
     let deadline = 2 + count / 20;
     let output = from.try_run(&format!("ping -n -c {count} -i 0.05 -w {deadline} {to}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
