@@ -360,6 +360,10 @@ impl<M: Module> Tracker<M> {
         while first < count {
             let own = input(first);
             if is_piece(&own) {
+                // Before a datagram is taken out of those that wait.
+                if self.is_behind_gap(own.time_ns) {
+                    self.seen_ms(own.time_ns);
+                }
                 let tracked = match self.options.confirms {
                     true => self.piece_of_flow(first, &own),
                     false => Some(self.fragment(first, &own)),
@@ -441,10 +445,14 @@ impl<M: Module> Tracker<M> {
         self.rest.error(slot, side)
     }
 
+    fn is_behind_gap(&self, time_ns: u64) -> bool {
+        time_ns.saturating_sub(self.latest_ns) > GAP_NS && self.latest_ns > 0
+    }
+
     /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
     /// flow idle whose packets come with earlier times.
     fn seen_ms(&mut self, time_ns: u64) -> u32 {
-        if time_ns.saturating_sub(self.latest_ns) > GAP_NS && self.latest_ns > 0 {
+        if self.is_behind_gap(time_ns) {
             self.cross_gap();
         }
         self.latest_ns = self.latest_ns.max(time_ns);

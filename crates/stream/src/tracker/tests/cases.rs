@@ -120,6 +120,28 @@ fn flows_end_in_a_gap_of_years() {
     }
 }
 
+/// Fragments from before such a gap are lost, those behind it make their datagram, and all are counted, whatever comes first behind it.
+#[test]
+fn fragments_on_both_sides_of_a_gap_are_counted() {
+    const DAY_NS: u64 = 86_400 * 1_000_000_000;
+    let fragmented = |fate, pause_ns| Step { len: 290, fate, ..step(2, 0, pause_ns) };
+    for days in [25, 50] {
+        let before = fragmented(Fate::FragmentLost, 1);
+        let behind = fragmented(Fate::Fragmented, days * DAY_NS);
+        let mut steps = vec![before];
+        steps.extend(std::iter::repeat_n(step(7, 0, 1), 6));
+        steps.push(behind);
+        let scene = Scene::new(&steps);
+        for batch in [1, 7, 64] {
+            let (ended, counts) =
+                run(&scene, options(IdleTimeouts::default()), batch, None, |_| true);
+            check_counts(&scene, &ended, counts);
+            assert_eq!(counts.fragments_lost, scene.counts.fragments_lost, "{days} {batch}");
+            assert!(counts.fragments > counts.fragments_lost && counts.fragments_lost > 0);
+        }
+    }
+}
+
 /// Packets that are later than sweeps allow for are counted.
 #[test]
 fn very_late_packets_are_counted() {
