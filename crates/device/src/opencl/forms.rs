@@ -31,6 +31,8 @@ pub(super) struct Forms {
 struct Form {
     /// Work items of the largest launch.
     largest: usize,
+    /// That launch may be under way yet.
+    is_growing: bool,
     /// Events of launches that were not done when it was last looked.
     running: Vec<Retained>,
 }
@@ -42,16 +44,19 @@ struct Retained(cl_event);
 unsafe impl Send for Retained {}
 
 impl Forms {
-    /// A launch of so many work items follows. Where it brings a larger form, all others of its kernel end first.
+    /// A launch of so many work items follows. Where it brings a larger form, all others of its kernel end first; and so does
+    /// one that brings a larger form before any other begins.
     pub(super) fn before(&mut self, cl: &Library, key: Key, items: usize) {
         let form = self.all.entry(key).or_default();
         form.forget_done(cl);
-        if items > form.largest {
+        if form.is_growing || items > form.largest {
             form.wait(cl);
+            form.is_growing = false;
         }
     }
 
-    /// This is the event of the launch that [`Forms::before`] was told of. A larger form is loaded by the end of it.
+    /// This is the event of the launch that [`Forms::before`] was told of. A larger form is loaded by the end of it. Nobody waits for
+    /// that here, so that a kernel that runs for too long is seen while it runs.
     pub(super) fn after(&mut self, cl: &Library, key: Key, items: usize, event: cl_event) {
         // SAFETY: an event that the caller has not released.
         if unsafe { (cl.clRetainEvent)(event) } != CL_SUCCESS {
@@ -61,7 +66,7 @@ impl Forms {
         form.running.push(Retained(event));
         if items > form.largest {
             form.largest = items;
-            form.wait(cl);
+            form.is_growing = true;
         }
     }
 
