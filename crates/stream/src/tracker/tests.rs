@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use super::*;
+use crate::record::FlowRecord;
 use crate::tcp::{End, Event, Want};
 use scene::Scene;
 
