@@ -20,7 +20,7 @@ use apps::flow::follow::Kept;
 use apps::flow::order::{Key, Ordered};
 use apps::flow::rows::{in_tunnels, tcp_state};
 use apps::flow::{Attached, Follower, Listener};
-use control::api::table::{Row, table, thousands, time};
+use control::api::table::{Row, table, thousands};
 use control::config::Config;
 use controlplane::Interfaces;
 use packet::IpProtocol;
@@ -568,7 +568,7 @@ impl Row for StreamRow {
             sum(|own| own.retransmissions),
             sum(|own| own.overlaps),
             sum(|own| own.out_of_order),
-            self.handshake_rtt_s.map(time).unwrap_or_default(),
+            self.handshake_rtt_s.map(|rtt| format!("{:.2} ms", rtt * 1e3)).unwrap_or_default(),
             short(there),
             short(back),
         ]
