@@ -49,7 +49,9 @@ pub(crate) fn warn(warnings: &Report) {
 }
 
 fn on_stderr(report: &Report) -> String {
-    rendered(report, false, color::is_on(std::io::stderr()))
+    let Report { file, diagnostics, .. } = report;
+    let text = rendered(report, false, color::is_on(std::io::stderr()));
+    text + &summary(diagnostics.iter().map(|own| own.severity), file)
 }
 
 /// `shadeline check CONFIG`.
@@ -58,7 +60,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut known = pipelines::known();
     let interfaces = live::interfaces();
     if let Ok(interfaces) = &interfaces {
-        let interfaces = interfaces.iter().map(|link| link.name.clone()).collect();
+        let mut interfaces: Vec<String> = interfaces.iter().map(|link| link.name.clone()).collect();
+        interfaces.sort_unstable();
         known.machine = Some(Machine { interfaces, is_needed: args.live });
     }
     let (report, findings, mut good) = match control::config::load(path, &known) {
@@ -89,8 +92,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         let color = color::is_on(std::io::stdout());
         coloured(&rendered(&report, args.verbose, color))?;
         coloured(&listed(&findings, args.verbose, color))?;
-        if report.diagnostics.is_empty() && findings.is_empty() {
-            say!("{}: no errors", files::input::name(path))?;
+        let all = report.diagnostics.iter().map(|own| own.severity);
+        let all = all.chain(findings.iter().map(|own| own.severity));
+        match summary(all, &report.file).as_str() {
+            "" => say!("{}: no errors", files::input::name(path))?,
+            counts => coloured(counts)?,
         }
     }
     if good { Ok(()) } else { Err(Failure::reported()) }
@@ -125,8 +131,7 @@ fn rendered(report: &Report, all: bool, color: bool) -> String {
             line(d.severity, &format!("{place}: {}{}", d.message, and_more(others)), color)
         }
     };
-    let text: String = diagnostics.iter().zip(groups).map(one).collect();
-    text + &summary(diagnostics, file)
+    diagnostics.iter().zip(groups).map(one).collect()
 }
 
 /// The same of what is wrong in other files, a line each.

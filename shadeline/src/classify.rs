@@ -107,7 +107,7 @@ struct Built {
 pub(crate) fn run(args: &ClassifyArgs) -> Result<(), Failure> {
     let device = device::choose(args.backend)?;
     if device.is_some() {
-        crate::log::start(LogLevel::Warn, LogFormat::Text);
+        crate::log::start_command(LogLevel::Warn, LogFormat::Text);
     }
     let begin = Instant::now();
     let file = read_rules(&args.rules)?;

@@ -83,13 +83,13 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     /// Print the TCP connections of captures: state, bytes, gaps, retransmissions, SHA-1 of both directions
     ///
-    /// Fragments are put together, segments are put into order. The result does not depend on the number of workers. Needs
-    /// no privileges. A SHA-1 is that of the bytes of a direction without its gaps.
+    /// Fragments and streams are reassembled. The SHA-1 of a direction covers its bytes without the gaps. The result does not
+    /// depend on the number of workers. Needs no privileges.
     Streams(StreamsArgs),
     /// Print the application of each flow of captures, what found it, and names such as the server's in TLS
     ///
-    /// An application is found in the first bytes of both directions, whatever the ports are. Patterns of l7-filter may be
-    /// added. A summary by application follows. The result does not depend on the number of workers. Needs no privileges.
+    /// Applications are identified by the first bytes of both directions, whatever the ports are. Patterns of l7-filter may
+    /// be added. A summary by application follows. The result does not depend on the number of workers. Needs no privileges.
     L7(L7Args),
     /// Search captures with rules of Snort and Suricata
     ///
@@ -195,11 +195,11 @@ pub(crate) struct RunArgs {
     /// folder
     #[arg(short = 'w', long = "write", value_name = "DIR", requires = "read")]
     pub(crate) write: Option<PathBuf>,
-    /// Verify the checksums of received packets on all ports, or ignore them on all, as for a capture taken on the
-    /// sender (default: `checksums` of each port)
+    /// Verify the checksums of received packets on all ports, or ignore them (for a capture taken on the sender)
+    /// [default: `checksums` of each port]
     #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
     checksums: Option<ChecksumChecks>,
-    /// With -r: flows of an OpenFlow switch beside those of the configuration, in the syntax of ovs-ofctl
+    /// With -r: flows of an OpenFlow switch, in addition to those of the configuration, in the syntax of ovs-ofctl
     #[arg(long, value_name = "FILE", requires = "read")]
     pub(crate) flows: Vec<PathBuf>,
     /// Processing backend: auto, cpu, sim, opencl, opencl:N, cuda or cuda:N, or several devices separated by commas
@@ -285,10 +285,10 @@ pub(crate) struct StreamsArgs {
     /// With -i: stop after this time
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "interface", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
-    /// Only packets that match this expression, in the language of tcpdump
+    /// Read only packets that match this expression, in the language of tcpdump
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// Look into tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, with commas between them, or all
+    /// Decode the packets inside these tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, separated by commas, or all
     ///
     /// A connection in a tunnel is shown with the addresses inside. `vxlan:8472` replaces the usual port.
     #[arg(long, value_name = "KINDS")]
@@ -299,13 +299,13 @@ pub(crate) struct StreamsArgs {
     /// Write a record of each flow into this file, Apache Parquet; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Settings from `[flow]` of this configuration, such as time-outs, bounds and outputs
+    /// Apply `[flow]` of this configuration: time-outs, bounds, outputs
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Worker threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: Option<u16>,
-    /// Verify TCP checksums, or ignore them, as for a capture taken on the sender
+    /// Verify TCP checksums, or ignore them (for a capture taken on the sender)
     #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
     checksums: Option<ChecksumChecks>,
     /// Print one JSON object per connection, as soon as it has ended
@@ -327,26 +327,26 @@ pub(crate) struct L7Args {
     /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
     #[arg(short = 'r', long = "read", value_name = "IN", required = true)]
     pub(crate) read: Vec<PathBuf>,
-    /// Search for the patterns of this folder, too: files with the ending .pat, as l7-filter has them
+    /// Search for the patterns in this folder, too: files with the extension .pat, in the format of l7-filter
     ///
-    /// A pattern that matches counts before what is found otherwise.
+    /// A matching pattern takes precedence over Shadeline's own labels.
     #[arg(long, value_name = "DIR")]
     pub(crate) patterns: Option<PathBuf>,
-    /// Only packets that match this expression, in the language of tcpdump
+    /// Read only packets that match this expression, in the language of tcpdump
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) filter: Option<String>,
-    /// Look into tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, with commas between them, or all
+    /// Decode the packets inside these tunnels: ipip, gre, erspan, vxlan, geneve, gtp-u, teredo, separated by commas, or all
     ///
     /// A flow in a tunnel is shown with the addresses inside. `vxlan:8472` replaces the usual port.
     #[arg(long, value_name = "KINDS")]
     pub(crate) tunnels: Option<Kinds>,
-    /// Settings from `[flow]` of this configuration, such as time-outs, bounds and outputs
+    /// Apply `[flow]` of this configuration: time-outs, bounds, outputs
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Worker threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: Option<u16>,
-    /// Verify TCP checksums, or ignore them, as for a capture taken on the sender
+    /// Verify TCP checksums, or ignore them (for a capture taken on the sender)
     #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
     checksums: Option<ChecksumChecks>,
     /// Print one JSON object per flow, as soon as it has ended, and the summary as the last one
@@ -374,42 +374,43 @@ pub(crate) struct IdsArgs {
     /// Write eve.json, fast.log and stats.log into this folder; files of an earlier run are replaced
     #[arg(short = 'l', long = "output", value_name = "OUTDIR")]
     pub(crate) output: Option<PathBuf>,
-    /// The value of a variable that rules name, such as HOME_NET=192.0.2.0/24; may be repeated
+    /// Set a variable that rules use, such as HOME_NET=192.0.2.0/24; may be repeated
     ///
-    /// Others have the values of Suricata's suricata.yaml. A name that ends in _PORT or _PORTS is one of ports.
+    /// Other variables have the values of Suricata's suricata.yaml. A name that ends in _PORT or _PORTS stands for ports,
+    /// any other name for addresses.
     #[arg(long = "set", value_name = "VAR=VALUE", value_parser = variable)]
     pub(crate) set: Vec<(String, String)>,
-    /// Test the rules: print each one that is not evaluated, and how many are; exit code 1 if there is one
+    /// Test the rules: print each refused rule, and how many were loaded; the exit status is 1 if a rule was refused
     #[arg(short = 'T', long, conflicts_with = "read")]
     pub(crate) test: bool,
-    /// Say why a rule matched or did not: how often each of its conditions holds by itself
+    /// Explain why a rule matched or did not: count the matches of each of its conditions alone
     #[arg(long, value_name = "SID", requires = "read")]
     pub(crate) explain: Option<u32>,
-    /// Act on drop and reject rules: events say `blocked`, and packets count as dropped
+    /// Apply drop and reject rules: events have the action `blocked`, and packets count as dropped
     #[arg(long)]
     pub(crate) inline: bool,
-    /// Follow connections whose beginning is not in the capture
+    /// Inspect connections whose beginning is not in the capture, too
     #[arg(long)]
     pub(crate) midstream: bool,
-    /// Classes of rules and their priorities: a classification.config
+    /// Read classes of rules and their priorities from this file, a classification.config
     #[arg(long, value_name = "FILE")]
     pub(crate) classification: Option<PathBuf>,
-    /// Thresholds and suppressed alerts: a threshold.config
+    /// Read thresholds and suppressed alerts from this file, a threshold.config
     #[arg(long, value_name = "FILE")]
     pub(crate) thresholds: Option<PathBuf>,
-    /// Categories of reputations, `NUMBER,NAME,DESCRIPTION` a line
+    /// Read categories of reputations from this file, with lines `NUMBER,NAME,DESCRIPTION`
     #[arg(long, value_name = "FILE")]
     pub(crate) reputation_categories: Option<PathBuf>,
-    /// Reputations of addresses for `iprep`, `ADDRESS,CATEGORY,SCORE` a line; can be repeated
+    /// Read reputations of addresses for `iprep` from this file, with lines `ADDRESS,CATEGORY,SCORE`; may be repeated
     #[arg(long, value_name = "FILE", requires = "reputation_categories")]
     pub(crate) reputation: Vec<PathBuf>,
-    /// Settings from `[ids]` and `[flow]` of this configuration
+    /// Apply `[ids]` and `[flow]` of this configuration
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Worker threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: Option<u16>,
-    /// Verify checksums, or ignore them, as for a capture taken on the sender
+    /// Verify checksums, or ignore them (for a capture taken on the sender)
     #[arg(short = 'k', value_enum, value_name = "all|none", hide_possible_values = true)]
     checksums: Option<ChecksumChecks>,
     /// Print the figures as JSON
@@ -436,7 +437,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct NamesArgs {
-    /// `NAME NEXTHOP` per line; a word with `#` or `;` in front starts a comment; may be gzip, xz or zstd
+    /// `NAME NEXTHOP` per line; a word that begins with `#` or `;` starts a comment; may be gzip, xz or zstd
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
     /// One name per line; comments and blank lines have no result; may be gzip, xz or zstd
@@ -664,7 +665,7 @@ pub(crate) enum TraceSpread {
 pub(crate) struct GenPacketsArgs {
     #[command(flatten)]
     pub(crate) traffic: crate::traffic::TrafficArgs,
-    /// Send the frames of this capture (at most 65,536) as they are, in turn and over again; may be gzip, xz or zstd
+    /// Send the frames of this capture (at most 65,536) unchanged, again and again; may be gzip, xz or zstd
     #[arg(
         long,
         value_name = "CAPTURE",

@@ -15,7 +15,7 @@ use apps::ids::explain::{self, Explained, Step};
 use apps::ids::notes::UnsetBit;
 use apps::ids::rules::{self, FURTHER, Loaded, Refusal};
 use control::api::table::{Row, table, thousands};
-use control::config::{Config, IdsAction, LogLevel};
+use control::config::{Config, IdsAction};
 use controlplane::Interfaces;
 use packet::checksum::Checksums;
 use packet::tunnel::Kinds;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     if args.test {
         return test(args, &config);
     }
-    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    log::start_command(config.system.log, config.system.log_format);
     let (loaded, explained) = match args.explain {
         None => (rules::load(&config, None).map_err(Failure::other)?, None),
         Some(sid) => {
@@ -337,7 +337,7 @@ struct StepRow {
 }
 
 impl Row for StepRow {
-    const COLUMNS: &'static [&'static str] = &[">matches", "of"];
+    const COLUMNS: &'static [&'static str] = &[">matches", "condition"];
     const EMPTY: &'static str = "";
 
     fn cells(&self) -> Vec<String> {
@@ -374,10 +374,10 @@ fn explanation(
     // Why there are none whatever it matches.
     let silent = match refused {
         _ if *is_disabled => {
-            Some(format!("it is behind `#` ({file}:{line}), so it is not evaluated"))
+            Some(format!("it is commented out ({file}:{line}), so it is not evaluated"))
         }
         Some(own) => Some(format!("it is refused, so it is not evaluated: {own}")),
-        None if rule.noalert => Some("it has `noalert`, so its matches are no alerts".to_owned()),
+        None if rule.noalert => Some("it has `noalert`, so its matches raise no alerts".to_owned()),
         None => None,
     };
     if args.json {

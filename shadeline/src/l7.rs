@@ -23,7 +23,6 @@ use apps::l7::label::Label;
 use apps::l7::labelling::Options;
 use apps::l7::patterns::Patterns;
 use control::api::table::{Row, table, thousands};
-use control::config::LogLevel;
 use controlplane::Interfaces;
 use flowlog::community_id;
 use flowlog::json::{self, Object};
@@ -49,7 +48,7 @@ pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
         let what = "standard output gets the rows of --json: name a file for the records of flows";
         return Err(Failure::usage(what));
     }
-    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    log::start_command(config.system.log, config.system.log_format);
     let filter = args.filter.as_deref().map(|text| {
         Filter::parse(text).map_err(|error| Failure::usage(format!("--filter `{text}`: {error}")))
     });

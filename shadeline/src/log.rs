@@ -1,4 +1,5 @@
 //! Logs: to standard error, for people or as JSON lines, or for the journal. The level may change while the program runs.
+//! Lines of a live run have their time. Those of a command that reads files begin as its other messages do, with `warning:`.
 //!
 //! A service manager that reads standard error into the journal names that stream in `$JOURNAL_STREAM`. Then each line
 //! begins with its priority in the form of the kernel's log (`<4>`, `sd-daemon(3)`), and a line of text has neither a
@@ -57,7 +58,8 @@ static CHANGE: OnceLock<Box<dyn Fn(LevelFilter) + Send + Sync>> = OnceLock::new(
 /// Messages of panics go the same way. For a live run.
 pub(crate) fn queue() {
     let out = io::stderr().as_fd().try_clone_to_owned();
-    let tell = |lost| tracing::warn!("{lost} lines of the log are lost: nobody read them in time");
+    let tell =
+        |lost| tracing::warn!("{lost} lines of the log are lost: they were not read in time");
     let write = |out| move || QUEUE.write_to(Patient(File::from(out)), tell);
     let thread = |out| std::thread::Builder::new().name("log".into()).spawn(write(out));
     if out.and_then(thread).is_err() {
@@ -137,8 +139,17 @@ impl Write for Patient {
     }
 }
 
-/// Starts logging; a second call does nothing.
+/// Starts the log of a live run; a second call does nothing.
 pub(crate) fn start(level: LogLevel, format: LogFormat) {
+    start_as(level, format, true);
+}
+
+/// Starts the log of a command that reads files: errors and warnings at most.
+pub(crate) fn start_command(level: LogLevel, format: LogFormat) {
+    start_as(level.min(LogLevel::Warn), format, false);
+}
+
+fn start_as(level: LogLevel, format: LogFormat, is_live: bool) {
     let (filter, handle) = reload::Layer::new(filter(level));
     let writer = BoxMakeWriter::new(|| -> Box<dyn Write> {
         match IS_QUEUED.load(Ordering::Acquire) {
@@ -159,8 +170,9 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
             layer.fmt_fields(fields()).map_event_format(Prioritised).boxed()
         }
         (LogFormat::Text, false) => {
-            let colours = crate::color::is_on(std::io::stderr());
-            layer.with_ansi(colours).fmt_fields(fields()).boxed()
+            let layer = layer.with_ansi(crate::color::is_on(std::io::stderr()));
+            let layer = layer.fmt_fields(fields());
+            if is_live { layer.boxed() } else { layer.event_format(Plain).boxed() }
         }
     };
     // Both fail only when logging runs already.
@@ -255,6 +267,33 @@ where
     }
 }
 
+/// Events as messages of a command: `warning: …`.
+struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (paint, word) = match *event.metadata().level() {
+            Level::ERROR => ("\x1b[1;31m", "error"),
+            _ => ("\x1b[1;33m", "warning"),
+        };
+        match writer.has_ansi_escapes() {
+            true => write!(writer, "{paint}{word}\x1b[0m: ")?,
+            false => write!(writer, "{word}: ")?,
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
 /// Events in another format, with their priority.
 struct Prioritised<F>(F);
 
@@ -300,6 +339,25 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_command_logs_without_a_time() {
+        let logged = |has_colours| {
+            let kept = Kept::default();
+            let writer = kept.clone();
+            let layer = tracing_subscriber::fmt::layer().with_target(false).with_ansi(has_colours);
+            let layer = layer.with_writer(move || writer.clone());
+            let layer = layer.fmt_fields(fields()).event_format(Plain);
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+                tracing::warn!("a.rules:3:1: unknown action `alrt`");
+                tracing::error!("out: no space");
+            });
+            String::from_utf8(kept.0.lock().unwrap().clone()).unwrap()
+        };
+        let plain = "warning: a.rules:3:1: unknown action `alrt`\nerror: out: no space\n";
+        assert_eq!(logged(false), plain);
+        assert!(logged(true).starts_with("\x1b[1;33mwarning\x1b[0m: a.rules"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn on_device(
         let problem = format!("--backend {}: --algorithm {algorithm}", args.backend);
         return Err(Failure::usage(format!("{problem} {}", device::NO_FORM)));
     };
-    crate::log::start(LogLevel::Warn, LogFormat::Text);
+    crate::log::start_command(LogLevel::Warn, LogFormat::Text);
     device::lookup_all(args.backend, device::Tables { v4, v6 }, keys4, keys6)
 }
 

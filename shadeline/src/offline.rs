@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use chunk::{DropReason, Packet, Pool};
 use control::api::table::thousands;
-use control::config::{Config, LogLevel, Pipeline};
+use control::config::{Config, Pipeline};
 use controlplane::ahead::LearnAhead;
 use controlplane::{Interfaces, Publisher, Running};
 use engine::UnderWay;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let flows = apps::openflow::FlowFiles(args.flows.clone());
     // Errors in files are logged; the progress of the run is in its report.
-    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    log::start_command(config.system.log, config.system.log_format);
     check::warn(&warnings);
     let report_to = Beside::of(&config.flow)?;
     let interfaces = Interfaces::of(&config);

@@ -71,7 +71,7 @@ pub(crate) fn in_time(
     let (done, printed) = mpsc::channel();
     std::thread::spawn(move || done.send(printing()));
     printed.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-        tracing::error!("the totals were not printed: nobody reads standard output");
+        tracing::error!("the totals were not printed: standard output has no reader");
         Err(Failure::reported())
     })
 }

@@ -20,8 +20,8 @@ use apps::flow::follow::Kept;
 use apps::flow::order::{Key, Ordered};
 use apps::flow::rows::{in_tunnels, tcp_state};
 use apps::flow::{Attached, Follower, Listener};
-use control::api::table::{Row, table, thousands, time};
-use control::config::{Config, LogLevel};
+use control::api::table::{Row, table, thousands};
+use control::config::Config;
 use controlplane::Interfaces;
 use packet::IpProtocol;
 use packet::checksum::Checksums;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
         let what = "standard output gets the rows of --json: name a file for the records of flows";
         return Err(Failure::usage(what));
     }
-    log::start(config.system.log.min(LogLevel::Warn), config.system.log_format);
+    log::start_command(config.system.log, config.system.log_format);
     let filter = args.filter.as_deref().map(|text| {
         Filter::parse(text).map_err(|error| Failure::usage(format!("--filter `{text}`: {error}")))
     });
@@ -135,7 +135,7 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
     let malformed = report.flow_packets("malformed");
     if malformed > 0 {
         note!(
-            "warning: {} {} malformed or cut by the capture's snap length, and of no connection",
+            "warning: {} {} malformed or truncated by the capture's snap length, and belong to no connection",
             thousands(malformed),
             is_are(malformed)
         );
@@ -143,7 +143,7 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
     let encapsulated = report.flow_packets("encapsulated");
     if encapsulated > 0 {
         note!(
-            "warning: {} {} behind MPLS, PPPoE or more than two VLAN tags, which are not looked into",
+            "warning: {} {} behind MPLS, PPPoE or more than two VLAN tags, which are not decoded",
             thousands(encapsulated),
             is_are(encapsulated)
         );
@@ -568,7 +568,7 @@ impl Row for StreamRow {
             sum(|own| own.retransmissions),
             sum(|own| own.overlaps),
             sum(|own| own.out_of_order),
-            self.handshake_rtt_s.map(time).unwrap_or_default(),
+            self.handshake_rtt_s.map(|rtt| format!("{:.2} ms", rtt * 1e3)).unwrap_or_default(),
             short(there),
             short(back),
         ]

@@ -30,7 +30,9 @@ fn files_of_names_are_read() {
     folder.write("names.txt", "/a west\n# none\n/a west\n/own west\n");
     let (good, said) = check(&folder, NDN, false);
     assert!(
-        good && said.ends_with("warning: names.txt: 1 line repeats an earlier one\n"),
+        good && said.ends_with(
+            "warning: names.txt: 1 line repeats an earlier one\nconfig.toml: 1 warning\n"
+        ),
         "{said}"
     );
     folder.write("names.txt", "/a west\nb west\n/c wst\n\n/d west x\n/e\n/a west,west\n");
@@ -58,7 +60,8 @@ fn more_names_than_room_are_an_error_with_its_place() {
     assert!(good && said.contains("15 lines repeat earlier ones"), "{said}");
     folder.write("names.txt", &(lines.concat() + "\n/more west\n/other west\n"));
     let (good, said) = check(&folder, NDN, false);
-    let expected = "error: names.txt:32: no room for this prefix: 18 prefixes in all, `names` of [ndn] is 16\n";
+    let expected = "error: names.txt:32: no room for this prefix: 18 prefixes in all, `names` of [ndn] is 16\n\
+                    config.toml: 1 error, 1 warning\n";
     assert!(!good && said.ends_with(expected), "{said}");
     let mut run = Command::new(env!("CARGO_BIN_EXE_shadeline"));
     std::fs::create_dir(folder.join("in")).expect("a folder");
@@ -94,7 +97,8 @@ fn files_of_routes_are_read() {
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert_eq!(said.lines().count(), 7, "{said}");
+    assert_eq!(said.lines().count(), 8, "{said}");
+    assert!(said.ends_with("config.toml: 7 warnings\n"), "{said}");
     let spread = config("next_hops = [\"192.0.2.7\"]\n");
     let (good, said) = check(&folder, &spread, false);
     assert!(good && said.contains("table.txt: 1 prefixes left out: no IPv6 next hop"), "{said}");
@@ -257,11 +261,12 @@ fn many_warnings_of_a_kind_are_one_line() {
     assert!(good, "{said}");
     let more = |n| format!(" (and {n} more of this kind; `shadeline check -v` lists them)\n");
     let expected = format!(
-        "warning: config.toml:6:7: `xdp` has no effect with backend = \"memory\"{}config.toml: 5 warnings\n",
+        "warning: config.toml:6:7: `xdp` has no effect with backend = \"memory\"{}",
         more(4)
     );
     assert!(said.starts_with(&expected), "{said}");
     assert!(said.contains(&more(49)) && said.contains("table.txt:51: expected a prefix"), "{said}");
+    assert!(said.ends_with("config.toml: 56 warnings\n"), "{said}");
     assert_eq!(said.lines().count(), 4, "{said}");
     let (_, all) = check_with(&folder, &config, &["-v"]);
     assert_eq!((all.matches("has no effect").count(), all.matches("host bits").count()), (5, 50));

@@ -587,7 +587,7 @@ fn silent_rules_are_explained() {
         (
             "4",
             "1  udp any any -> any any (content:\"que\";)",
-            "rule 4: 0 alerts; it has `noalert`, so its matches are no alerts\n",
+            "rule 4: 0 alerts; it has `noalert`, so its matches raise no alerts\n",
         ),
         ("6", "1  udp any any -> any any (content:\"que\";)", "rule 6: 1 alert\n"),
     ] {
@@ -607,7 +607,7 @@ fn silent_rules_are_explained() {
     folder.write("local.rules", "#alert udp any any -> any any (content:\"que\"; sid:1;)\n");
     let out = explain("1");
     let said = text(&out.stdout);
-    let why = "rule 1: 0 alerts; it is behind `#` (local.rules:1), so it is not evaluated\n";
+    let why = "rule 1: 0 alerts; it is commented out (local.rules:1), so it is not evaluated\n";
     assert!(
         said.contains("1  udp any any -> any any (content:\"que\";)") && said.contains(why),
         "{said}"

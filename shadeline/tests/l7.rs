@@ -213,7 +213,8 @@ fn contexts_follow_applications() {
     let path = folder.write("c.toml", &text_of("names").replace("dns =", "nds ="));
     let output = shadeline(&["check", text(&path)]);
     assert!(
-        !output.status.success() && errors(&output).contains("no application `nds`"),
+        !output.status.success()
+            && errors(&output).contains("unknown application `nds`, did you mean `dns`?"),
         "{}",
         errors(&output)
     );

@@ -519,7 +519,7 @@ fn an_error_of_a_source_has_its_own_line() {
     let output = run(&folder, &format!("{WIRE}{}", module(&folder, "hidden", hidden, "")), "");
     assert!(!output.status.success());
     assert!(
-        errors(&output).contains("hidden.k:3: `arena` is not for modules"),
+        errors(&output).contains("hidden.k:3: `arena` is not available in modules"),
         "{}",
         errors(&output)
     );
@@ -739,7 +739,7 @@ fn a_reload_changes_a_source() {
     for (source, part) in [
         (
             "MODULE_IP(packet)\n{\n    return payload[0];\n}\n",
-            "own.k:3: `payload` is not for modules",
+            "own.k:3: `payload` is not available in modules",
         ),
         ("MODULE_IP(packet)\n{\n    return packet->nothing;\n}\n", "own.k:3"),
     ] {

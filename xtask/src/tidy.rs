@@ -369,6 +369,8 @@ fn phrases(files: &[File]) -> Vec<String> {
         (concat!("what it", " costs"), "time, memory, cost"),
         (concat!("never", " counts"), "never applies"),
         (concat!("put", " together here"), "reassembled"),
+        (concat!("` is", " no "), "`…` is not a …"),
+        (concat!("is not for", " modules"), "is not available in modules"),
     ];
     let mut complaints = Vec::new();
     for file in files {

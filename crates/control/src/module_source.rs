@@ -132,7 +132,7 @@ pub fn read(text: &str) -> Result<Source, Problem> {
             Token::Sign(_) => {}
             Token::Word(word) => {
                 if FORBIDDEN.contains(&word.as_str()) || word.starts_with("own_") {
-                    let message = format!("`{word}` is not for modules");
+                    let message = format!("`{word}` is not available in modules");
                     return at(
                         *line,
                         format!("{message}: packets are reached by packet_byte and the like"),
@@ -335,7 +335,7 @@ fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
         return Err(Problem { line, message: "a digraph or trigraph".into() });
     }
     if let Some(at) = ["\\\n", "\\\r"].iter().filter_map(|end| text.find(end)).min() {
-        let message = "a line that goes on behind `\\`".into();
+        let message = "a line that continues after `\\`".into();
         let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         return Err(Problem { line, message });
     }
@@ -359,7 +359,10 @@ fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
                 (end + 4, None)
             }
             '"' | '\'' => {
-                return Err(Problem { line, message: "a text: modules have numbers only".into() });
+                return Err(Problem {
+                    line,
+                    message: "a string: modules have numbers only".into(),
+                });
             }
             '#' => {
                 let end = rest.find('\n').unwrap_or(rest.len());
@@ -405,7 +408,7 @@ fn directive(line: &str) -> Result<Option<String>, String> {
                 false => Ok(Some(name.to_owned())),
             }
         }
-        Some(other) => Err(format!("`#{other}` is not for modules: they have `#define` only")),
+        Some(other) => Err(format!("`#{other}` is not available in modules, only `#define`")),
         None => Ok(None),
     }
 }
@@ -443,9 +446,15 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, expected) in [
             ("\n\n", "2: no function of a layer: expected MODULE_ETH"),
-            ("MODULE_IP(p)\n{\n    arena[0] = 1;\n}\n", "3: `arena` is not for modules"),
-            ("MODULE_IP(p)\n{\n    p->own_bytes[9] = 1;\n}\n", "3: `own_bytes` is not for modules"),
-            ("#include <x>\nMODULE_IP(p) {}", "1: `#include` is not for modules"),
+            ("MODULE_IP(p)\n{\n    arena[0] = 1;\n}\n", "3: `arena` is not available in modules"),
+            (
+                "MODULE_IP(p)\n{\n    p->own_bytes[9] = 1;\n}\n",
+                "3: `own_bytes` is not available in modules",
+            ),
+            (
+                "#include <x>\nMODULE_IP(p) {}",
+                "1: `#include` is not available in modules, only `#define`",
+            ),
             ("STATE { float x; };\nMODULE_IP(p) {}", "1: `STATE` has `uint` members"),
             (
                 "STATE { uint x; };\nSTATE { uint x; };\nMODULE_IP(p) {}",
@@ -455,9 +464,9 @@ mod tests {
             ("MODULE_IP(p) {\n", "1: a bracket is not closed"),
             ("/* MODULE_IP(p) {}\n", "1: a comment is not closed"),
             ("MODULE_IP(p) {}\nMODULE_IP(p) {}", "2: `MODULE_IP` is there twice"),
-            ("#define A global\nMODULE_IP(p) {}", "1: `global` is not for modules"),
-            ("MODULE_IP(p) { glo\\\nbal; }", "1: a line that goes on"),
-            ("MODULE_IP(p) { \"x\"; }", "1: a text"),
+            ("#define A global\nMODULE_IP(p) {}", "1: `global` is not available in modules"),
+            ("MODULE_IP(p) { glo\\\nbal; }", "1: a line that continues"),
+            ("MODULE_IP(p) { \"x\"; }", "1: a string"),
             ("MODULE_IP(p)\n{\n    *(PRIVATE const uint *)p = 1u;\n}\n", "3: a cast to a pointer"),
             ("MODULE_IP(p) {\n    f(1u, (uchar *const)p);\n}\n", "2: a cast to a pointer"),
             ("#define AT(x) return (uint **)(x)\nMODULE_IP(p) {}", "1: a cast to a pointer"),

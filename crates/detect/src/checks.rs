@@ -307,7 +307,7 @@ pub(crate) fn compile(
     sets: &Datasets,
 ) -> Result<Vec<Op>, String> {
     let dataset = |name: &str, ask| {
-        let set = sets.get(name).ok_or_else(|| format!("there is no dataset {name}"))?;
+        let set = sets.get(name).ok_or_else(|| format!("dataset {name} was not loaded"))?;
         Ok::<_, String>(Op::Dataset { set: set.clone(), ask })
     };
     let mut ops = Vec::with_capacity(checks.len());

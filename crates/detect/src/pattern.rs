@@ -461,7 +461,7 @@ impl Translation<'_> {
             let end = self.rest().iter().position(|b| *b == b'}').ok_or("`\\x{` without end")?;
             let digits = std::str::from_utf8(&self.rest()[1..end]).unwrap_or("");
             let byte = u8::from_str_radix(digits, 16);
-            let byte = byte.map_err(|_| format!("`\\x{{{digits}}}` is no byte"))?;
+            let byte = byte.map_err(|_| format!("`\\x{{{digits}}}` is not a byte"))?;
             self.at += end + 1;
             return Ok(byte);
         }

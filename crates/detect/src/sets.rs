@@ -448,7 +448,8 @@ impl Wish {
                     self.saves(value)?;
                 }
                 "memcap" => {
-                    let memory = size(value).ok_or_else(|| format!("`{value}` is no memcap"))?;
+                    let memory = size(value)
+                        .ok_or_else(|| format!("`{value}` is not a size such as 16mb"))?;
                     self.memory = Some(memory);
                 }
                 _ => {}
@@ -583,7 +584,7 @@ fn entry(text: &str, kind: SetKind, has_number: bool) -> Result<(Vec<u8>, u16), 
     let (value, number) = match text.split_once(',') {
         Some((value, number)) => {
             let number = number.trim().parse();
-            (value.trim_end(), number.map_err(|_| "the number behind the comma is not 0 to 65535")?)
+            (value.trim_end(), number.map_err(|_| "the number after the comma is not 0 to 65535")?)
         }
         None if has_number => return Err("it is written VALUE,NUMBER"),
         None => (text, 0),

@@ -222,8 +222,8 @@ pub enum EngineError {
     /// A stage has no CPU form ([`Shade::needs_device`](crate::Shade::needs_device)), and there is no device, or a simulated
     /// one.
     #[error(
-        "the stage {0} runs on a device only, and there is none: choose one with `--backend opencl` or `backend` in \
-         [engine]; PoCL (Debian: pocl-opencl-icd) is one for machines without a GPU"
+        "stage {0} needs an OpenCL or CUDA device: choose one with `--backend opencl` or `backend` in [engine]; for machines \
+         without a GPU there is PoCL (Debian: pocl-opencl-icd)"
     )]
     NeedsDevice(&'static str),
     /// The device cannot run the kernels of such a stage.

@@ -31,8 +31,7 @@ const LOOKUP: &str = "looking it up";
 
 fn text(what: &str, source: &io::Error, needs: &Option<&'static str>) -> String {
     if what == LOOKUP && source.raw_os_error() == Some(libc::ENODEV) {
-        return "this machine has no interface of this name; `shadeline check` lists those it has"
-            .to_owned();
+        return "this machine has no such interface; `ip link` lists its interfaces".to_owned();
     }
     let needs = needs.filter(|_| source.kind() == io::ErrorKind::PermissionDenied);
     let hint = needs.map_or_else(String::new, |needs| format!(" (needs {needs})"));
@@ -410,7 +409,7 @@ mod tests {
         let error = Link::open("sl-none0").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "sl-none0: this machine has no interface of this name; `shadeline check` lists those it has"
+            "sl-none0: this machine has no such interface; `ip link` lists its interfaces"
         );
         for name in ["", "a-name-that-is-too-long", "a/b", "a\0b"] {
             assert!(Link::open(name).unwrap_err().to_string().contains("not an interface name"));

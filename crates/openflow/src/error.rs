@@ -264,58 +264,56 @@ impl ErrorCode {
     /// name alone.
     pub const fn meaning(self) -> Option<&'static str> {
         Some(match self {
-            Self::BadActionOutPort => "the port cannot be sent to",
+            Self::BadActionOutPort => "the port does not exist, or packets cannot be sent to it",
             Self::BadActionOutGroup => "there is no such group",
             Self::BadActionQueue => "the port has no such queue",
-            Self::BadActionArgument => "the action does not take this value",
+            Self::BadActionArgument => "the action does not accept this value",
             Self::BadActionTooMany => "there are too many actions",
             Self::BadActionMatchInconsistent => {
-                "the match does not say that packets have what the action changes"
+                "the match does not require the header that the action changes"
             }
             Self::BadActionUnsupportedOrder => "the actions cannot be carried out in this order",
             Self::BadActionTag => "the tag cannot be pushed here",
             Self::BadActionType | Self::BadActionExperimenter | Self::BadActionExperimenterType => {
-                "the action is not known"
+                "unknown action"
             }
             Self::BadActionSetType => "the field cannot be set",
             Self::BadActionSetLen => "the value does not fit into the field",
             Self::BadActionSetArgument => "the field cannot be set to this value",
-            Self::BadInstructionTableId => "the next table has to be a later one that there is",
-            Self::BadInstructionDup => "the instruction is there already",
+            Self::BadInstructionTableId => "the next table must exist and have a higher number",
+            Self::BadInstructionDup => "the instruction is given twice",
             Self::BadInstructionUnknown
             | Self::BadInstructionUnsupported
-            | Self::BadInstructionExperimenter => "the instruction is not known",
-            Self::BadMatchField => "the field is not known",
-            Self::BadMatchMask => "the field takes no mask, or not this one",
-            Self::BadMatchValue => "the field does not have this value",
-            Self::BadMatchPrereq => "the match lacks what one of its fields needs",
+            | Self::BadInstructionExperimenter => "unknown instruction",
+            Self::BadMatchField => "unknown field",
+            Self::BadMatchMask => "the field accepts no mask, or not this one",
+            Self::BadMatchValue => "the field cannot have this value",
+            Self::BadMatchPrereq => "a field needs another field in the match that is missing",
             Self::BadMatchDupField => "the match has a field twice",
-            Self::BadMatchWildcards => "the match leaves open what it must not",
-            Self::FlowModTableFull => "the switch has as many flows as it takes",
+            Self::BadMatchWildcards => "the match omits a field that is required",
+            Self::FlowModTableFull => "the switch has no room for more flows",
             Self::FlowModTableId | Self::BadRequestTableId => "there is no such table",
-            Self::FlowModOverlap => "a flow of the same priority takes some of the same packets",
-            Self::FlowModTimeout => "the time-out cannot be",
-            Self::FlowModFlags => "the flags cannot be",
-            Self::GroupModExists => "the group is there already",
-            Self::GroupModInvalid => {
-                "the group cannot be: its number, its buckets or their weights"
-            }
-            Self::GroupModOutOfGroups => "there are as many groups as the switch takes",
-            Self::GroupModOutOfBuckets => "the group has more buckets than the switch takes",
+            Self::FlowModOverlap => "a flow of the same priority matches some of the same packets",
+            Self::FlowModTimeout => "invalid time-out",
+            Self::FlowModFlags => "invalid flags",
+            Self::GroupModExists => "the group exists already",
+            Self::GroupModInvalid => "invalid group: its number, its buckets or their weights",
+            Self::GroupModOutOfGroups => "the switch has no room for more groups",
+            Self::GroupModOutOfBuckets => "the group has too many buckets",
             Self::GroupModChaining => "groups lead to too many groups in a row",
             Self::GroupModLoop => "the group leads to itself",
             Self::GroupModUnknown => "there is no such group",
-            Self::GroupModBadWatch => "what a bucket watches cannot be watched",
-            Self::MeterModExists => "the meter is there already",
-            Self::MeterModInvalid => "the number is none of a meter",
+            Self::GroupModBadWatch => "a bucket watches a port or group that does not exist",
+            Self::MeterModExists => "the meter exists already",
+            Self::MeterModInvalid => "invalid meter number",
             Self::MeterModUnknownMeter => "there is no such meter",
             Self::MeterModFlags => "kbps and pktps exclude each other",
             Self::MeterModRate => "a band has the rate 0",
-            Self::MeterModBand => "the band's type is not known",
-            Self::MeterModOutOfMeters => "there are as many meters as the switch takes",
-            Self::MonitorExists => "there is a flow monitor of this number",
+            Self::MeterModBand => "unknown type of band",
+            Self::MeterModOutOfMeters => "the switch has no room for more meters",
+            Self::MonitorExists => "a flow monitor with this number exists already",
             Self::MonitorUnknown => "there is no such flow monitor",
-            Self::MeterModOutOfBands => "the meter has more bands than the switch takes",
+            Self::MeterModOutOfBands => "the meter has too many bands",
             _ => return None,
         })
     }

@@ -151,14 +151,14 @@ impl Kinds {
             None => (element, None),
         };
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
-        let kind = kind.ok_or_else(|| format!("`{element}` is no kind of tunnel"))?;
+        let kind = kind.ok_or_else(|| format!("`{name}` is not a kind of tunnel"))?;
         let Some(port) = port else { return Ok(self.with(kind, None)) };
         if kind.port() == 0 {
             return Err(format!("`{name}` has no port"));
         }
         match port.parse() {
             Ok(port) if port != 0 => Ok(self.with(kind, Some(port))),
-            _ => Err(format!("`{port}` is no port")),
+            _ => Err(format!("`{port}` is not a port")),
         }
     }
 
@@ -179,7 +179,11 @@ impl FromStr for Kinds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Kinds, String> {
-        text.split(',').try_fold(Kinds::NONE, |all, element| all.with_element(element.trim()))
+        let all = text.split(',').try_fold(Kinds::NONE, |all, own| all.with_element(own.trim()));
+        all.map_err(|error| {
+            let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+            format!("{error}: expected {} or all; with a port vxlan:8472", names.join(", "))
+        })
     }
 }
 

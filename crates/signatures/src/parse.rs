@@ -282,7 +282,7 @@ fn closing(line: &[u8], body: usize) -> Result<usize, Fault> {
         Some(at) => Fault::new(at + 1, "text after the closing parenthesis"),
         None => Fault::new(
             end,
-            "the closing parenthesis is missing; a rule goes on in the next line only after `\\`",
+            "the closing parenthesis is missing; a rule continues on the next line only after `\\`",
         ),
     })
 }
@@ -585,7 +585,7 @@ fn content_fault(content: &Content) -> Option<String> {
         Some(FastPattern::Piece { offset, length: piece })
             if i64::from(offset) + i64::from(piece) > length =>
         {
-            Some(format!("the piece of fast_pattern ends behind the content ({length} bytes)"))
+            Some(format!("the piece of fast_pattern ends after the content ({length} bytes)"))
         }
         _ => None,
     }

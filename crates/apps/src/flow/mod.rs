@@ -134,12 +134,12 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     };
     if !config.flow.ftp_ports.is_empty() && !config.in_use().any(has_firewall) {
         findings.warn_of_all(
-            "`ftp_ports` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+            "`ftp_ports` of [flow] has no effect: no pipeline has a firewall after the stage `flow`".to_owned(),
         );
     }
     if config.flow.event_types.contains(&EventType::Drop) && !config.in_use().any(has_firewall) {
         findings.warn_of_all(
-            "`drop` in `event_types` of [flow] has no effect: no pipeline has a firewall behind the stage `flow`".to_owned(),
+            "`drop` in `event_types` of [flow] has no effect: no pipeline has a firewall after the stage `flow`".to_owned(),
         );
     }
     let looks = |pipeline: &Pipeline| {
@@ -189,7 +189,7 @@ pub static MONITOR: Descriptor = Descriptor {
     stages: MONITOR_STAGES,
     pipeline: &[STAGE, monitor::STAGE],
     reasons: &[reasons::BLOCK],
-    absent: "this instance is no monitor",
+    absent: "this instance is not a monitor",
     start: monitor::start,
     ..Descriptor::NONE
 };

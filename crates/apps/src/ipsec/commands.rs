@@ -97,7 +97,7 @@ pub struct SaAdd {
     /// Number by which policies refer to it
     #[arg(long, value_name = "NUMBER")]
     pub reqid: u32,
-    /// File with the keys, readable by the program, and by nobody but its owner
+    /// File with the keys, readable by the program and only by its owner
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub key_file: PathBuf,
     /// Number of the tunnel interface whose packets it carries

@@ -586,7 +586,7 @@ pub fn policy(own: &xfrm::Policy) -> (Option<Policy>, Vec<String>) {
     let action = match (is_exact, action) {
         (true, action) => action,
         (false, Action::Bypass) => {
-            doubts.push("not used: its ports or ICMP types are no range".to_owned());
+            doubts.push("not used: its ports or ICMP types are not a range".to_owned());
             return (None, doubts);
         }
         (false, action) => {

@@ -87,10 +87,13 @@ pub const STAGES: &[StageKind] = &[StageKind {
     settings: Settings::None,
 }];
 
-/// Whether an application has this name: one that is known without files, or one of the patterns of the configuration.
-fn has_name(name: &str, options: &labelling::Options) -> bool {
+/// What is wrong with a name that no application has, known without files or by the patterns of the configuration.
+fn unknown(name: &str, options: &labelling::Options) -> Option<String> {
     let of_files = options.patterns.iter().flat_map(|patterns| patterns.all());
-    label::names().chain(of_files.map(|own| own.name)).any(|own| own == name)
+    let all: Vec<&str> = label::names().chain(of_files.map(|own| own.name)).collect();
+    let meant = control::config::nearest(name, all.iter().copied());
+    let meant = meant.map_or_else(String::new, |own| format!(", did you mean `{own}`?"));
+    (!all.contains(&name)).then(|| format!("unknown application `{name}`{meant}"))
 }
 
 /// `check`: patterns that cannot be read, names that no application has.
@@ -100,8 +103,8 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
         Err(error) => return findings.error_of_all(error),
     };
     for (name, _) in &config.l7.contexts {
-        if !has_name(name, &options) {
-            findings.error_of_all(format!("l7.contexts: there is no application `{name}`"));
+        if let Some(unknown) = unknown(name, &options) {
+            findings.error_of_all(format!("l7.contexts: {unknown}"));
         }
     }
     let named = |pipeline: &Pipeline| -> Vec<String> {
@@ -111,10 +114,8 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
         let Some(firewall) = config.firewall_of(&stage) else { continue };
         for (rule, conditions, _) in control::config::rule_list(&firewall.rules) {
             let name = conditions.application.as_deref();
-            if let Some(name) = name.filter(|name| !has_name(name, &options)) {
-                findings.warn_of_all(format!(
-                    "{stage}: rule `{rule}` never matches: there is no application `{name}`"
-                ));
+            if let Some(unknown) = name.and_then(|name| unknown(name, &options)) {
+                findings.warn_of_all(format!("{stage}: rule `{rule}` never matches: {unknown}"));
             }
         }
     }

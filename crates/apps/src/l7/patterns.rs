@@ -98,7 +98,7 @@ impl Patterns {
         let mut files = Vec::new();
         find(folder, 1, &mut files)?;
         if files.is_empty() {
-            return Err(format!("{}: no files with the ending .pat", folder.display()));
+            return Err(format!("{}: no files with the extension .pat", folder.display()));
         }
         files.sort();
         let (mut all, mut errors): (Vec<Pattern>, Vec<String>) = (Vec::new(), Vec::new());
@@ -216,7 +216,7 @@ pub fn parse(bytes: &[u8], file: &Path) -> Result<Option<Pattern>, String> {
     let (line, own) = userspace
         .filter(|_| is_extended)
         .or(plain)
-        .ok_or_else(|| at(last, "no regular expression below the name"))?;
+        .ok_or_else(|| at(last, "no regular expression after the name"))?;
     let expression = translate(own).map_err(|error| at(line, &error))?;
     compile(&[&expression], PATTERN_BYTES_MAX).map_err(|error| at(line, &error))?;
     if DUMMIES.contains(&name) {
@@ -438,7 +438,7 @@ mod tests {
         for (text, expected) in [
             ("", "p.pat:1: no name of an application"),
             ("# only\n#\n", "p.pat:1: no name of an application"),
-            ("\nmine\n", "p.pat:2: no regular expression below the name"),
+            ("\nmine\n", "p.pat:2: no regular expression after the name"),
             ("two words\nx\n", "p.pat:1: expected the name of an application: up to 64"),
             ("a\nb\n\nc\n", "p.pat:4: expected a comment: the file has its name and pattern"),
             ("a\n(b\n", "p.pat:2: not a regular expression: unclosed group"),

@@ -78,7 +78,7 @@ fn open(config: &Config) -> Result<Box<dyn Driver>, String> {
         found.next().map(|info| (info.api, info.number))
     });
     let Some((api, number)) = place else {
-        return Err("there is no device; `shadeline devices` says why".to_owned());
+        return Err("no device was found; `shadeline devices` gives the reason".to_owned());
     };
     probe::open(api, number).map_err(|error| error.to_string())
 }

@@ -23,5 +23,5 @@ chunk::drop_reasons! {
     NAT_STRAY = 8, "nat_stray", "a TCP reset, or a segment without SYN and ACK, that belongs to no session",
         "Normal for resets that come late. Many from one host are a scan or a faulty program.";
     NAT64_ADDRESS = 9, "nat64_address", "NAT64 does not translate from or to this address",
-        "The destination holds an IPv4 address that is no host's, the router's own, an outside one whose port no host has, or private under 64:ff9b::/96; or the source is in a `prefix`. Private addresses need a `prefix` of your own.";
+        "The destination contains an IPv4 address that belongs to no host, is the router's own, is an outside address whose port no host has, or is private under 64:ff9b::/96; or the source is in a `prefix`. Private addresses need a `prefix` of your own.";
 }

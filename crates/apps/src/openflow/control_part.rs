@@ -222,7 +222,7 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
         if own.fail_mode == FailMode::Standalone && !has_switch(config, name) {
             let stages = super::DEFAULT_STAGES[1..].join(", ");
             findings.error_of_all(format!(
-                "`fail_mode = \"standalone\"` needs the stages of a switch behind `{name}`: {stages}"
+                "`fail_mode = \"standalone\"` needs the stages of a switch after `{name}`: {stages}"
             ));
         }
         if let Err(error) = begin(&own, &[], interfaces, 0) {
@@ -331,8 +331,8 @@ impl OpenFlowControl {
         self.answer(now);
     }
 
-    /// Lets controllers have what waits for them, unless packets do not see yet what they have asked for: it leaves when the version
-    /// is out. So whoever sends a packet after the answer to a BARRIER meets the new flows.
+    /// Lets controllers have what waits for them, unless packets do not see yet what they have asked for: it leaves when the
+    /// version is out. So whoever sends a packet after the answer to a BARRIER meets the new flows.
     fn answer(&mut self, now: Duration) {
         if let Some(link) = &mut self.link
             && self.patches.is_empty()
@@ -469,7 +469,10 @@ impl OpenFlowControl {
 
 /// Texts as a table of one column. Its title is a comment in a file of flows, so that what is printed can be read again.
 fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = String>) -> Rows {
-    debug_assert!(!control::api::CORE_RESPONSES.contains(&name), "`{name}` is no name of a table");
+    debug_assert!(
+        !control::api::CORE_RESPONSES.contains(&name),
+        "`{name}` is not a name for a table"
+    );
     let mut rows = Rows::with_columns(name, as_text, vec![format!("# {name}")]);
     for line in lines {
         let value = json!({ name: line });

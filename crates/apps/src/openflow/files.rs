@@ -358,7 +358,7 @@ mod tests {
             ),
             (
                 " priority=3,actions=goto_table:9",
-                "flows.txt:1: column 21: the next table has to be a later one that there is (OFPBIC_BAD_TABLE_ID)",
+                "flows.txt:1: column 21: the next table must exist and have a higher number (OFPBIC_BAD_TABLE_ID)",
             ),
             (
                 "ip,table=200,actions=lan",
@@ -366,7 +366,7 @@ mod tests {
             ),
             (
                 "ip,actions=lan,set_field:1->tcp_dst",
-                "flows.txt:1: column 16: the match does not say that packets have what the action changes \
+                "flows.txt:1: column 16: the match does not require the header that the action changes \
                  (OFPBAC_MATCH_INCONSISTENT)",
             ),
             (

@@ -91,9 +91,9 @@ impl FromStr for QueueText {
         }
         let is_of_queue = own.min_rate > 0 || own.max_rate > 0 || own.packets != PACKETS;
         match own.queue {
-            _ if own.port.is_empty() => Err("there is no port".to_owned()),
-            None if is_of_queue => Err("there is no queue".to_owned()),
-            None if own.rate == 0 => Err("there is neither a queue nor a rate".to_owned()),
+            _ if own.port.is_empty() => Err("`port=` is missing".to_owned()),
+            None if is_of_queue => Err("`queue=` is missing".to_owned()),
+            None if own.rate == 0 => Err("`queue=` or `rate=` is missing".to_owned()),
             Some(_) if own.rate > 0 => Err("`rate` is of a port, not of a queue".to_owned()),
             Some(_) if own.max_rate > 0 && own.min_rate > own.max_rate => {
                 Err("min_rate is above max_rate".to_owned())
@@ -142,7 +142,7 @@ pub(super) fn shapes(texts: &[QueueText], interfaces: &Interfaces) -> Result<Sha
         let config = configs[at].get_or_insert_default();
         match text.queue {
             Some(id) if config.queues.iter().any(|own| own.id == id) => {
-                return Err(format!("queues: `{text}`: the queue is there already"));
+                return Err(format!("queues: `{text}`: the queue exists already"));
             }
             Some(id) => config.queues.push(QueueConfig {
                 id,
@@ -261,9 +261,9 @@ mod tests {
             assert_eq!(text.parse::<QueueText>().unwrap().to_string(), text);
         }
         for (text, error) in [
-            ("queue=1", "there is no port"),
-            ("port=wan", "there is neither a queue nor a rate"),
-            ("port=wan,min_rate=1M", "there is no queue"),
+            ("queue=1", "`port=` is missing"),
+            ("port=wan", "`queue=` or `rate=` is missing"),
+            ("port=wan,min_rate=1M", "`queue=` is missing"),
             ("port=wan,queue=1,rate=1M", "`rate` is of a port, not of a queue"),
             ("port=wan,queue=1,min_rate=2M,max_rate=1M", "min_rate is above max_rate"),
             ("port=wan,queue=x", "`x` is not a number up to 4294967294"),

@@ -74,7 +74,7 @@ impl FromStr for DatapathId {
         let number = is_number.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
         let number = number.and_then(NonZeroU64::new).map(Self);
         number.ok_or_else(|| {
-            "is not 16 hexadecimal digits, or fewer behind 0x, of which one is not 0".to_owned()
+            "expected 16 hexadecimal digits, or 0x and up to 16, of a number above 0".to_owned()
         })
     }
 }
@@ -93,8 +93,8 @@ control::section! {
         restart version: Protocol = Protocol::V13, words();
         /// Number of tables; 1.0 has one.
         restart tables: u8 = 8, integer(1..=254);
-        /// The identifier that controllers know the switch by: 16 hexadecimal digits, such as `0000020000000001`, or fewer behind `0x`.
-        /// Without it, the lowest address of a port.
+        /// The identifier that controllers know the switch by: 16 hexadecimal digits, such as `0000020000000001`, or fewer behind
+        /// `0x`. Without it, the lowest address of a port.
         restart datapath_id: Option<DatapathId> = None, parsed("\"0x1\"").optional();
         /// Maximum number of flows.
         restart flows_max: u32 = 1 << 20, integer(1..=1 << 26);
@@ -104,8 +104,8 @@ control::section! {
         /// device; otherwise workers do it. `flows_max` is at most 8388608 with it. Results do not depend on it.
         restart device: bool = false, boolean();
         /// Addresses at which tools such as `ovs-ofctl` reach the switch, as `tcp:ADDRESS:PORT` or `tls:ADDRESS:PORT`; also
-        /// `ptcp:PORT:ADDRESS` and `pssl:PORT:ADDRESS`. Whoever reaches an address with `tcp` changes flows: there is neither a
-        /// password nor encryption.
+        /// `ptcp:PORT:ADDRESS` and `pssl:PORT:ADDRESS`. Anyone who can reach an address with `tcp` can change flows: there is
+        /// neither a password nor encryption.
         restart listen: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:127.0.0.1:6653\"]");
         /// Addresses at which `ovs-ofctl snoop` gets copies of what controllers send and get, written as in `listen`. Messages of
         /// tools are not copied.
@@ -113,16 +113,17 @@ control::section! {
         /// Controllers that the switch connects to, as `tcp:HOST:PORT` or `tls:HOST:PORT` (`ssl:HOST:PORT`). It tries again until
         /// they answer.
         restart controllers: Vec<String> = Vec::new(), list(text(), "an array such as [\"tcp:192.0.2.1:6653\"]");
-        /// The private key of the switch, for `tls`: a file in PEM that nobody but its owner may read.
+        /// The private key of the switch, for `tls`: a file in PEM that only its owner may read.
         restart private_key: Option<PathBuf> = None, file("\"switch-key.pem\"").optional();
         /// The certificate of the switch in PEM, with those between it and that of its CA behind it.
         restart certificate: Option<PathBuf> = None, file("\"switch.pem\"").optional();
         /// Certificates of the CAs, in PEM, that sign those of controllers and tools. A controller's certificate has to name the
         /// host of its address.
         restart ca_certificate: Option<PathBuf> = None, file("\"ca.pem\"").optional();
-        /// Lists of certificates that the CAs have revoked, in PEM. Then each CA needs a list, and none that is in a list is accepted.
+        /// Lists of certificates that the CAs have revoked, in PEM. Then each CA needs a list, and none that is in a list is
+        /// accepted.
         restart crl: Option<PathBuf> = None, file("\"crl.pem\"").optional();
-        /// What the switch does without a controller for three times `inactivity_probe`. `secure`: it goes on with its flows.
+        /// What the switch does without a controller for three times `inactivity_probe`. `secure`: it keeps its flows.
         /// `standalone`: all packets go to NORMAL, until a controller is back. Counts only with `controllers`.
         restart fail_mode: FailMode = FailMode::Secure, words();
         /// A controller or tool that is silent for this time is probed, and disconnected after another.
@@ -131,9 +132,9 @@ control::section! {
         restart local: Option<String> = None, name_of("a port").optional();
         /// Packets a second for all controllers together; 0: not limited. More are dropped.
         restart packet_in_rate: u32 = 1000, integer(0..=10_000_000);
-        /// Queues in front of ports: `port=wan,queue=1,min_rate=10M,max_rate=50M,packets=500` is a queue with its least and its highest
-        /// rate in bits a second, and the packets that wait in it at most (256) at each worker; `port=wan,rate=100M` is the rate of the
-        /// port itself.
+        /// Queues in front of ports: `port=wan,queue=1,min_rate=10M,max_rate=50M,packets=500` is a queue with its least and its
+        /// highest rate in bits a second, and the packets that wait in it at most (256) at each worker; `port=wan,rate=100M` is
+        /// the rate of the port itself.
         restart queues: Vec<QueueText> = Vec::new(), list(parsed("\"port=wan,queue=1,min_rate=10M\""), "an array such as [\"port=wan,queue=1,min_rate=10M\"]");
         /// Files of flows, groups and meters to begin with, in the syntax of `ovs-ofctl` ([openflow.md](openflow.md)), read in this
         /// order.

@@ -98,7 +98,7 @@ pub fn in_groups(kinds: &[Option<String>]) -> Vec<Option<usize>> {
 /// `source` is the text that was parsed. `color`: with ANSI escapes; ask for it on a terminal only.
 pub fn render(diagnostics: &[Diagnostic], file: &str, source: &str, color: bool) -> String {
     let all = diagnostics.iter().map(|d| render_one(d, file, source, color));
-    all.chain([summary(diagnostics, file)]).collect()
+    all.chain([summary(diagnostics.iter().map(|d| d.severity), file)]).collect()
 }
 
 /// Shows one diagnostic with its line and a mark under its place.
@@ -134,9 +134,9 @@ pub fn render_one(d: &Diagnostic, file: &str, source: &str, color: bool) -> Stri
 }
 
 /// How many errors and warnings there are, as a line; nothing where there are none.
-pub fn summary(diagnostics: &[Diagnostic], file: &str) -> String {
-    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
-    let warnings = diagnostics.len() - errors;
+pub fn summary(all: impl Iterator<Item = Severity> + Clone, file: &str) -> String {
+    let errors = all.clone().filter(|severity| *severity == Severity::Error).count();
+    let warnings = all.count() - errors;
     let file = shown(file);
     let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     match (errors, warnings) {

@@ -287,7 +287,10 @@ impl KnownStages {
                 && (behind.len() > leads.len()
                     || behind.iter().zip(leads).any(|(own, lead)| self.kind_of(own.name) != *lead))
             {
-                return Err(format!("behind `{name}` there is nothing, or {}", leads.join(", ")));
+                return Err(format!(
+                    "only {} may follow `{name}`, in this order",
+                    leads.join(", ")
+                ));
             }
             let is_led = kinds[..at].iter().any(|own| !own.leads_to.is_empty());
             if kind.is_first && at > 0 && !is_led {
@@ -304,7 +307,7 @@ impl KnownStages {
             let is_late =
                 |own: &&&StageKind| kind.application.behind.contains(&self.kind_of(own.name));
             if let Some(late) = kinds[at + 1..].iter().find(is_late) {
-                return Err(format!("`{name}` must come behind `{}`", late.name));
+                return Err(format!("`{name}` must come after `{}`", late.name));
             }
             if kind.is_first {
                 found.clear();

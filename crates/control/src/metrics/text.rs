@@ -109,7 +109,7 @@ fn runtime(out: &mut Metrics, snapshot: &Snapshot) {
     family.sample(&[("purpose", "tables")], r.table_bytes);
     family.sample(&[("purpose", "pools")], r.pool_bytes);
     family.sample(&[("purpose", "resident")], r.resident_bytes);
-    let help = "Lines of the log that nobody read in time.";
+    let help = "Lines of the log that were not read in time, and are lost.";
     out.counter("log_lines_lost_total", help).sample(&[], r.log_lines_lost);
 
     let ids: Vec<String> = r.workers.iter().map(|worker| worker.id.to_string()).collect();

@@ -124,7 +124,7 @@ impl Scan<'_> {
         match first {
             Token::Word(word) if self.macros.contains(word) => Err(Problem {
                 line: at.line,
-                message: format!("brackets behind `{word}`, which is a macro: write the type"),
+                message: format!("brackets after `{word}`, which is a macro: write the type"),
             }),
             _ => Ok(()),
         }
@@ -136,7 +136,7 @@ impl Scan<'_> {
             Err(Problem { line: tokens[at].line, message: format!("an index {message}") })
         };
         let Some(first) = base(tokens, at) else {
-            return refuse("of something that is no array with a name");
+            return refuse("of something that is not a named array");
         };
         let Some(end) = closing(tokens, at) else { return refuse("whose bracket is not closed") };
         let (from, open) = (tokens[first].byte, tokens[at].byte);
@@ -330,15 +330,15 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_is_refused() {
         for (body, expected) in [
-            ("f(p)[i] = 1u;", "no array with a name"),
-            ("3u[a] = 1u;", "no array with a name"),
+            ("f(p)[i] = 1u;", "not a named array"),
+            ("3u[a] = 1u;", "not a named array"),
             ("a[i++][j] = 1u;", "do that before"),
         ] {
             let error = bounded(body).unwrap_err();
             assert!(error.contains(expected), "{body}: {error}");
         }
         for (text, expected) in [
-            ("#define T return\nMODULE_IP(p) { T a[9]; }\n", "2: brackets behind `T`"),
+            ("#define T return\nMODULE_IP(p) { T a[9]; }\n", "2: brackets after `T`"),
             ("#define I [9]\nMODULE_IP(p) { return a I; }\n", "1: an index of something"),
         ] {
             let error = read(text).unwrap_err().to_string();

@@ -180,7 +180,7 @@ impl Tls {
     /// No handshake in time, or a certificate that is not accepted by one of both ends.
     pub fn connect(&self, socket: TcpStream, host: &str) -> io::Result<Stream> {
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        let name = name.map_err(|_| io::Error::other(format!("`{host}` is no name of a host")))?;
+        let name = name.map_err(|_| io::Error::other(format!("`{host}` is not a host name")))?;
         let own = ClientConnection::new(self.client.clone(), name).map_err(io::Error::other)?;
         handshake(socket, own.into())
     }

@@ -142,7 +142,7 @@ pub(super) fn parse(syntax: &Syntax<'_>, text: &Word<'_>, command: FlowCommand) 
         None if is_delete => {}
         None => {
             let end = Word { at: text.at + text.text.len(), text: "" };
-            return Err(super::SyntaxError::new(end.at, "there is no `actions=`"));
+            return Err(super::SyntaxError::new(end.at, "`actions=` is missing"));
         }
     }
     Ok(flow)

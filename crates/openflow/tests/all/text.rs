@@ -149,7 +149,7 @@ fn errors_say_where() {
         ("tcp,tp_dst=70000,actions=drop", 11, "`70000` does not fit into tcp_dst"),
         ("in_port=1/1,actions=drop", 10, "`1` is a mask, and in_port takes none"),
         ("priority=66000,actions=drop", 9, "`66000` is above 65535"),
-        ("in_port=1", 9, "there is no `actions=`"),
+        ("in_port=1", 9, "`actions=` is missing"),
         ("actions=output:eth9", 15, "`eth9` is not a port"),
         ("actions=output:1,resubmit(,1)", 17, "`resubmit` is not an action"),
         (

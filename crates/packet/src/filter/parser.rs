@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
                 Some(Test::Multicast(Some(Kind::Ipv6)))
             }
             ("broadcast" | "multicast", _) => {
-                return Err(self.expected(format!("no `{group}` behind `{word}`")));
+                return Err(self.expected(format!("no `{group}` after `{word}`")));
             }
             _ => None,
         };

@@ -63,17 +63,17 @@ crate::section! {
         restart generic: Duration = MINUTE, duration(SHORTEST..=LONGEST);
         /// How long the fragments of a datagram are remembered or wait for the others. Without it 30 s for IPv4, 60 s for IPv6.
         restart frag: Option<Duration> = None, duration(SHORTEST..=LONGEST).optional();
-        /// Ports of FTP servers whose data connections are `related` for a firewall behind the stage. The usual port is 21. None:
-        /// FTP is a protocol like others.
+        /// Ports of FTP servers whose data connections are `related` for a firewall after the stage. The usual port is 21. None:
+        /// FTP is treated like any other protocol.
         restart ftp_ports: Vec<u16> = Vec::new(), list(integer(1..=65_535), "an array of ports such as [21]");
         /// Decode packets and verify TCP checksums on the device, before the workers follow flows. It needs a `backend` with a
         /// device; otherwise workers do it, slower than without the key. Results do not depend on it.
         restart device: bool = false, boolean();
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
-        /// Tunnels whose packets are followed as what is inside: flows have the addresses of the inner packets, and those of
-        /// different tunnels are different. `ipip` (IP in IP, 6in4), `gre`, `erspan`, `vxlan`, `geneve`, `gtp-u`, `teredo`, or `all`. A
-        /// port behind a colon replaces the usual one, as in `vxlan:8472`. Without it a tunnel is one flow.
+        /// Tunnels whose inner packets are followed: flows have the addresses of the inner packets, and flows in different
+        /// tunnels are different. `ipip` (IP in IP, 6in4), `gre`, `erspan`, `vxlan`, `geneve`, `gtp-u`, `teredo`, or `all`. A
+        /// port after a colon replaces the usual one, as in `vxlan:8472`. Without it a tunnel is one flow.
         restart tunnels: Kinds = Kinds::NONE, tunnels();
         /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
@@ -89,19 +89,19 @@ crate::section! {
         /// File for flow events in Suricata's EVE JSON format, one object per line: appended to, and opened again on SIGHUP.
         /// `-`: standard output. `unix:PATH`: a Unix stream socket that another program listens on.
         restart events: Option<PathBuf> = None, events();
-        /// What events are written of: `flow`, flows that end; `netflow`, the same with an event for each direction;
-        /// `active`, flows that go on, as events of the type `flow` with the reason `active`; `anomaly`, what is wrong in
-        /// packets and byte streams; `ipsec`, security associations that come, go, reach limits or are missing (live); `drop`,
-        /// packets that rules of a firewall drop, also for the `eve.json` of an `[ids]` with that type.
+        /// Events that are written: `flow`, for flows that end; `netflow`, the same with an event for each direction; `active`,
+        /// for flows that continue, as events of the type `flow` with the reason `active`; `anomaly`, for errors in packets and
+        /// byte streams; `ipsec`, for security associations that are added or removed, reach limits or are missing (live);
+        /// `drop`, packets that rules of a firewall drop, also for the `eve.json` of an `[ids]` with that type.
         restart event_types: Vec<EventType> = vec![EventType::Flow, EventType::Anomaly],
             list(words(), "an array such as [\"flow\", \"anomaly\"]").not_empty("[\"flow\"]");
-        /// Collector for IPFIX (RFC 7011): `udp:` or `tcp:`, address and port. It gets flows that end and flows that go on.
+        /// Collector for IPFIX (RFC 7011): `udp:` or `tcp:`, address and port. It gets flows that end and flows that continue.
         restart ipfix: Option<Collector> = None, collector();
-        /// Observation domain of IPFIX messages: tells exporters with one address apart.
+        /// Observation domain of IPFIX messages. It distinguishes exporters with the same address.
         restart ipfix_domain: u32 = 0, integer(0..=4_294_967_295);
         /// How often templates are sent again over UDP. They are also sent after 100 messages.
         restart ipfix_templates: Duration = MINUTE, duration(Duration::from_secs(1)..=Duration::from_hours(24));
-        /// How often a flow that goes on is reported, to the collector and as events `active`.
+        /// How often a flow that continues is reported, to the collector and as events `active`.
         restart active: Duration = MINUTE, duration(Duration::from_millis(1)..=LONGEST);
         /// Apache Parquet file for the records of flows that end. A file of this name is replaced, and the new one can be
         /// read when the run has ended.
@@ -205,7 +205,7 @@ fn collector() -> Custom<Option<Collector>> {
         }
         let parsed = text.parse().map(Some);
         if parsed.is_err() {
-            let message = format!("{} is no collector", walk.subject());
+            let message = format!("{} is not a collector", walk.subject());
             let expected = "\"udp:192.0.2.1:4739\", \"tcp:[2001:db8::1]:4739\" or \"off\"";
             walk.error(value.span(), message).expected(expected);
         }

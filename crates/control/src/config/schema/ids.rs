@@ -13,43 +13,44 @@ crate::section! {
     pub struct Ids("ids") {
         /// Files of rules, read in this order. A reload reads them again.
         live rules: Vec<PathBuf> = Vec::new(), list(file("\"local.rules\""), "an array such as [\"local.rules\"]");
-        /// Addresses and ports that rules name: `{ HOME_NET = "[192.0.2.0/24]", HTTP_PORTS = "[80,8080]" }`. Others have the values of
-        /// Suricata's `suricata.yaml`. A name that ends in `_PORT` or `_PORTS` is one of ports.
+        /// Addresses and ports that rules name: `{ HOME_NET = "[192.0.2.0/24]", HTTP_PORTS = "[80,8080]" }`. Others have the
+        /// values of Suricata's `suricata.yaml`. A name that ends in `_PORT` or `_PORTS` is one of ports.
         live vars: Vec<(String, String)> = Vec::new(), vars().shown("none");
         /// Classes of rules and their priorities: Suricata's `classification.config`.
         live classification: Option<PathBuf> = None, optional_file();
         /// Thresholds, suppressed alerts and rate filters: Suricata's `threshold.config`.
         live thresholds: Option<PathBuf> = None, optional_file();
-        /// Categories of reputations, `NUMBER,NAME,DESCRIPTION` a line, for rules with `iprep`: Suricata's `categories.txt`.
+        /// Categories of reputations for rules with `iprep`, with lines `NUMBER,NAME,DESCRIPTION`: Suricata's `categories.txt`.
         live reputation_categories: Option<PathBuf> = None, optional_file();
-        /// Files of reputations, `ADDRESS,CATEGORY,SCORE` a line.
+        /// Files of reputations, with lines `ADDRESS,CATEGORY,SCORE`.
         live reputation: Vec<PathBuf> = Vec::new(), list(file("\"reputation.list\""), "an array such as [\"reputation.list\"]");
-        /// `tap`: packets go on whatever rules say. `inline`: packets that `drop` and `reject` rules match are dropped, with what
-        /// follows of their flows.
+        /// `tap`: rules drop no packets. `inline`: packets that `drop` and `reject` rules match are dropped, with later packets
+        /// of their flows.
         rebuild action: IdsAction = IdsAction::Tap, words();
-        /// Folder for `eve.json`, `fast.log` and `stats.log`; made if it is missing. They are appended to, and opened again on SIGHUP.
+        /// Folder for `eve.json`, `fast.log` and `stats.log`; made if it is missing. They are appended to, and opened again on
+        /// SIGHUP.
         restart output: Option<PathBuf> = None, output();
-        /// What `eve.json` has. `drop`: packets that rules of `[ids]` drop; those that rules of a firewall drop only where `event_types` of
-        /// `[flow]` has `drop`, too.
+        /// Events in `eve.json`. `drop`: packets that rules of `[ids]` drop; packets that rules of a firewall drop only if
+        /// `event_types` of `[flow]` has `drop`, too.
         restart event_types: Vec<IdsEvent> = IdsEvent::ALL_BUT_STATS.to_vec(),
             list(words(), "an array such as [\"alert\", \"http\"]").not_empty("[\"alert\"]");
         /// How often counters are written into `stats.log`, and into `eve.json` with the event type `stats`.
         restart stats: Duration = Duration::from_secs(8),
             duration(Duration::from_secs(1)..=Duration::from_hours(24));
-        /// Search packets on the device for the literals of all rules, before the workers follow flows; workers then search only packets
-        /// that have one. With it the device decodes packets, too, as with `device` of `[flow]`. It needs a `backend` with a device;
-        /// otherwise workers do it. Results do not depend on it.
+        /// Search packets on the device for the literals of all rules, before the workers follow flows; workers then search only
+        /// packets that have one. With it the device decodes packets, too, as with `device` of `[flow]`. It needs a `backend`
+        /// with a device; otherwise workers do it. Results do not depend on it.
         restart device: bool = false, boolean();
-        /// Memory for what parsers of applications hold of the flows of one worker, in KiB. Where it is full, a flow that begins has no
-        /// parser, and one whose parser wants more loses it: such a flow has no events of its application, and rules see its packets and
-        /// bytes.
+        /// Memory of the application parsers for all flows of one worker, in KiB. If it is full, a new flow gets no parser, and a
+        /// flow whose parser needs more loses the parser: such a flow has no events of its application, but rules still see its
+        /// packets and bytes.
         live session_kib: u32 = 256 << 10, integer(64..=1 << 26);
-        /// What becomes of a flow that exceeds a bound of its inspection: a head, line or compressed body that is too long, too many
-        /// transactions, no memory for its parser, a search that takes too long. `inspect`: what is beyond the bound is left out, and
-        /// inspection goes on. `bypass`: the flow goes on and is inspected no further. `drop`: with `action` `inline` it is dropped from
-        /// that packet on.
+        /// Treatment of a flow that exceeds a bound of its inspection: a head, line or compressed body that is too long, too many
+        /// transactions, no memory for its parser, a search that takes too long. `inspect`: data beyond the bound is not
+        /// inspected, and inspection continues. `bypass`: the flow continues without further inspection. `drop`: with `action`
+        /// `inline` it is dropped from that packet on.
         restart on_limit: IdsOnLimit = IdsOnLimit::Inspect, words();
-        /// Rejections that are answered with ICMP in a second, from each port.
+        /// ICMP answers to rejected packets per second, for each port.
         live icmp_rate: u32 = 100, integer(0..=1_000_000);
     }
     also {

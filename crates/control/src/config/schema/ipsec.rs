@@ -35,8 +35,8 @@ crate::section! {
         /// Number of the tunnel interface whose packets it carries (a port with `backend = "ipsec"`); without it, packets that
         /// policies protect.
         live if_id: Option<u32> = None, integer(1..=4_294_967_295).optional();
-        /// `tunnel`: whole packets, behind an IP header of their own. `transport`: what is behind the IP header of packets
-        /// between both addresses.
+        /// `tunnel`: whole packets, after a new outer IP header. `transport`: the payload of packets between both addresses,
+        /// after their IP header.
         live mode: SaMode = SaMode::Tunnel, words();
         /// Cipher. GCM and ChaCha20-Poly1305 authenticate, too; so does GMAC, which does not encrypt. All others, and
         /// `null`, need `authentication`.
@@ -44,7 +44,7 @@ crate::section! {
         /// Authentication beside a cipher that does not authenticate.
         live authentication: SaAuthentication = SaAuthentication::None, words();
         /// Path of the file with the keys: a line of hexadecimal digits for the cipher, with the salt at its end if the cipher
-        /// has one, and a line for `authentication`. Nobody but its owner may have access to it (mode 0600 or 0400). A
+        /// has one, and a line for `authentication`. Only its owner may have access to it (mode 0600 or 0400). A
         /// reload reads the file again.
         live key_file: PathBuf = PathBuf::new(), file("the file with the keys").needed("\"branch.key\"");
         /// Sequence numbers of 64 bits (ESN). Both ends must have the same.
@@ -53,7 +53,7 @@ crate::section! {
         live window: u32 = 64, integer(0..=4096);
         /// First sequence number of `out`. After a restart with the same key: one that was not sent before.
         live first_number: u64 = 1, integer(1..=i64::MAX as i128);
-        /// UDP around ESP, for ways through address translation (RFC 3948).
+        /// ESP in UDP, for paths with address translation (RFC 3948).
         live udp: bool = false, boolean();
         /// Port of the receiver with `udp`.
         live udp_port: u16 = 4500, integer(1..=65_535);
@@ -91,12 +91,12 @@ crate::section! {
         /// Encrypt and authenticate on the device, which then has the keys of associations. It needs a `backend` with a device;
         /// otherwise workers do it in the same step, slower than without the key. Packets are the same.
         restart device: bool = false, boolean();
-        /// Workers that open or seal the packets of an association, where several receive them. `any`: whichever receives a packet. `one`:
-        /// the first one that does; the others hand packets over. `auto`: one, if the packets of an association change worker often, and
-        /// one has time for them. Live runs only; with `device` it is `any`.
+        /// Workers that open or seal the packets of an association, where several receive them. `any`: whichever receives a
+        /// packet. `one`: the first one that does; the others hand packets over. `auto`: one, if the packets of an association
+        /// change worker often, and one has time for them. Live runs only; with `device` it is `any`.
         restart workers: SaWorkers = SaWorkers::Any, words();
-        /// `[[sa]]` with `udp`: seconds without a packet to a peer after which it is sent a keep-alive (RFC 3948 §4), so that an
-        /// address translator between does not forget it; 0: never. A daemon sends its own.
+        /// `[[sa]]` with `udp`: a keep-alive (RFC 3948 §4) is sent to a peer after this many seconds without a packet to it, so
+        /// that an address translator on the path keeps its binding; 0: never. A daemon sends its own.
         live keep_alive: u32 = 20, integer(0..=3_600).unit("seconds");
     }
 }
@@ -280,7 +280,7 @@ impl FromStr for PolicyProtocol {
         let number = named.or_else(|| text.parse().ok());
         number.map(Self).ok_or_else(|| {
             format!(
-                "`{text}` is no protocol: expected tcp, udp, icmp, icmpv6, gre, sctp or 0 to 255"
+                "`{text}` is not a protocol: expected tcp, udp, icmp, icmpv6, gre, sctp or 0 to 255"
             )
         })
     }

@@ -11,14 +11,14 @@ crate::section! {
     /// Application labels of flows ([l7.md](l7.md)): a monitor, or a stage of a router, switch or wire, behind `flow`.
     #[derive(Eq)]
     pub struct L7("l7") {
-        /// Folder with patterns of applications in files with the ending `.pat`, as l7-filter has them; folders in it, too. They
-        /// are read again at each reload.
+        /// Folder with patterns of applications in files with the extension `.pat`, in the format of l7-filter; subfolders, too.
+        /// They are read again at each reload.
         live patterns: Option<PathBuf> = None, path().optional();
-        /// How sure a label must be for rules, contexts, events and counters: `low`, also a port alone; `medium`, one direction
-        /// that fits; `high`, both directions, or one that fits no other protocol.
+        /// Minimum confidence of a label for rules, contexts, events and counters. `low`: a port alone is enough. `medium`: one
+        /// direction matches. `high`: both directions match, or one matches no other protocol.
         live confidence: Sureness = Sureness::Medium, words();
-        /// Contexts of applications: packets of their flows get them, for stages behind this one with `context` in
-        /// `[stage.NAME]`. Such as `{ bittorrent = "bulk" }`.
+        /// Contexts that packets of an application get, such as `{ bittorrent = "bulk" }`, for later stages with `context` in
+        /// `[stage.NAME]`.
         rebuild contexts: Vec<(String, String)> = Vec::new(), ContextsOf(table()).shown("none");
     }
     also {

@@ -136,8 +136,9 @@ impl FromStr for PortRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` is no range of ports: expected 1 to 65535, or two joined by `-`");
+        let wrong = || {
+            format!("`{text}` is not a range of ports: expected 1 to 65535, or two joined by `-`")
+        };
         let port = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = port(first).zip(port(last)).ok_or_else(wrong)?;
@@ -181,7 +182,7 @@ impl FromStr for NatTarget {
             Ok(net) if net.trunc() == net => Ok(Self::Net(net)),
             Ok(net) => Err(format!("`{text}` has host bits: expected {}", net.trunc())),
             Err(_) => Err(format!(
-                "`{text}` is no target: expected an address, a prefix or an address with a port"
+                "`{text}` is not a target: expected an address, a prefix or an address with a port"
             )),
         }
     }

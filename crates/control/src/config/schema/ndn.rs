@@ -29,8 +29,8 @@ crate::section! {
     pub struct Ndn("ndn") {
         /// Maximum number of name prefixes.
         restart names: usize = 1 << 16, integer(16..=1 << 26);
-        /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them. A face, and all
-        /// faces of a port, may hold as many as are free, so one of them alone gets half.
+        /// Pending Interests of each worker, about 300 bytes each. Twice as many faces may wait for them. All faces of a port may
+        /// hold as many as are free, and each of them as many as its port may still have: one face alone gets a third.
         restart pit_entries: u32 = 1 << 16, integer(16..=1 << 24);
         /// Maximum lifetime of a pending Interest. Without a lifetime in the packet it is 4 s.
         restart lifetime_max: Duration = Duration::from_secs(10),

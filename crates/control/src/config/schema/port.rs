@@ -27,9 +27,9 @@ const INTERFACE_NAME_MAX: usize = 15;
 crate::section! {
     /// A port.
     pub struct Port("port.NAME") {
-        /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows
-        /// the interface's (a subinterface: the parent's, less what does not fit with two tags; `backend = "ipsec"`: 1400). The twin has the same
-        /// MTU.
+        /// Longest layer-3 packet in bytes. At least 1280 with an IPv6 address. If the key is absent, the MTU follows the
+        /// interface's (a subinterface: the parent's, less what does not fit with two tags; `backend = "ipsec"`: 1400). The twin
+        /// has the same MTU.
         live mtu: Option<u32> = None, integer(68..=65_535).unit("bytes").optional().shown("the interface's");
         /// MAC address of the port. Without a kernel interface, the default is derived from the port's place in the
         /// file.
@@ -41,13 +41,13 @@ crate::section! {
         /// Reverse-path check of sources (RFC 3704). `strict`: the route to the source must leave by this port.
         /// `loose`: a route to the source must exist.
         live rpf: Rpf = Rpf::Off, words();
-        /// How many packets for this machine the port passes on to its twin, see below.
+        /// Limits for packets to this machine, which the port passes to its twin, see below.
         live host: HostLimits = HostLimits::default(), table();
-        /// Faces over UDP. `on-demand`: whoever sends an Interest to port 6363 of one of the port's `addresses` gets a
+        /// Faces over UDP. `on-demand`: a neighbour that sends an Interest to port 6363 of one of the port's `addresses` gets a
         /// face. `configured`: only those of `[ndn.face.NAME]`.
         live faces: Faces = Faces::OnDemand, words();
-        /// Who may register prefixes of names over this port by NFD's management protocol. `any`: everybody, the
-        /// keys of signatures are not verified. `none`: nobody.
+        /// Neighbours that may register prefixes of names over this port by NFD's management protocol. `any`: all; keys of
+        /// signatures are not verified. `none`: none.
         live register: Register = Register::None, words();
         /// TAP device that represents the port in the kernel: `true` (called `sl-NAME`), its name, or `false`. The
         /// default is `true` for the back ends `auto`, `af_packet`, `af_xdp` and `ipsec`, and `false` for the others, for
@@ -55,11 +55,11 @@ crate::section! {
         rebuild twin: Option<String> = None, twin().shown("depends on `backend`");
         /// Use the default routes of Router Advertisements that the port receives, in the order of their preferences
         /// (RFC 4191), if no other source has a default route. Addresses and subnets in them are ignored. For a port whose
-        /// upstream router is known only by its Router Advertisements; whoever is on its link can send them. Needs the
+        /// upstream router is known only by its Router Advertisements; any host on its link can send them. Needs the
         /// port's twin and `kernel` of `[router]`.
         rebuild accept_ra: bool = false, boolean();
         /// With `accept_ra`: use their more specific routes (RFC 4191), too, for prefixes for which no other source has a
-        /// route. Whoever is on the link can then draw traffic that a shorter prefix of yours covers.
+        /// route. Any host on the link can then draw traffic that a shorter prefix of yours covers.
         rebuild accept_ra_routes: bool = false, boolean();
     }
     also {
@@ -123,9 +123,9 @@ crate::section! {
         /// port. The default is `true` where frames come from a capture (`backend = "pcap"`, or `-r`), otherwise `false`.
         /// Subinterfaces follow their port; a switch and a wire take every frame.
         rebuild promiscuous: Option<bool> = None, boolean().optional().shown("`true` for captures");
-        /// What is done about checksums of received packets: the IPv4 header's, ICMPv6's of neighbour discovery, ICMP's of
-        /// echo requests to the router, and UDP's around NDN. `verify`: packets with a wrong one are dropped. `ignore`: they
-        /// are processed, for captures taken on the sender. The option `-k` takes precedence.
+        /// Checksums of received packets: of IPv4 headers, of ICMPv6 in neighbour discovery, of ICMP echo requests to the router,
+        /// and of UDP with NDN. `verify`: packets with a wrong checksum are dropped. `ignore`: they are processed, for captures
+        /// taken on the sender. The option `-k` takes precedence.
         rebuild checksums: Checksums = Checksums::Verify, words();
         /// With `backend = "pcap"`: the capture that is read.
         rebuild read: Option<PathBuf> = None, path().optional();

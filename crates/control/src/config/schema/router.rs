@@ -15,8 +15,8 @@ crate::section! {
     pub struct Router("router") {
         /// Mirror the kernel's links, addresses, neighbours, routes and next-hop objects.
         restart kernel: bool = true, boolean();
-        /// Routes that are taken from the kernel at most. Those beyond are counted (`shadeline_kernel_routes_held_back`) and
-        /// follow when there is room; the ones before them stay.
+        /// Maximum number of routes from the kernel. Further routes are counted (`shadeline_kernel_routes_held_back`) and added
+        /// when there is room.
         // A full table of both families is about 1.3 million.
         restart kernel_routes_max: usize = 2_000_000, integer(1..=100_000_000);
         /// TTL and hop limit of packets that the router sends itself.

@@ -312,7 +312,7 @@ fn rules_of_address_translation_are_checked() {
         (rule("kind = \"source\"\nto = \"192.0.0.0/16\""), "has 65536 addresses"),
         (rule("kind = \"source\"\nto = \"192.0.2.1/24\""), "has host bits"),
         (rule("kind = \"source\"\nto = \"2001:db8::1\""), "`to` is an IPv6 address"),
-        (rule("kind = \"source\"\nto = \"192.0.2.1\"\nports = \"9-1\""), "is no range of ports"),
+        (rule("kind = \"source\"\nto = \"192.0.2.1\"\nports = \"9-1\""), "is not a range of ports"),
         (
             rule("kind = \"destination\"\noutside = [\"wan\"]\nport = 80\nto = \"10.0.0.1\""),
             "`port` without a protocol",
@@ -421,7 +421,7 @@ fn associations_and_policies_are_checked() {
         ),
         (
             "[[policy]]\naction = \"bypass\"\nprotocol = \"tpc\"\n".to_owned(),
-            "`tpc` is no protocol",
+            "`tpc` is not a protocol",
         ),
     ];
     for (text, expected) in cases {

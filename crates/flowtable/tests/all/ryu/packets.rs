@@ -168,7 +168,7 @@ impl Parser<'_, '_> {
             return number.map(Expr::Number).ok_or_else(|| format!("number {word}"));
         }
         if !self.eat("(") {
-            return Err(format!("`{word}` is no call: {}", self.rest));
+            return Err(format!("`{word}` is not a call: {}", self.rest));
         }
         let mut args = Vec::new();
         while !self.eat(")") {
