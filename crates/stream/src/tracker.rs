@@ -596,7 +596,7 @@ impl<M: Module> Tracker<M> {
         if !self.whole.is_there {
             return Tracked::INVALID;
         }
-        let whole = std::mem::take(&mut self.whole);
+        let whole = self.whole.lend();
         let decoded = whole.decoded(input);
         let datagram = Input {
             decoded: &decoded,
@@ -607,7 +607,7 @@ impl<M: Module> Tracker<M> {
         };
         let tracked =
             self.whole_datagram(number, &datagram, (u64::from(whole.pieces), whole.bytes));
-        self.whole = whole;
+        self.whole.take_back(whole);
         tracked
     }
 

@@ -155,7 +155,7 @@ impl<M: Module> Tracker<M> {
             return;
         }
         let time_ns = input.time_ns;
-        let whole = std::mem::take(&mut self.whole);
+        let whole = self.whole.lend();
         let decoded = whole.decoded(input);
         let datagram = Input {
             decoded: &decoded,
@@ -165,7 +165,7 @@ impl<M: Module> Tracker<M> {
             ..*input
         };
         self.joined(number, &datagram, time_ns);
-        self.whole = whole;
+        self.whole.take_back(whole);
     }
 
     /// A datagram is whole. Its own header says which flow it is of: others may have taken the place of its first fragment since.

@@ -52,6 +52,17 @@ impl Whole {
         }
     }
 
+    /// The datagram, to be given [back](Self::take_back). Meanwhile others may be lost.
+    pub(super) fn lend(&mut self) -> Self {
+        let lost = self.lost;
+        std::mem::replace(self, Self { lost, ..Self::default() })
+    }
+
+    pub(super) fn take_back(&mut self, whole: Self) {
+        let lost = self.lost;
+        *self = Self { lost, ..whole };
+    }
+
     /// Its headers; `last` is the fragment that completed it.
     pub(super) fn decoded(&self, last: &Input<'_>) -> Decoded {
         match self.ip_at {
