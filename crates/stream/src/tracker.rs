@@ -362,7 +362,10 @@ impl<M: Module> Tracker<M> {
             if is_piece(&own) {
                 let tracked = match self.options.confirms {
                     true => self.piece_of_flow(first, &own),
-                    false => Some(self.fragment(first, &own)),
+                    false => {
+                        self.rest.module.fragment(first, &own);
+                        Some(self.fragment(first, &own))
+                    }
                 };
                 let Some(tracked) = tracked else { return first };
                 output(first, tracked);
@@ -402,9 +405,9 @@ impl<M: Module> Tracker<M> {
 
     /// What becomes of a packet, in so many frames, that belongs to no flow. It never reaches the table: it must neither evict a
     /// flow nor keep an idle one.
-    fn reject(&mut self, input: &Input<'_>, frames: u64, why: Unkeyed) -> Tracked {
+    fn reject(&mut self, number: usize, input: &Input<'_>, frames: u64, why: Unkeyed) -> Tracked {
         let Unkeyed::Rejected(reject) = why else { return Tracked::INVALID };
-        self.rest.module.rejected(input, reject);
+        self.rest.module.rejected(number, input, reject);
         let (count, tracked) = match reject {
             Reject::NotIp => {
                 self.counts.encapsulated += if is_encapsulated(input) { frames } else { 0 };
@@ -506,7 +509,7 @@ impl<M: Module> Tracker<M> {
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
                 self.count_tunnels(&own, 1);
-                output(row, self.reject(&own, 1, why));
+                output(row, self.reject(row, &own, 1, why));
                 continue;
             }
             let may_be_usual = about.is_none() && !is_unchecked && !self.rest.helpers.are_pending();
@@ -530,7 +533,7 @@ impl<M: Module> Tracker<M> {
                 continue;
             }
             if is_unchecked && let Err(why) = check_segment(&own) {
-                output(row, self.reject(&own, 1, Unkeyed::Rejected(why)));
+                output(row, self.reject(row, &own, 1, Unkeyed::Rejected(why)));
                 continue;
             }
             self.count_tunnels(&own, 1);
@@ -636,7 +639,7 @@ impl<M: Module> Tracker<M> {
                 self.remove_voids();
                 tracked
             }
-            Err(why) => self.reject(datagram, frames.0, why),
+            Err(why) => self.reject(number, datagram, frames.0, why),
         }
     }
 

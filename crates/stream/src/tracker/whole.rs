@@ -38,7 +38,8 @@ impl Whole {
             }
             _ => time_ns,
         };
-        module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
+        let _ =
+            module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
         match output.outcome {
             defrag::Outcome::Whole { frame, ip_at } => {
                 self.frame.clear();
