@@ -299,12 +299,16 @@ impl Module for Following {
         self.0.event(flow, kept, side, event, time_ns);
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
-        self.0.rejected(input, why);
+    fn rejected(&mut self, number: usize, input: &Input<'_>, why: Reject) {
+        self.0.rejected(Some(number), input, why);
     }
 
-    fn fragments(&mut self, fragments: &Fragments) {
-        self.0.fragments(fragments);
+    fn fragment(&mut self, number: usize, input: &Input<'_>) {
+        let _ = self.0.fragment(number, input);
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) -> bool {
+        self.0.fragments(fragments)
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, kept: &mut Kept, time_ns: u64) {

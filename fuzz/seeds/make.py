@@ -198,6 +198,9 @@ rejectboth ip any any -> any any (flags:+SA,CE; ttl:<5; ip_proto:gre; flowbits:i
 alert tls any any -> any any (tls.sni; dataset:isset,names,type string,load n.lst; base64_decode:bytes 4,offset 2; \
   base64_data; content:"|00 ff|"; within:9; filestore; lua:a.lua; sid:6;)
 alert tcp any any -> any any (contnet:"x"; sid:7;)
+drop ip any any -> any any (fragbits:+MD; fragoffset:>0; sid:8;)
+alert tcp any any -> any any (stream-event:pkt_retransmission; flow:to_client; noalert; sid:9;)
+drop pkthdr any any -> any any (engine-event:stream.reassembly_seq_gap; engine-event:decoder.ipv4.trunc_pkt; sid:10;)
 """
 
 
@@ -286,6 +289,8 @@ SEEDS = {
         b'alert tcp any any -> any any (content:"ab"; content:!"zz"; sid:2;)\n\0xxabyycdzz' + b"." * 300,
         "numbers": b'alert tcp any any -> any any (content:"a"; byte_extract:1,0,n,relative; byte_jump:1,n,relative; isdataat:1,relative; sid:3;)\n'
         b"\0a\1\1a\0\0\0\0",
+        "events": b"drop tcp any any -> any any (stream-event:pkt_retransmission; flags:PA; sid:5;)\n"
+        b"alert ip any any -> any any (fragbits:!M; fragoffset:0; sid:6;)\n\0aa",
         "expressions": b'alert tcp any any -> any any (pcre:"/^(a+)[^\\x00-\\x7f]\\1(?!b)$/im"; sid:4;)\n\0aa\xffaac',
     },
     "l7_label": {

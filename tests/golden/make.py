@@ -1353,6 +1353,67 @@ def ids_limit():
         yield from sent("b", number, "PA", b"252 maybe\r\n")
 
 
+def ids_odd():
+    """(port, frame): packets that cannot be decoded, of a protocol without flows, and fragments: with each one that rules drop,
+    another one that goes on."""
+    def sent(packet, size=200):
+        for piece in in_pieces(packet, size):
+            yield "a", bytes(piece)
+
+    good = ether() / v4(id=1) / udp()
+    yield "a", bytes(good)
+    yield "a", with_checksum(edited(good, (16, b"\x01\x00")))  # the length is beyond the frame
+    yield "a", edited(good, (24, b"\xde\xad"))  # the checksum of IPv4
+    for port in (80, 81):
+        segment = ether() / v4(id=3) / TCP(sport=4000, dport=port, flags="S")
+        yield "a", edited(segment, (50, b"\xde\xad"))
+    yield "a", bytes(ether() / v4(id=4, proto=47) / (b"." * 20))
+    yield "a", bytes(ether() / v4("10.0.2.9", id=5, proto=47) / (b"." * 20))
+    # The fragments with more behind them are dropped, and those of the other hosts go on.
+    text = b"." * 500
+    yield from sent(v4("10.0.2.9", id=6) / UDP(sport=4000, dport=9) / text)
+    yield from sent(v4(id=7) / UDP(sport=4000, dport=9) / text)
+    # Fragments that overlap with the same bytes.
+    for to, number in (("10.0.2.8", 8), ("10.0.2.2", 9)):
+        whole = v4(to, id=number) / UDP(sport=4000, dport=9) / text
+        first, _, third = in_pieces(whole, 200)
+        second = ether() / v4(to, id=number, proto=17, flags="MF", frag=24) / bytes(whole)[20 + 192:20 + 400]
+        yield from (("a", bytes(own)) for own in (first, second, third))
+
+
+def ids_stream_events():
+    """(port, frame): connections in which each of the events of streams happens that rules may ask for."""
+    def client(port, seq, flags="A", data=b"", ack=1001, **fields):
+        return ether() / v4() / TCP(sport=port, dport=80, seq=seq, ack=ack, flags=flags, **fields) / data
+
+    def server(port, seq, flags="A", data=b"", ack=1):
+        return Ether(src=ROUTER, dst=HOST) / v4("10.0.1.2", src="10.0.2.2") / TCP(sport=80, dport=port, seq=seq, ack=ack, flags=flags) / data
+
+    def opened(port):
+        yield "in", bytes(client(port, 0, "S", ack=0))
+        yield "in", bytes(server(port, 1000, "SA"))
+        yield "in", bytes(client(port, 1))
+
+    yield from opened(5000)
+    yield "in", bytes(client(5000, 1, "PA", b"first words, "))
+    yield "in", bytes(client(5000, 1, "PA", b"first words, "))  # again
+    yield "in", bytes(client(5000, 20, "PA", b"later"))
+    yield "in", bytes(client(5000, 20, "PA", b"other"))  # other bytes for the same place
+    yield "in", bytes(client(5000, 25, "PA", b"behind a gap that stays"))
+    yield from opened(5001)
+    yield "in", bytes(client(5001, 50_000_000, "PA", b"far away"))
+    yield "in", bytes(client(5001, 1, "PA", b"x", ack=50_000_000))
+    yield "in", bytes(client(5001, 77, "S", ack=0))
+    yield "in", bytes(client(5001, 1, "", b"no flags", ack=0))
+    yield "in", bytes(server(5001, 50_000_000, "R", ack=0))
+    yield "in", bytes(server(5001, 1100, "R", ack=0))  # in the window
+    yield from opened(5002)
+    yield "in", bytes(client(5002, 1, "FPA", b"the end"))
+    yield "in", bytes(client(5002, 8, "PA", b"and more"))
+    yield "in", bytes(client(5002, 30, "FA"))
+    yield "in", bytes(ether() / v4() / TCP(sport=5003, dport=80, seq=0, flags="S") / b"early")
+
+
 # --- IPsec ----------------------------------------------------------------------------------------------------
 
 # Cipher and authentication of the configuration, those of scapy, bytes of their keys, with the salt.
@@ -1742,7 +1803,7 @@ def ipsec_narrow():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ipsec,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow,
 ]
 

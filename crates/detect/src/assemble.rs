@@ -1,6 +1,6 @@
 //! A ruleset from rules in their order: numbers of rules and parts, and the indexes by which they are found.
 
-use signatures::{Buffer, FlowSide, Transform};
+use signatures::{Buffer, Condition, FlowSide, Transform};
 
 use crate::Sender;
 use crate::checks::Op;
@@ -160,6 +160,9 @@ impl Builder {
             }
             Kind::Application => self.ruleset.applications.push(number),
             Kind::Packet if compiled.payload == 0 => {
+                if is_of_fragments(&compiled) {
+                    self.ruleset.fragments.push(number);
+                }
                 let side = flow_to(&compiled);
                 for class in classes(&compiled.carried) {
                     for sender in [Sender::Client, Sender::Server] {
@@ -231,6 +234,16 @@ fn best<'a>(part: &'a DraftPart, wanted: &Wanted, search: Search) -> Option<(&'a
         Search::Every => None,
         search => part.candidates.best(wanted, search),
     }
+}
+
+/// Whether single fragments are tried for a rule. They have no ports.
+fn is_of_fragments(rule: &Compiled) -> bool {
+    let names = |cond: &Cond| {
+        matches!(cond, Cond::Packet(Condition::Fragbits(_) | Condition::FragOffset(_)))
+    };
+    let ends = &rule.ends;
+    let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
+    !has_ports && rule.conditions.iter().any(names)
 }
 
 /// The direction that a rule asks for.

@@ -11,7 +11,7 @@ use signatures::{
 
 use crate::assemble::Builder;
 use crate::checks::{self, Names, Op, Test};
-use crate::events::EVENTS;
+use crate::events::{EVENTS, STREAM_EVENTS};
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
@@ -203,7 +203,7 @@ fn draft<'a>(
     };
     let mut side = None;
     let mut no_stream = None;
-    let mut event = None;
+    let (mut event, mut is_of_stream) = (None, false);
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
     for inspection in &rule.inspections {
@@ -312,11 +312,13 @@ fn draft<'a>(
                 parts.push(part(&inspection, options)?);
             }
             Condition::FileStore(_) => {}
-            Condition::DecodeEvent(name) => {
-                let known = EVENTS.binary_search(&name.as_str()).map(|at| EVENTS[at]);
-                let known = known.map_err(|_| format!("decode-event:{name}"))?;
+            Condition::DecodeEvent(name) | Condition::StreamEvent(name) => {
+                is_of_stream = matches!(condition, Condition::StreamEvent(_));
+                let all = if is_of_stream { STREAM_EVENTS } else { EVENTS };
+                let known = all.binary_search(&name.as_str()).map(|at| all[at]);
+                let known = known.map_err(|_| condition.to_string())?;
                 if event.replace(known).is_some() {
-                    return Err("several decode-event".to_owned());
+                    return Err("several events".to_owned());
                 }
             }
             condition if needs_packet(condition) => {
@@ -390,8 +392,10 @@ fn draft<'a>(
         && parts.is_empty()
         && conditions.iter().all(is_plain)
         && posts.iter().all(writes);
-    if event.is_some() && !(parts.is_empty() && side.is_none()) {
-        return Err("decode-event with buffers or a direction".to_owned());
+    if event.is_some() && !(parts.is_empty() && (is_of_stream || side.is_none())) {
+        let rest = if is_of_stream { "buffers" } else { "buffers or a direction" };
+        let name = if is_of_stream { "stream-event" } else { "decode-event" };
+        return Err(format!("{name} with {rest}"));
     }
     let kind = if event.is_some() {
         Kind::Event

@@ -62,7 +62,7 @@ pub struct Detector {
 
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    header: Option<Header>,
+    pub(crate) header: Option<Header>,
     pub(crate) sender: Sender,
     now_ns: u64,
     pub(crate) matches: Vec<Match>,
@@ -153,7 +153,7 @@ impl Detector {
         let mut flow = self.no_flow();
         self.begin(packet, &mut flow, Sender::Client);
         let verdict = self.finish(&mut flow, alerts);
-        self.lone = flow;
+        self.give_back(flow);
         verdict
     }
 
@@ -170,12 +170,17 @@ impl Detector {
         self.open(&mut flow, Sender::Client, time_ns);
         self.step.matches.extend(matches);
         let verdict = self.finish(&mut flow, alerts);
-        self.lone = flow;
+        self.give_back(flow);
         verdict
     }
 
+    /// The memory of a flow of packets that have none.
+    pub(crate) fn give_back(&mut self, flow: FlowState) {
+        self.lone = flow;
+    }
+
     /// What a flow knows before its first packet.
-    fn no_flow(&mut self) -> FlowState {
+    pub(crate) fn no_flow(&mut self) -> FlowState {
         let mut flow = std::mem::take(&mut self.lone);
         flow.forget_rules(self.rules.generation);
         (flow.is_none, flow.is_dropped, flow.is_passed) = (true, false, false);
@@ -195,7 +200,7 @@ impl Detector {
         }
     }
 
-    fn open(&mut self, flow: &mut FlowState, sender: Sender, now_ns: u64) {
+    pub(crate) fn open(&mut self, flow: &mut FlowState, sender: Sender, now_ns: u64) {
         if flow.generation != self.rules.generation {
             flow.forget_rules(self.rules.generation);
         }
@@ -285,7 +290,7 @@ impl Detector {
         self.scratch.parts = parts;
     }
 
-    fn found(&mut self, rule: u32, found: Found) {
+    pub(crate) fn found(&mut self, rule: u32, found: Found) {
         let sender = self.step.sender;
         self.step.matches.push(Match { rule, found, sender, waits: false });
     }
@@ -528,7 +533,12 @@ impl Detector {
 }
 
 /// Whether the parts of a rule hold that are in headers.
-fn headers_hold(rules: &Ruleset, rule: &Compiled, packet: &Packet<'_>, header: &Header) -> bool {
+pub(crate) fn headers_hold(
+    rules: &Ruleset,
+    rule: &Compiled,
+    packet: &Packet<'_>,
+    header: &Header,
+) -> bool {
     if rule.headers == 0 {
         return true;
     }

@@ -1,12 +1,14 @@
-//! Rules about packets that cannot be decoded: `decode-event`.
+//! Rules about packets that cannot be decoded (`decode-event`), about what is odd in streams (`stream-event`), and about fragments
+//! (`fragbits`, `fragoffset`).
 
 use std::net::IpAddr;
 
-use crate::Sender;
 use crate::alert::{Alert, Found, Verdict};
-use crate::detector::Detector;
-use crate::flow::Match;
+use crate::detector::{Detector, headers_hold};
+use crate::flow::{Match, way_of_packet};
+use crate::header::Header;
 use crate::rule::Way;
+use crate::{Packet, Sender, conditions};
 
 /// Events that rules may name, sorted. Suricata has more; those of fragments that do not all come are not Suricata's.
 pub const EVENTS: &[&str] = &[
@@ -34,6 +36,24 @@ pub const EVENTS: &[&str] = &[
     "tcp.invalid_checksum",
     "tcp.pkt_too_small",
     "udp.pkt_too_small",
+];
+
+/// Events of streams that rules may name (`stream-event`), sorted. Suricata has more; `data_after_fin`, `data_on_syn`, `no_flags`,
+/// `rst_in_window` and `rst_out_of_window` are not Suricata's.
+pub const STREAM_EVENTS: &[&str] = &[
+    "data_after_fin",
+    "data_on_syn",
+    "est_packet_out_of_window",
+    "est_syn_resend_diff_seq",
+    "fin_out_of_window",
+    "no_flags",
+    "pkt_invalid_ack",
+    "pkt_retransmission",
+    "reassembly_depth_reached",
+    "reassembly_overlap_different_data",
+    "reassembly_seq_gap",
+    "rst_in_window",
+    "rst_out_of_window",
 ];
 
 /// What is wrong with a packet, or with fragments.
@@ -69,5 +89,45 @@ impl Detector {
             Match { rule, found: Found::Event, sender, waits: false }
         };
         self.alone(way, time_ns, numbers.iter().map(found), alerts)
+    }
+
+    /// Rules about an event of a stream of the flow, one of [`STREAM_EVENTS`], in the step that is open. The alert is of the packet
+    /// that brought it. Where a flow ends none did, and it is of `sender`, whose stream it is.
+    pub fn stream_event(&mut self, name: &str, sender: Sender) {
+        if self.step.is_over {
+            return;
+        }
+        let Some(numbers) = self.rules.events.get(name) else { return };
+        let (found, sender) = match self.step.header {
+            Some(_) => (Found::Packet, self.step.sender),
+            None => (Found::Event, sender),
+        };
+        let matches = numbers.iter().map(|rule| Match { rule: *rule, found, sender, waits: false });
+        self.step.matches.extend(matches);
+    }
+
+    /// Rules about fragments, of a single one: a step by itself. As in Suricata it belongs to no flow, and has neither ports nor
+    /// payload.
+    pub fn fragment(&mut self, packet: &Packet<'_>, alerts: &mut Vec<Alert>) -> Verdict {
+        if self.rules.fragments.is_empty() {
+            return Verdict::default();
+        }
+        let Some(header) = Header::of_fragment(packet) else { return Verdict::default() };
+        let rules = self.rules.clone();
+        let mut flow = self.no_flow();
+        flow.way = Some(way_of_packet(&header));
+        self.open(&mut flow, Sender::Client, packet.time_ns);
+        self.step.header = Some(header);
+        for number in &rules.fragments {
+            let rule = &rules.rules[*number as usize];
+            if conditions::of_packet_hold(rule, &header)
+                && headers_hold(&rules, rule, packet, &header)
+            {
+                self.found(*number, Found::Packet);
+            }
+        }
+        let verdict = self.finish(&mut flow, alerts);
+        self.give_back(flow);
+        verdict
     }
 }

@@ -162,6 +162,12 @@ impl Header {
         })
     }
 
+    /// That of a fragment, whatever is in its payload.
+    pub(crate) fn of_fragment(packet: &Packet<'_>) -> Option<Self> {
+        let (ports, tcp, payload, icmp, icmp_echo) = ((0, 0), None, 0, None, None);
+        Some(Self { ports, tcp, payload, icmp, icmp_echo, ..Self::new(packet)? })
+    }
+
     /// Whether a condition on the packet alone holds; none of other conditions.
     pub(crate) fn holds(&self, condition: &Condition) -> Option<bool> {
         let d = &self.decoded;
@@ -183,6 +189,8 @@ impl Header {
             Condition::Ttl(ttl) => ttl.holds(u64::from(d.ttl)),
             Condition::Id(id) => self.ipv4.is_some_and(|(own, _)| own == *id),
             Condition::Fragbits(bits) => self.ipv4.is_some_and(|(_, own)| fragbits_hold(bits, own)),
+            // IPv6 packets have one only in an extension header.
+            Condition::FragOffset(_) if d.kind == Kind::Ipv6 && !d.has(Decoded::FRAGMENT) => false,
             Condition::FragOffset(offset) => offset.holds(u64::from(d.fragment_offset / 8)),
             Condition::Ipopts(option) => self.has_option(*option),
             Condition::Itype(kind) => icmp(&|(own, _)| kind.holds(u64::from(own))),
@@ -227,6 +235,8 @@ pub(crate) fn flags_hold(flags: &TcpFlags, own: u8) -> bool {
     bits_hold(flags.mode, flags.bits, own & !flags.ignored)
 }
 
+/// As in Suricata, `+` asks for one more bit than those that it has.
 fn fragbits_hold(flags: &Fragbits, own: u8) -> bool {
-    bits_hold(flags.mode, flags.bits, own)
+    let has_more = flags.mode != BitsMode::AtLeast || own & !flags.bits != 0;
+    has_more && bits_hold(flags.mode, flags.bits, own)
 }

@@ -47,7 +47,7 @@ mod window;
 pub use alert::{Alert, Found, Verdict};
 pub use dear::Dear;
 pub use detector::{Counts, Detector};
-pub use events::{EVENTS, Event};
+pub use events::{EVENTS, Event, STREAM_EVENTS};
 pub use explain::{Answered, Line};
 pub use feed::{Feed, buffer_of, sender_of};
 pub use flow::FlowState;

@@ -103,7 +103,7 @@ pub(crate) enum Kind {
     Addresses,
     /// Packets.
     Packet,
-    /// Packets that cannot be decoded.
+    /// Packets that cannot be decoded, and what is odd in streams.
     Event,
     /// Bytes of streams of TCP; packets of other protocols.
     Stream,
@@ -299,7 +299,7 @@ pub(crate) struct Compiled {
     pub(crate) key: u32,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
-    /// What is wrong with a packet that it is about.
+    /// What is wrong with a packet or a stream that it is about.
     pub(crate) event: Option<&'static str>,
     pub(crate) noalert: bool,
     /// Thresholds and the like, in order.

@@ -136,8 +136,10 @@ pub struct Ruleset {
     /// Parts that hold of a buffer that is not there, by sender; without those that wait for the key of their rule.
     pub(crate) absent: [Vec<u32>; 2],
     pub(crate) addresses: Vec<u32>,
-    /// Rules about packets that cannot be decoded, by event.
+    /// Rules about packets that cannot be decoded and about streams, by event.
     pub(crate) events: HashMap<&'static str, Vec<u32>>,
+    /// Rules that single fragments are tried for.
+    pub(crate) fragments: Vec<u32>,
     pub(crate) applications: Vec<u32>,
     pub(crate) registry: Registry,
     pub(crate) midstream: bool,
@@ -309,6 +311,11 @@ impl Ruleset {
     /// Its number: no other ruleset of the process has it.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Whether there are rules about single fragments ([`Detector::fragment`](crate::Detector::fragment)).
+    pub fn asks_for_fragments(&self) -> bool {
+        !self.fragments.is_empty()
     }
 
     /// How many rules there are.

@@ -180,6 +180,8 @@ pub enum Event {
     Resynchronised,
     /// Other bytes than those that are buffered for the same place.
     Conflict,
+    /// All bytes of the segment came before, or come too late.
+    Retransmission,
     /// An urgent byte.
     Urgent,
     /// Data behind FIN.

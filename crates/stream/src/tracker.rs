@@ -361,13 +361,12 @@ impl<M: Module> Tracker<M> {
         while first < count {
             let own = input(first);
             if is_piece(&own) {
-                // Before a datagram is taken out of those that wait.
-                if self.is_behind_gap(own.time_ns) {
-                    self.seen_ms(own.time_ns);
-                }
                 let tracked = match self.options.confirms {
                     true => self.piece_of_flow(first, &own),
-                    false => Some(self.fragment(first, &own)),
+                    false => {
+                        self.rest.module.fragment(first, &own);
+                        Some(self.fragment(first, &own))
+                    }
                 };
                 let Some(tracked) = tracked else { return first };
                 output(first, tracked);
@@ -407,9 +406,9 @@ impl<M: Module> Tracker<M> {
 
     /// What becomes of a packet, in so many frames, that belongs to no flow. It never reaches the table: it must neither evict a
     /// flow nor keep an idle one.
-    fn reject(&mut self, input: &Input<'_>, frames: u64, why: Unkeyed) -> Tracked {
+    fn reject(&mut self, number: usize, input: &Input<'_>, frames: u64, why: Unkeyed) -> Tracked {
         let Unkeyed::Rejected(reject) = why else { return Tracked::INVALID };
-        self.rest.module.rejected(input, reject);
+        self.rest.module.rejected(number, input, reject);
         let (count, tracked) = match reject {
             Reject::NotIp => {
                 self.counts.encapsulated += if is_encapsulated(input) { frames } else { 0 };
@@ -446,14 +445,10 @@ impl<M: Module> Tracker<M> {
         self.rest.error(slot, side)
     }
 
-    fn is_behind_gap(&self, time_ns: u64) -> bool {
-        time_ns.saturating_sub(self.latest_ns) > GAP_NS && self.latest_ns > 0
-    }
-
     /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
     /// flow idle whose packets come with earlier times.
     fn seen_ms(&mut self, time_ns: u64) -> u32 {
-        if self.is_behind_gap(time_ns) {
+        if time_ns.saturating_sub(self.latest_ns) > GAP_NS && self.latest_ns > 0 {
             self.cross_gap();
         }
         self.latest_ns = self.latest_ns.max(time_ns);
@@ -515,7 +510,7 @@ impl<M: Module> Tracker<M> {
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
                 self.count_tunnels(&own, 1);
-                output(row, self.reject(&own, 1, why));
+                output(row, self.reject(row, &own, 1, why));
                 continue;
             }
             let may_be_usual = about.is_none() && !is_unchecked && !self.rest.helpers.are_pending();
@@ -539,7 +534,7 @@ impl<M: Module> Tracker<M> {
                 continue;
             }
             if is_unchecked && let Err(why) = check_segment(&own) {
-                output(row, self.reject(&own, 1, Unkeyed::Rejected(why)));
+                output(row, self.reject(row, &own, 1, Unkeyed::Rejected(why)));
                 continue;
             }
             self.count_tunnels(&own, 1);
@@ -605,7 +600,7 @@ impl<M: Module> Tracker<M> {
         if !self.whole.is_there {
             return Tracked::INVALID;
         }
-        let whole = std::mem::take(&mut self.whole);
+        let whole = self.whole.lend();
         let decoded = whole.decoded(input);
         let datagram = Input {
             decoded: &decoded,
@@ -616,7 +611,7 @@ impl<M: Module> Tracker<M> {
         };
         let tracked =
             self.whole_datagram(number, &datagram, (u64::from(whole.pieces), whole.bytes));
-        self.whole = whole;
+        self.whole.take_back(whole);
         tracked
     }
 
@@ -645,7 +640,7 @@ impl<M: Module> Tracker<M> {
                 self.remove_voids();
                 tracked
             }
-            Err(why) => self.reject(datagram, frames.0, why),
+            Err(why) => self.reject(number, datagram, frames.0, why),
         }
     }
 

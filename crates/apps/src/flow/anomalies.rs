@@ -9,7 +9,7 @@ use stream::tcp::Event;
 use stream::tracker::{Fragments, Input, Reject};
 
 /// What an event of a connection is; `None` where nothing is wrong, or a gap says the same.
-pub(super) const fn of_event(event: Event) -> Option<AnomalyKind> {
+pub(crate) const fn of_event(event: Event) -> Option<AnomalyKind> {
     Some(match event {
         Event::Conflict => AnomalyKind::Conflict,
         Event::OutOfWindow => AnomalyKind::OutOfWindow,
@@ -27,10 +27,27 @@ pub(super) const fn of_event(event: Event) -> Option<AnomalyKind> {
         | Event::AcknowledgedLost
         | Event::Resynchronised
         | Event::Urgent
+        | Event::Retransmission
         | Event::AfterReset
         | Event::GivenUp => return None,
     })
 }
+
+/// The name that rules have for an event of a connection (`stream-event`): one of [`detect::STREAM_EVENTS`].
+pub(crate) fn stream_event(event: Event) -> Option<&'static str> {
+    match event {
+        Event::Retransmission => Some("pkt_retransmission"),
+        event => of_event(event).and_then(stream_name),
+    }
+}
+
+/// The same of something odd in a stream.
+pub(crate) fn stream_name(kind: AnomalyKind) -> Option<&'static str> {
+    kind.name(false, IpProtocol::TCP.0).strip_prefix("stream.")
+}
+
+/// The same of a stream whose depth is reached.
+pub(crate) const DEPTH_REACHED: &str = "reassembly_depth_reached";
 
 /// What is wrong with a packet that belongs to no flow; `None` if it is not IP.
 pub(crate) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
@@ -129,5 +146,15 @@ mod tests {
             }
         }
         assert_eq!(names.into_iter().collect::<Vec<_>>(), detect::EVENTS);
+    }
+
+    /// The same of streams.
+    #[test]
+    fn rules_may_name_all_events_of_streams() {
+        let kinds = AnomalyKind::ALL.into_iter().filter_map(stream_name);
+        let others = [stream_event(Event::Retransmission), Some(DEPTH_REACHED)];
+        let names: std::collections::BTreeSet<_> =
+            kinds.chain(others.into_iter().flatten()).collect();
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), detect::STREAM_EVENTS);
     }
 }

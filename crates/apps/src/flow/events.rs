@@ -267,7 +267,7 @@ impl Follower for Lines {
         }
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+    fn rejected(&mut self, _: Option<usize>, input: &Input<'_>, why: Reject) {
         if !self.writes.has(EventType::Anomaly) {
             return;
         }
@@ -277,14 +277,14 @@ impl Follower for Lines {
         }
     }
 
-    fn fragments(&mut self, fragments: &Fragments) {
-        if !self.writes.has(EventType::Anomaly) {
-            return;
-        }
-        if let Some(anomaly) = anomalies::of_fragments(fragments) {
+    fn fragments(&mut self, fragments: &Fragments) -> bool {
+        if self.writes.has(EventType::Anomaly)
+            && let Some(anomaly) = anomalies::of_fragments(fragments)
+        {
             let context = Context { in_iface: "", at_ns: fragments.time_ns, is_alerted: false };
             self.stray(&anomaly, context);
         }
+        false
     }
 
     fn asks_for_refused(&self) -> bool {

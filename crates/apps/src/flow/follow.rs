@@ -133,11 +133,19 @@ pub trait Follower: Send {
         None
     }
 
-    /// A packet belongs to no flow.
-    fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
+    /// A packet belongs to no flow. It is in this row of the chunk; none where a stage before has dropped it.
+    fn rejected(&mut self, _row: Option<usize>, _input: &Input<'_>, _why: Reject) {}
 
-    /// A datagram of fragments is whole or has failed.
-    fn fragments(&mut self, _fragments: &Fragments) {}
+    /// A fragment has come: see [`Module::fragment`]. Returns whether it is dropped behind this stage, so that it need not be held
+    /// back for its datagram.
+    fn fragment(&mut self, _row: usize, _input: &Input<'_>) -> bool {
+        false
+    }
+
+    /// A datagram of fragments is whole or has failed: see [`Module::fragments`].
+    fn fragments(&mut self, _fragments: &Fragments) -> bool {
+        false
+    }
 
     /// The flow of this number never was: the packet that opened it was dropped. Its end is not reported.
     fn never_was(&mut self, _flow: u64) {}
@@ -229,6 +237,12 @@ impl Followers {
     /// These.
     pub fn new(all: Vec<Box<dyn Follower>>) -> Self {
         Self { all, rows: Vec::new(), frames: Vec::new(), clean: Vec::new() }
+    }
+
+    /// A fragment has come, in this row of the chunk; whether it is dropped behind this stage.
+    pub(super) fn fragment_in(&mut self, row: usize, input: &Input<'_>) -> bool {
+        let own = self.all.iter_mut().map(|follower| follower.fragment(row, input));
+        own.fold(false, |all, own| all | own)
     }
 
     /// The record, with the application that a follower knows.
@@ -377,12 +391,18 @@ impl Module for Followers {
         }
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
-        self.all.iter_mut().for_each(|follower| follower.rejected(input, why));
+    fn rejected(&mut self, number: usize, input: &Input<'_>, why: Reject) {
+        let row = self.rows.get(number).map(|row| usize::from(*row));
+        self.all.iter_mut().for_each(|follower| follower.rejected(row, input, why));
     }
 
-    fn fragments(&mut self, fragments: &Fragments) {
-        self.all.iter_mut().for_each(|follower| follower.fragments(fragments));
+    fn fragment(&mut self, number: usize, input: &Input<'_>) {
+        let _ = self.fragment_in(self.rows[number].into(), input);
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) -> bool {
+        let own = self.all.iter_mut().map(|follower| follower.fragments(fragments));
+        own.fold(false, |all, own| all | own)
     }
 
     fn never_was(&mut self, flow: u64) {

@@ -12,7 +12,7 @@ use packet::tunnel::{Kinds, Path};
 use packet::{Anomaly, Decoded, tunnel};
 use stream::Tracker;
 use stream::table::Slot;
-use stream::tracker::{Input, LATE_NS, Module, Reject};
+use stream::tracker::{Input, LATE_NS, Reject};
 
 use super::columns::{self, FlowColumns};
 use super::decode::{self, HeadColumns, HeadView};
@@ -199,7 +199,8 @@ impl Flow {
                 tunnels: None,
                 segment: None,
             };
-            tracker.module().rejected(&input, Reject::Malformed);
+            let followers = tracker.module().all.iter_mut();
+            followers.for_each(|own| own.rejected(None, &input, Reject::Malformed));
         }
     }
 
@@ -245,10 +246,16 @@ fn is_held(d: &Decoded, packet: &Packet) -> bool {
     d.has(Decoded::FRAGMENT) && d.is_ip() && packet.mark & crate::router::MARK_OPENED == 0
 }
 
-/// Followers hear what became of fragments.
+/// Followers hear what became of fragments, and may want a datagram dropped.
 fn tell(held: &mut Held, tracker: &mut Tracker<Followers>) {
     for (fragments, count) in held.news.drain(..) {
-        tracker.held(&fragments, count);
+        let drops = tracker.held(&fragments, count);
+        if let Some(released) = held.released.as_mut().filter(|own| own.key == fragments.key)
+            && drops
+            && fragments.failed.is_none()
+        {
+            released.dropped.get_or_insert(crate::ids::reasons::IDS_DROP);
+        }
     }
 }
 
@@ -528,6 +535,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 if let Some(reason) = decided {
                     view.verdict[row] = Verdict::drop(reason).0;
                 }
+                continue;
+            }
+            if !cx.is_again(row) && owned.module().fragment_in(row, &input) {
                 continue;
             }
             let (time_ns, decoded, inner) = (packet.time_ns, *decoded, inner.cloned());

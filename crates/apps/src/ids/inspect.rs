@@ -14,6 +14,7 @@
 mod following;
 mod hashes;
 mod limit;
+mod lone;
 mod odd;
 mod refused;
 mod tee;
@@ -27,7 +28,7 @@ use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
-use flowlog::eve::{self, Context, Decision, Origin};
+use flowlog::eve::{self, AnomalyKind, Context, Decision, Origin};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
@@ -36,11 +37,12 @@ use stream::tracker::{Identity, Input, OfFlow, Passed};
 use stream::{FlowRecord, Side};
 
 use self::following::Following;
-use self::hashes::{Mixed, address_hash};
+use self::hashes::Mixed;
 use self::limit::{Exceeded, OfLimit};
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
+use crate::flow::anomalies;
 use crate::flow::follow::{Follower, Listener, Place};
 use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
@@ -567,6 +569,7 @@ impl Inspector {
     }
 
     fn gap(&mut self, identity: &Identity, side: Side, offset: u64, bytes: u64) {
+        self.stream_event(identity.id, side, anomalies::stream_name(AnomalyKind::Gap));
         let Some(flow) = self.flows.get_mut(&identity.id) else { return };
         let sender = flow.sender(side);
         self.detector.gap(&mut flow.state, sender, offset, bytes);
@@ -574,6 +577,14 @@ impl Inspector {
         self.session(identity.id, |session, limits, now, sink| {
             session.gap(limits, direction, offset, bytes, now, sink);
         });
+    }
+
+    /// Rules about something odd in a stream of a flow, in its step.
+    fn stream_event(&mut self, id: u64, side: Side, name: Option<&'static str>) {
+        let Some((name, flow)) = name.zip(self.flows.get(&id)) else { return };
+        if self.open.as_ref().is_some_and(|open| open.flow == id) {
+            self.detector.stream_event(name, flow.sender(side));
+        }
     }
 
     fn end_of_side(&mut self, identity: &Identity, side: Side) {
@@ -584,83 +595,6 @@ impl Inspector {
         self.session(identity.id, |session, limits, now, sink| {
             session.end_of_side(limits, direction, now, sink);
         });
-    }
-
-    /// A packet of no flow. Its row is known if it is about one, and then it may be dropped.
-    fn lone(&mut self, input: &Input<'_>, about: Option<(usize, u64)>) {
-        self.end_step();
-        let (d, time_ns) = (input.decoded, input.time_ns);
-        let packet = Packet { decoded: d, frame: input.frame, time_ns };
-        let verdict = self.detector.lone(&packet, &mut self.alerts);
-        self.given_up = self.detector.counts().given_up;
-        let drops = self.is_inline() && verdict.drops;
-        if let Some((row, _)) = about {
-            self.last = drops.then(|| decided(verdict, false));
-            if let Some(decided) = self.last {
-                self.decisions.push((row, decided));
-                add(&self.parts.counters.drops, 1);
-            }
-        }
-        let (Some(src), Some(dst)) = (d.src_ip(), d.dst_ip()) else { return self.alerts.clear() };
-        let ports = d.ports().unwrap_or_default();
-        let outputs = self.parts.outputs.clone();
-        let origin = Origin {
-            flow_id: about.map(|(_, flow)| flow),
-            src: (src, ports.0),
-            dst: (dst, ports.1),
-            protocol: d.protocol.0,
-            icmp: d.icmp_type_code(),
-            vlans: vlans(input),
-            in_iface: outputs.ports.get(usize::from(input.port)).map_or("", String::as_str),
-            at_ns: time_ns,
-        };
-        self.alone(&origin, (drops && about.is_some()).then(|| u64::from(d.ip_total_len)));
-    }
-
-    /// Reports the alerts of a step without a flow; with the length of the packet that is dropped, if it is.
-    fn alone(&mut self, origin: &Origin<'_>, dropped: Option<u64>) {
-        let outputs = self.parts.outputs.clone();
-        let (mut dropped, is_dropped) = (dropped, dropped.is_some());
-        for alert in std::mem::take(&mut self.alerts) {
-            let rule = self.detector.rules().rule(alert.rule);
-            let id = (rule.gid, rule.sid);
-            self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
-            let is_blocked = is_dropped && drops_with(alert.action);
-            let report = eve::Alert {
-                decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },
-                gid: rule.gid,
-                sid: rule.sid,
-                rev: rule.rev,
-                msg: &rule.msg,
-                category: &rule.category,
-                priority: rule.priority,
-                metadata: &rule.metadata,
-                to_server: None,
-                application: None,
-                transaction_id: None,
-                transaction: None,
-            };
-            // Packets between the same ends come to the same worker, in their order.
-            let ends = address_hash(origin.src.0, origin.dst.0);
-            self.strays = self.strays.wrapping_add(1);
-            let key = (origin.at_ns, 0, ends, self.strays);
-            if outputs.has(IdsEvent::Alert) {
-                outputs.eve.alert(origin, &report, &mut self.lines.line);
-                self.lines.put(To::Eve, key);
-            }
-            if outputs.has_files() {
-                flowlog::fast::alert(origin, &report, &mut self.lines.line);
-                self.lines.put(To::Fast, key);
-            }
-            if is_blocked
-                && outputs.has(IdsEvent::Drop)
-                && let Some(len) = dropped.take()
-            {
-                let dropped = eve::Drop { len, alert: Some(report), to_server: None };
-                outputs.eve.dropped(origin, &dropped, &mut self.lines.line);
-                self.lines.put(To::Eve, key);
-            }
-        }
     }
 
     fn never_was(&mut self, id: u64) {

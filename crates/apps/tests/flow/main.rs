@@ -65,15 +65,16 @@ impl Follower for Ears {
         self.hear(flow.id, format!("{event:?} of {side:?}, {now}"));
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+    fn rejected(&mut self, _: Option<usize>, input: &Input<'_>, why: Reject) {
         self.hear(0, format!("{why:?}: {}, {:?}", input.time_ns, input.decoded));
     }
 
     /// When a worker finds that fragments are too late depends on its other fragments.
-    fn fragments(&mut self, fragments: &Fragments) {
+    fn fragments(&mut self, fragments: &Fragments) -> bool {
         if fragments.failed.is_none() {
             self.hear(0, format!("{} fragments: {:?}", fragments.time_ns, fragments.notes));
         }
+        false
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, _: &mut Kept, now: u64) {

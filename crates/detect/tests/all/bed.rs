@@ -327,7 +327,7 @@ impl Module for Bench {
         });
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
+    fn rejected(&mut self, _: usize, input: &Input<'_>, why: Reject) {
         self.finish();
         let d = input.decoded;
         let is_right = matches!(

@@ -362,7 +362,7 @@ fn what_is_not_evaluated_is_said() {
 alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
-alert tcp any any -> any any (stream-event:est_packet_out_of_window; sid:4;)
+alert tcp any any -> any any (stream-event:3whs_synack_flood; sid:4;)
 alert http any any -> any any (app-layer-event:http.missing_host_header; sid:5;)
 alert pkthdr any any -> any any (decode-event:ipv4.opt_pad_required; sid:6;)
 alert tls any any -> any any (tls_cert_expired; sid:7;)
@@ -377,7 +377,7 @@ alert tls any any -> any any (ssl_state:client_hello; sid:8;)
     let expected = [
         (1, "there is no dataset none"),
         (2, "pcre: a group `(?(`"),
-        (4, "option stream-event"),
+        (4, "stream-event:3whs_synack_flood"),
         (5, "option app-layer-event"),
         (6, "decode-event:ipv4.opt_pad_required"),
         (7, "option tls_cert_expired"),
@@ -431,6 +431,103 @@ pass ip 10.0.0.9 any -> any any (decode-event:ipv4.trunc_pkt; sid:5;)
     // A packet of which nothing is wrong is none of them.
     let mut bench = Bench::new(rules, "");
     assert_eq!(bench.ask(b"x", 1), [4]);
+}
+
+/// Rules about streams are of the packet that brings the event, with the other conditions on it.
+#[test]
+fn events_of_streams() {
+    let rules = r#"
+alert tcp any any -> any any (stream-event:pkt_retransmission; sid:1;)
+alert tcp any any -> any any (stream-event:pkt_retransmission; flow:to_client; sid:2;)
+alert tcp any any -> any any (stream-event:pkt_retransmission; flags:A; flowbits:set,again; sid:3;)
+alert tcp any any -> any any (stream-event:reassembly_seq_gap; flowbits:isset,again; sid:4;)
+alert udp any any -> any any (stream-event:pkt_retransmission; sid:5;)
+"#;
+    let mut bench = Bench::new(rules, "");
+    let mut give = |sender, flags, names: &[&str]| {
+        let frame = segment(sender, flags, b"x");
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        bench.alerts.clear();
+        bench.detector.begin(&packet, &mut bench.flow, sender);
+        names.iter().for_each(|name| bench.detector.stream_event(name, sender));
+        bench.detector.finish(&mut bench.flow, &mut bench.alerts);
+        let rules = bench.detector.rules();
+        let sids = bench.alerts.iter().map(|alert| rules.rule(alert.rule).sid);
+        let mut sids: Vec<u32> = sids.collect();
+        sids.sort_unstable(); // who writes a bit comes first
+        sids
+    };
+    const AGAIN: &str = "pkt_retransmission";
+    assert_eq!(give(Sender::Client, 16, &["reassembly_seq_gap"]), []);
+    assert_eq!(give(Sender::Client, 24, &[AGAIN, AGAIN]), [1]);
+    assert_eq!(give(Sender::Server, 16, &[AGAIN, "reassembly_seq_gap"]), [1, 2, 3, 4]);
+    assert_eq!(give(Sender::Server, 16, &["no_flags"]), []);
+    // At the end of a flow there is no packet.
+    bench.alerts.clear();
+    bench.detector.begin_end(&mut bench.flow, 2);
+    bench.detector.stream_event("reassembly_seq_gap", Sender::Server);
+    bench.detector.finish(&mut bench.flow, &mut bench.alerts);
+    let alerts: Vec<_> = bench.alerts.iter().map(|own| own.sender).collect();
+    assert_eq!(alerts, [Sender::Server]);
+}
+
+/// Bits of the header of IPv4, in fragments and in whole packets. Other rules do not see fragments.
+#[test]
+fn fragments() {
+    // More 0x20, do not 0x40, reserved 0x80; the offset in units of eight bytes.
+    let cases: &[(&str, u8, u8, bool)] = &[
+        ("fragbits:M", 0x20, 0, true),
+        ("fragbits:M", 0x60, 0, false),
+        ("fragbits:M", 0x20, 9, true),
+        ("fragbits:M", 0, 9, false),
+        ("fragbits:+M", 0x20, 0, false),
+        ("fragbits:+M", 0x60, 0, true),
+        ("fragbits:*MR", 0xa0, 0, true),
+        ("fragbits:*MD", 0, 9, false),
+        ("fragbits:*MD", 0x20, 0, true),
+        ("fragbits:!M", 0x20, 0, false),
+        ("fragbits:!M", 0, 9, true),
+        ("fragbits:!MD", 0x20, 0, true),
+        ("fragbits:MD", 0x60, 0, true),
+        ("fragbits:RDM", 0xe0, 0, true),
+        ("fragbits:D", 0x40, 0, true),
+        ("fragbits:R", 0x80, 0, true),
+        ("fragbits:!D", 0, 0, true),
+        ("fragoffset:0", 0x20, 0, true),
+        ("fragoffset:>0", 0x20, 9, true),
+        ("fragoffset:>0", 0x20, 0, false),
+        ("fragoffset:9", 0, 9, true),
+        ("fragoffset:0; dsize:0", 0x20, 0, true),
+        ("fragbits:M; flags:S", 0x20, 0, false),
+        ("fragbits:M; ttl:64", 0x20, 0, true),
+        ("fragbits:M; ipv4.hdr; content:\"|40 11|\"; offset:8; depth:2", 0x20, 0, true),
+        ("ttl:64", 0x20, 0, false),
+        ("fragbits:M; content:\"abc\"", 0x20, 0, false),
+    ];
+    for (options, flags, offset, expected) in cases {
+        let is_fragment = flags & 0x20 != 0 || *offset != 0;
+        let rule = format!("alert ip any any -> any any ({options}; sid:1;)\n");
+        let mut bench = Bench::new(&rule, "");
+        let mut frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 2], 53), 64, b"abc");
+        (frame[20], frame[21]) = (*flags, *offset);
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        if is_fragment {
+            bench.detector.fragment(&packet, &mut bench.alerts);
+        } else {
+            bench.detector.lone(&packet, &mut bench.alerts);
+        }
+        assert_eq!(bench.alerts.len() == 1, *expected, "{rule}, {flags:#x}, {offset}");
+    }
+    // Fragments have no ports.
+    let mut bench = Bench::new("alert udp any any -> any !9 (fragbits:M; sid:1;)\n", "");
+    let mut frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 2], 53), 64, b"abc");
+    frame[20] = 0x20;
+    let decoded = packet::decode(&frame, frame.len());
+    let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+    bench.detector.fragment(&packet, &mut bench.alerts);
+    assert!(bench.alerts.is_empty());
 }
 
 /// The windows of a rule go on after a reload, also where other rules come before it now.

@@ -71,7 +71,8 @@ pub(super) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<
         "stream_size" => stream_size(arg)?,
         "app-layer-protocol" => app_protocol(arg)?,
         "app-layer-event" => Condition::AppEvent(one(arg)?.name()?),
-        "decode-event" | "engine-event" => Condition::DecodeEvent(one(arg)?.name()?),
+        "decode-event" => Condition::DecodeEvent(one(arg)?.name()?),
+        "engine-event" => engine_event(one(arg)?.name()?),
         "stream-event" => Condition::StreamEvent(one(arg)?.name()?),
         "iprep" => iprep(arg)?,
         "tls.version" | "ssl_version" => tls_version(arg)?,
@@ -363,6 +364,15 @@ fn tcp_flags(arg: &Arg<'_>) -> Result<TcpFlags, Fault> {
         return Err(set.fault("flags are missing"));
     }
     Ok(TcpFlags { mode, bits, ignored })
+}
+
+/// The old name of both, with the kind of the event before its name.
+fn engine_event(name: String) -> Condition {
+    match (name.strip_prefix("stream."), name.strip_prefix("decoder.")) {
+        (Some(name), _) => Condition::StreamEvent(name.to_owned()),
+        (_, Some(name)) => Condition::DecodeEvent(name.to_owned()),
+        _ => Condition::DecodeEvent(name),
+    }
 }
 
 fn fragbits(arg: &Arg<'_>) -> Result<Fragbits, Fault> {

@@ -231,6 +231,9 @@ impl Reassembler {
         cold.retransmissions = cold.retransmissions.saturating_add(u32::from(is_repeated));
         cold.overlaps = cold.overlaps.saturating_add(u32::from(is_overlap));
         cold.out_of_order = cold.out_of_order.saturating_add(u32::from(is_ahead && found.new > 0));
+        if is_repeated {
+            sink.event(side, Event::Retransmission);
+        }
         if is_repeated || is_overlap {
             connection.rtt_start_ns[side.index()] = 0; // Karn: whose acknowledgment follows is unknown.
         }

@@ -166,6 +166,7 @@ impl Reassembler {
             let cold = connection.cold_mut(side);
             cold.retransmissions = cold.retransmissions.saturating_add(1);
             connection.rtt_start_ns[side.index()] = 0;
+            sink.event(side, Event::Retransmission);
             return;
         }
         let mut urgent = None;

@@ -103,11 +103,18 @@ pub trait Module {
     ) {
     }
 
-    /// A packet belongs to no flow.
-    fn rejected(&mut self, _input: &Input<'_>, _why: Reject) {}
+    /// A packet belongs to no flow. `number` is its place in the batch; of a datagram in fragments that of the last one that came.
+    fn rejected(&mut self, _number: usize, _input: &Input<'_>, _why: Reject) {}
 
-    /// A datagram of fragments is whole or has failed, or a fragment was discarded.
-    fn fragments(&mut self, _fragments: &Fragments) {}
+    /// A fragment has come, at this place in the batch. It is given once, whatever becomes of its datagram; not where the caller
+    /// holds fragments back.
+    fn fragment(&mut self, _number: usize, _input: &Input<'_>) {}
+
+    /// A datagram of fragments is whole or has failed, or a fragment was discarded. Returns whether the datagram is to be dropped,
+    /// which only a caller can do that holds fragments back ([`Tracker::held`](super::Tracker::held)).
+    fn fragments(&mut self, _fragments: &Fragments) -> bool {
+        false
+    }
 
     /// The flow of this number never was: the packet that opened it, which the module has seen, was dropped
     /// ([`Tracker::decide`](super::Tracker::decide)). Its end is not reported.

@@ -115,7 +115,10 @@ impl<M: Module> Tracker<M> {
         }
         let (flow_key, row) = match self.of_one(input) {
             Ok(row) => row,
-            Err(why) => return Some(self.reject(input, 1, why)),
+            Err(why) => {
+                self.rest.module.fragment(number, input);
+                return Some(self.reject(number, input, 1, why));
+            }
         };
         if self.rest.helpers.waits(&flow_key, row.side) {
             return None;
@@ -144,6 +147,7 @@ impl<M: Module> Tracker<M> {
     /// Keeps a copy of a fragment that is passed on. The one that completes its datagram brings the module the whole, so
     /// that whoever inspects it may have that fragment dropped, without which no host has the datagram.
     fn join(&mut self, number: usize, input: &Input<'_>) {
+        self.rest.module.fragment(number, input);
         if !self.rest.module.reads() {
             return;
         }
@@ -155,7 +159,7 @@ impl<M: Module> Tracker<M> {
             return;
         }
         let time_ns = input.time_ns;
-        let whole = std::mem::take(&mut self.whole);
+        let whole = self.whole.lend();
         let decoded = whole.decoded(input);
         let datagram = Input {
             decoded: &decoded,
@@ -165,7 +169,7 @@ impl<M: Module> Tracker<M> {
             ..*input
         };
         self.joined(number, &datagram, time_ns);
-        self.whole = whole;
+        self.whole.take_back(whole);
     }
 
     /// A datagram is whole. Its own header says which flow it is of: others may have taken the place of its first fragment since.
@@ -215,13 +219,15 @@ impl<M: Module> Tracker<M> {
         self.rest.packet(&key, &of_flow);
     }
 
-    /// So many fragments that the caller has held back became a datagram, or did not and are lost.
-    pub fn held(&mut self, fragments: &Fragments, count: u64) {
-        self.rest.module.fragments(fragments);
+    /// So many fragments that the caller has held back became a datagram, or did not and are lost. Returns whether the module
+    /// wants the datagram dropped.
+    pub fn held(&mut self, fragments: &Fragments, count: u64) -> bool {
+        let drops = self.rest.module.fragments(fragments);
         if fragments.failed.is_some() {
             self.counts.fragments += count;
             self.counts.fragments_lost += count;
         }
+        drops
     }
 
     /// An ICMP error that is whole, about a packet that `side` of a flow sent: the module hears of it.

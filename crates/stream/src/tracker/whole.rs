@@ -38,7 +38,8 @@ impl Whole {
             }
             _ => time_ns,
         };
-        module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
+        let _ =
+            module.fragments(&Fragments { key: output.key, failed, notes: output.notes, time_ns });
         match output.outcome {
             defrag::Outcome::Whole { frame, ip_at } => {
                 self.frame.clear();
@@ -50,6 +51,17 @@ impl Whole {
             }
             defrag::Outcome::Failed(_) => self.lost += output.tokens.len() as u64,
         }
+    }
+
+    /// The datagram, to be given [back](Self::take_back). Meanwhile others may be lost.
+    pub(super) fn lend(&mut self) -> Self {
+        let lost = self.lost;
+        std::mem::replace(self, Self { lost, ..Self::default() })
+    }
+
+    pub(super) fn take_back(&mut self, whole: Self) {
+        let lost = self.lost;
+        *self = Self { lost, ..whole };
     }
 
     /// Its headers; `last` is the fragment that completed it.

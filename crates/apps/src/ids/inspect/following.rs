@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use detect::Ruleset;
-use stream::tcp::{End, Segment, Want};
+use stream::tcp::{End, Event, Segment, Want};
 use stream::tracker::{Fragments, Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
@@ -39,7 +39,7 @@ impl Follower for Following {
 
     /// It is inspected by itself: rules that drop it do not drop the flow that it is about.
     fn error(&mut self, flow: &Identity, _: &mut Kept, at: &Place, error: &OfFlow<'_>) {
-        lock(&self.0).lone(error.input, Some((at.row, flow.id)));
+        lock(&self.0).lone(error.input, Some(at.row), Some(flow.id));
     }
 
     fn datagram(&mut self, flow: &Identity, _: &mut Kept, at: &Place, whole: &OfFlow<'_>) {
@@ -83,27 +83,37 @@ impl Follower for Following {
         lock(&self.0).gap(flow, side, offset, bytes);
     }
 
-    fn end_of_side(&mut self, flow: &Identity, _: &mut Kept, side: Side, _: u64, _: End) {
-        lock(&self.0).end_of_side(flow, side);
+    fn end_of_side(&mut self, flow: &Identity, _: &mut Kept, side: Side, _: u64, end: End) {
+        let mut own = lock(&self.0);
+        if end == End::Depth {
+            own.stream_event(flow.id, side, Some(anomalies::DEPTH_REACHED));
+        }
+        own.end_of_side(flow, side);
     }
 
     fn application(&mut self, record: &FlowRecord, _: &mut Kept) -> Option<&'static str> {
         lock(&self.0).flows.get(&record.id)?.application()
     }
 
-    fn rejected(&mut self, input: &Input<'_>, why: Reject) {
-        // Rows of packets without a flow are not known: rules drop packets of flows.
-        if why == Reject::Untracked {
-            lock(&self.0).lone(input, None);
-        } else if let Some(anomaly) = anomalies::of_packet(input, why) {
-            lock(&self.0).odd(&anomaly, Some(input.port), input.time_ns);
+    fn event(&mut self, flow: &Identity, _: &mut Kept, side: Side, event: Event, _: u64) {
+        if let Some(name) = anomalies::stream_event(event) {
+            lock(&self.0).stream_event(flow.id, side, Some(name));
         }
     }
 
-    fn fragments(&mut self, fragments: &Fragments) {
-        if let Some(anomaly) = anomalies::of_fragments(fragments) {
-            lock(&self.0).odd(&anomaly, None, fragments.time_ns);
+    fn rejected(&mut self, row: Option<usize>, input: &Input<'_>, why: Reject) {
+        match why {
+            Reject::Untracked => lock(&self.0).lone(input, row, None),
+            why => lock(&self.0).undecoded(row, input, why),
         }
+    }
+
+    fn fragment(&mut self, row: usize, input: &Input<'_>) -> bool {
+        lock(&self.0).fragment(row, input)
+    }
+
+    fn fragments(&mut self, fragments: &Fragments) -> bool {
+        lock(&self.0).fragments(fragments)
     }
 
     fn never_was(&mut self, flow: u64) {

@@ -158,17 +158,17 @@ fn order() {
         "two swapped"; "A . 3 1 cd; A . 1 1 ab; A . 5 1 ef" => "abcdef" "" Established []
         "backwards"; "A . 5 1 e; A . 4 1 d; A . 3 1 c; A . 2 1 b; A . 1 1 a" => "abcde" "" Established []
         "both directions"; "B . 2 1 y; A . 2 1 b; A . 1 1 a; B . 1 1 x" => "ab" "xy" Established []
-        "twice"; "A . 1 1 ab; A . 1 1 ab; A . 1 1 abc" => "abc" "" Established []
-        "twice in the buffer"; "A . 3 1 c; A . 3 1 c; A . 1 1 ab" => "abc" "" Established []
+        "twice"; "A . 1 1 ab; A . 1 1 ab; A . 1 1 abc" => "abc" "" Established [Retransmission]
+        "twice in the buffer"; "A . 3 1 c; A . 3 1 c; A . 1 1 ab" => "abc" "" Established [Retransmission]
         "over several"; "A . 2 1 b; A . 4 1 d; A . 1 1 abcde" => "abcde" "" Established []
         "hole at the end"; "A . 2 1 b; A . 4 1 d; close" => "-b-d~" "~" Established []
         "hole acknowledged"; "A . 1 1 a; A . 3 1 c; B . 1 4; A . 4 1 d" => "a-cd" "" Established [AcknowledgedLost]
         "hole acknowledged in part"; "A . 4 1 d; B . 1 3; A . 3 1 c" => "--cd" "" Established [AcknowledgedLost]
-        "late after its gap"; "A . 2 1 b; B . 1 3; A . 1 1 a" => "-b" "" Established [AcknowledgedLost]
+        "late after its gap"; "A . 2 1 b; B . 1 3; A . 1 1 a" => "-b" "" Established [AcknowledgedLost Retransmission]
         "hole acknowledged, kept" with late; "A . 2 1 b; B . 1 3; A . 1 1 a" => "ab" "" Established []
-        "other bytes later"; "A . 1 1 ab; A . 1 1 xy; B . 1 3" => "ab" "" Established []
+        "other bytes later"; "A . 1 1 ab; A . 1 1 xy; B . 1 3" => "ab" "" Established [Retransmission]
         "a probe of the last byte"; "A . 1 1 ab; B . 1 3; A . 2 1 z; A . 2 1; B . 1 3; A . 3 1 c" => "abc" "" Established []
-        "a probe of a closed window"; "A . 1 1 a; B . 1 2 window=0; A . 2 1 b; A . 2 1 b; B . 1 3 window=9; A . 3 1 c" => "abc" "" Established []
+        "a probe of a closed window"; "A . 1 1 a; B . 1 2 window=0; A . 2 1 b; A . 2 1 b; B . 1 3 window=9; A . 3 1 c" => "abc" "" Established [Retransmission]
     }
     let mut bench = Bench::open(Options::default());
     play(
@@ -218,7 +218,7 @@ fn ends() {
         "with data, before its data"; "A FA 2 1 b; A . 1 1 a" => "ab|" "" FinWait1 []
         "hole before it"; "A FA 3 1 c; close" => "--c|" "~" FinWait1 []
         "hole before it acknowledged"; "A FA 3 1; B . 1 4" => "--|" "" FinWait2 [AcknowledgedLost]
-        "again"; "A FA 1 1 a; A FA 1 1 a; A FA 2 1; B . 1 3; A FA 2 1" => "a|" "" FinWait2 []
+        "again"; "A FA 1 1 a; A FA 1 1 a; A FA 2 1; B . 1 3; A FA 2 1" => "a|" "" FinWait2 [Retransmission]
         "at another place"; "A . 1 1 abc; A FA 3 1; A FA 4 1; A FA 5 1" => "abc|" "" FinWait1 [FinConflict FinConflict]
         "data behind"; "A FA 2 1; A . 1 1 ab; A . 2 1 b; A . 3 1 c" => "a|" "" FinWait1 [DataAfterFin DataAfterFin]
         "data behind, before"; "A . 3 1 cd; A FA 2 1; A . 1 1 a" => "a|" "" FinWait1 [DataAfterFin]
@@ -318,7 +318,7 @@ fn urgent_bytes() {
         "beyond the segment" with drop; "A AU 1 1 abc urgent=9; A . 4 1 d" => "abcd" "" Established [Urgent]
         "dropped in the buffer" with drop; "A AU 3 1 cde urgent=2; A . 1 1 ab; B . 1 6; A . 6 1 f" => "abcef" "" Established [Urgent]
         "only it" with drop; "A AU 1 1 a urgent=1; A AU 2 1 b urgent=1; A . 3 1 c" => "c" "" Established [Urgent Urgent]
-        "repeated" with drop; "A AU 1 1 ab urgent=1; A AU 1 1 ab urgent=1; A FA 3 1" => "b|" "" FinWait1 [Urgent]
+        "repeated" with drop; "A AU 1 1 ab urgent=1; A AU 1 1 ab urgent=1; A FA 3 1" => "b|" "" FinWait1 [Urgent Retransmission]
         "disputed" with drop; "A AU 3 1 c urgent=1; A . 2 1 bc; A . 1 1 a" => "abc" "" Established [Urgent Conflict]
     }
 }
