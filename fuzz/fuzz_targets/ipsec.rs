@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use crypto::esp;
 use crypto::{Authentication, Encryption, Key, Secret, Suite};
 use ipsec::inbound::{self, Found};
+use ipsec::path::{self, Learned};
 use ipsec::{Association, Direction, Mode, Parameters, Udp, outbound};
 use libfuzzer_sys::fuzz_target;
 use packet::Anomaly;
@@ -54,6 +55,17 @@ fuzz_target!(|data: &[u8]| {
     let receiving = association(Direction::In, mode, is_in_udp);
     // As it comes. A seed may be genuine.
     open(&receiving, &mut bytes.to_vec());
+
+    // As an ICMP error about a packet that an association sent.
+    let sending = association(Direction::Out, mode, is_in_udp);
+    let _ = sending.sealer().map(|own| own.take(1 << 21));
+    let d = packet::decode::decode_ip(bytes, bytes.len());
+    if let Some(error) = path::too_big(bytes, &d)
+        && let Learned::Lowered(mtu) = error.learn(&sending, 0)
+    {
+        assert!(error.spi == 0x1000 && u32::from(mtu) < error.len.max(577) && mtu >= 576);
+        assert_eq!(sending.path_mtu(0), Some(mtu));
+    }
 
     // As what is inside: whatever it says of itself.
     let len = bytes.len();

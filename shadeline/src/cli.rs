@@ -181,6 +181,9 @@ pub(crate) struct DemoArgs {
     pub(crate) packets: u64,
 }
 
+/// Seconds whose nanoseconds have 64 bits.
+const MAX_SECONDS: u64 = u64::MAX / 1_000_000_000;
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The configuration; `-` is standard input
@@ -206,6 +209,14 @@ pub(crate) struct RunArgs {
     /// (default: as in the configuration)
     #[arg(long, value_name = "BACKEND[,BACKEND]...")]
     pub(crate) backend: Option<Backends>,
+    /// With -r: the time at which the run begins, in seconds since 1970: lifetimes of IPsec associations count from then (default:
+    /// from their first packet)
+    #[arg(long, value_name = "SECONDS", requires = "read", value_parser = clap::value_parser!(u64).range(1..=MAX_SECONDS))]
+    pub(crate) now: Option<u64>,
+    /// With -r: the seed of hashes and of ports that address translation chooses; two runs with the same input and seed give the same
+    /// bytes
+    #[arg(long, value_name = "NUMBER", requires = "read", default_value_t = 0)]
+    pub(crate) seed: u64,
     /// Stop after this time (live runs)
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "read")]
     pub(crate) duration: Option<Duration>,
@@ -215,6 +226,12 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
+    /// What `--now` and `--seed` say.
+    pub(crate) fn beginning(&self) -> controlplane::Beginning {
+        let now_ns = self.now.unwrap_or(0) * 1_000_000_000; // bounded by MAX_SECONDS
+        controlplane::Beginning { now_ns, seed: self.seed }
+    }
+
     /// What `-k` says of all ports.
     pub(crate) fn checksums(&self) -> Option<Checksums> {
         self.checksums.map(ChecksumChecks::meaning)

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         progress,
         io,
         outputs: outputs.as_ref(),
-        attachments: &[&flows],
+        attachments: &[&flows, &args.beginning()],
     })?;
     report.errors.extend(outputs.as_ref().and_then(Outputs::finish));
     report.interrupted = interrupt.caught().map(|(_, name)| name);

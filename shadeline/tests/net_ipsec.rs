@@ -364,3 +364,141 @@ fn a_peer_behind_translation_is_followed() {
         assert!(status.success(), "{status}\n{output}");
     }
 }
+
+/// A router of Linux between two gateways, whose next link is narrower: its error is about ESP in UDP, and is for the gateway.
+#[test]
+fn a_narrow_link_on_the_way_is_learned() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let nets = [(); 5].map(|()| Netns::new("ipsec"));
+    let [left, one, middle, two, right] = &nets;
+    veth((left, "eth0", mac::LEFT), (one, "inside", mac::ROUTER_LEFT), 1500);
+    veth((one, "outside", "02:00:00:00:03:01"), (middle, "wide", "02:00:00:00:03:02"), 1500);
+    veth((two, "outside", "02:00:00:00:04:01"), (middle, "narrow", "02:00:00:00:04:02"), 1300);
+    veth((right, "eth0", mac::RIGHT), (two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(left, 1), (right, 2)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    middle.address("wide", "192.0.2.3/24");
+    middle.address("narrow", "172.16.0.1/24");
+    middle.sysctl("net.ipv4.ip_forward", "1");
+    let scratches = [Scratch::new(), Scratch::new()];
+    let (first, second) = ("192.0.2.1", "172.16.0.2");
+    let configs = [
+        end(&scratches[0], first, second, (1, 2), "192.0.2.3"),
+        end(&scratches[1], second, first, (2, 1), "172.16.0.1"),
+    ];
+    let mut programs = [(one, &configs[0]), (two, &configs[1])].map(|(net, config)| {
+        let mut program = net.spawn(&format!("{} run {}", bin.display(), config.display()));
+        program.wait_for("running: ", STARTED);
+        program
+    });
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1), "{}", programs[0].output());
+    let sent = |size: u16| {
+        let said = left.try_run(&format!("ping -c 1 -W 1 -M do -s {size} 10.0.2.2"));
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    // The first one is lost; what comes then is answered with the longest that fits 1,300 bytes with UDP and AES-GCM.
+    assert!(wait_until(SOON, || sent(1300).contains("mtu")), "{}", programs[0].output());
+    assert!(programs[0].output().contains("path MTU of association 0x1001"));
+    let shown = ctl(&bin, &scratches[0], "show sa --json").1;
+    assert!(shown.contains("\"path_mtu\": 1300") || shown.contains("\"path_mtu\":1300"), "{shown}");
+    // The host knows it by now, and packets of this length pass.
+    assert_eq!(left.try_run("ping -c 3 -W 2 -M dont -s 1400 10.0.2.2").status.code(), Some(0));
+    let known = left.run("ip route get 10.0.2.2");
+    assert!(known.contains("mtu 1238"), "{known}");
+    assert!(sent(1238 - 28).contains("1 received"), "{}", programs[0].output());
+    for program in &mut programs {
+        let (status, output) = program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+    }
+}
+
+/// A gateway with two workers and two ports inside: what one of them receives the other one seals, and no number is sent twice.
+#[test]
+fn one_worker_seals_what_others_receive() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let nets = [(); 5].map(|()| Netns::new("ipsec"));
+    let [west, east, one, two, right] = &nets;
+    veth((west, "eth0", mac::LEFT), (one, "west", mac::ROUTER_LEFT), 1500);
+    veth((east, "eth0", "02:00:00:00:05:01"), (one, "east", "02:00:00:00:05:02"), 1500);
+    veth((one, "outside", "02:00:00:00:03:01"), (two, "outside", "02:00:00:00:03:02"), 1500);
+    veth((right, "eth0", mac::RIGHT), (two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(west, 1), (right, 2), (east, 3)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    let scratches = [Scratch::new(), Scratch::new()];
+    let file = |own: u8,
+                scratch: &Scratch,
+                workers: u8,
+                ports: &str,
+                inside: [u8; 2],
+                to: [u8; 2]| {
+        let key = private(scratch, "all.key", &"5a".repeat(20));
+        let all = [(1, 4097), (2, 8193)].map(|(from, spi)| association(own, from, spi, &key));
+        let mut text = format!(
+            "mode = \"router\"\n[system]\nworkers = {workers}\nsocket = \"{}\"\n[ipsec]\nworkers = \"one\"\n{ports}\
+             [port.outside]\nbackend = \"af_packet\"\naddresses = [\"192.0.2.{own}/24\"]\n{}",
+            scratch.join("ctl.sock").display(),
+            all.concat()
+        );
+        for (inside, to) in inside.into_iter().zip(to) {
+            text += &format!(
+                "[[policy]]\naction = \"protect\"\nreqid = 1\nsource = \"10.0.{inside}.0/24\"\ndestination = \"10.0.{to}.0/24\"\n"
+            );
+            if own == 1 && inside == 3 {
+                continue;
+            }
+            text +=
+                &format!("[[route]]\nprefix = \"10.0.{to}.0/24\"\nvia = \"192.0.2.{}\"\n", 3 - own);
+        }
+        scratch.write("gateway.toml", &text)
+    };
+    let port = |name: &str, number: u8| {
+        format!("[port.{name}]\nbackend = \"af_packet\"\naddresses = [\"10.0.{number}.1/24\"]\n")
+    };
+    let inside = port("west", 1) + &port("east", 3);
+    let configs = [
+        file(1, &scratches[0], 2, &inside, [1, 3], [2, 2]),
+        file(2, &scratches[1], 1, &port("inside", 2), [2, 2], [1, 3]),
+    ];
+    let mut programs = [(one, &configs[0]), (two, &configs[1])].map(|(net, config)| {
+        let mut program = net.spawn(&format!("{} run {}", bin.display(), config.display()));
+        program.wait_for("running: ", STARTED);
+        program
+    });
+    for host in [west, east] {
+        assert!(wait_until(SOON, || ping(host, "10.0.2.2", 1) == 1), "{}", programs[0].output());
+    }
+    let pings = [west, east].map(|host| host.spawn("ping -i 0.005 -c 300 -W 2 -q 10.0.2.2"));
+    for mut own in pings {
+        let (_, text) = own.wait(SOON);
+        assert!(text.contains(" 0% packet loss"), "{text}");
+    }
+    let sa = |at: usize, spi: u64| {
+        let text = ctl(&bin, &scratches[at], "show sa --json").1;
+        let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let rows = all.as_array().or_else(|| all["sa"].as_array()).expect("rows");
+        rows.iter().find(|own| own["spi"] == spi).expect("an association").clone()
+    };
+    let (sent, heard) = (sa(0, 4097), sa(1, 4097));
+    assert!(sent["packets"].as_u64() >= Some(602) && sent["worker"].is_u64(), "{sent}");
+    // Numbers begin with 1: as many as packets, and the other end has accepted each.
+    assert_eq!(sent["number"].as_u64(), sent["packets"].as_u64().map(|own| own + 1));
+    assert_eq!((&heard["packets"], &heard["replayed"]), (&sent["packets"], &serde_json::json!(0)));
+    let runtime = ctl(&bin, &scratches[0], "show runtime --json").1;
+    let handed = runtime.split("\"packets_handed_over\":").skip(1).any(|own| {
+        let digits: String = own.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().is_ok_and(|own| own >= 300)
+    });
+    assert!(handed, "{runtime}");
+    for program in &mut programs {
+        let (status, output) = program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+    }
+}

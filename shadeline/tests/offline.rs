@@ -506,3 +506,69 @@ fn a_firewall_changes_nothing_of_nat64() {
     assert!(expected.iter().all(|all| all.len() > 5), "{expected:?}");
     assert_eq!(frames("[flow]\n[firewall]\ndefault = \"accept\"\n"), expected);
 }
+
+/// Copies captures and keys of a golden case, and runs over them with more arguments; what is written, by name.
+fn of_case(
+    folder: &Scratch,
+    case: &str,
+    config: &str,
+    more: &[&str],
+) -> std::collections::BTreeMap<String, Vec<u8>> {
+    use std::os::unix::fs::PermissionsExt;
+    for own in
+        std::fs::read_dir(testkit::repository().join("tests/golden").join(case)).expect("a case")
+    {
+        let own = own.expect("a file");
+        if own.path().is_file() {
+            let path = folder.join(own.file_name().to_str().expect("a name"));
+            std::fs::copy(own.path(), &path).expect("a copy");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+                .expect("a mode");
+        }
+    }
+    let (config, out) = (folder.write("config.toml", config), folder.join("out"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.arg("run").arg(config).arg("-w").arg(&out);
+    for port in ["lan", "wan"] {
+        command.arg("-r").arg(format!("{port}={}", folder.join(&format!("{port}.pcap")).display()));
+    }
+    let output = command.args(more).output().expect("the program starts");
+    assert!(output.status.success(), "{}", errors(&output));
+    let files = std::fs::read_dir(&out).expect("a folder").map(|own| own.expect("a file"));
+    let read = |own: std::fs::DirEntry| {
+        let name = own.file_name().to_string_lossy().into_owned();
+        (name, std::fs::read(own.path()).expect("a file"))
+    };
+    files.map(read).collect()
+}
+
+fn config_of(case: &str) -> String {
+    let path = testkit::repository().join("tests/golden").join(case).join("config.toml");
+    std::fs::read_to_string(path).expect("a configuration")
+}
+
+#[test]
+fn a_run_begins_when_it_is_said_to() {
+    // The packets are of second 1,700,000,000 and after; five seconds of the association are over later.
+    let config =
+        config_of("ipsec_path").replacen("reqid = 1\n", "reqid = 1\nhard_seconds = 5\n", 1);
+    let sealed = |more: &[&str]| {
+        let files = of_case(&Scratch::new(), "ipsec_path", &config, more);
+        let stats: serde_json::Value = serde_json::from_slice(&files["stats.json"]).expect("JSON");
+        stats["ipsec"]["sealed"].as_u64()
+    };
+    // The last packet of the association is ten minutes late; the six before it are, too, if it began before.
+    assert_eq!(sealed(&[]), Some(16));
+    assert_eq!(sealed(&["--now", "1700000000"]), Some(16));
+    assert_eq!(sealed(&["--now", "1699999990"]), Some(10));
+}
+
+#[test]
+fn a_seed_makes_a_run_what_it_is() {
+    let config = config_of("nat");
+    let written = |more: &[&str]| of_case(&Scratch::new(), "nat", &config, more);
+    let first = written(&["--seed", "1"]);
+    assert!(first.len() > 2 && first == written(&["--seed", "1"]));
+    assert!(first != written(&["--seed", "2"]), "ports are chosen by the seed");
+    assert!(written(&[]) == written(&["--seed", "0"]));
+}

@@ -1800,11 +1800,113 @@ def ipsec_narrow():
         yield sent("10.1.0.7", "10.3.0.9", size, flags="DF")
 
 
+def ipsec_path():
+    """(port, time, frame): links beyond the port that are narrower, by ICMP errors about ESP packets."""
+    folder = HERE / "ipsec_path"
+    folder.mkdir(exist_ok=True)
+    (folder / "out.key").write_text(hashlib.sha256(b"path").digest()[:20].hex() + "\n")
+    sa = '[[sa]]\ndirection = "out"\nspi = {}\nsource = "{}"\ndestination = "{}"\nreqid = {}\nkey_file = "out.key"\n{}\n'
+    v4, v6 = ("192.0.2.1", "198.51.100.1"), ("fd00:2::1", "fd00:9::1")
+    policy = '[[policy]]\naction = "protect"\nreqid = {}\nsource = "10.1.0.0/16"\ndestination = "{}"\n'
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16"]\n',
+        '[port.wan]\nmac = "02:00:00:00:02:01"\naddresses = ["192.0.2.1/24", "fd00:2::1/64"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
+        '[[route]]\nprefix = "::/0"\nvia = "fd00:2::fe"\n',
+        sa.format("0x1001", *v4, 1, ""),
+        sa.format("0x2001", *v6, 2, ""),
+        sa.format("0x3001", *v4, 3, "udp = true"),
+        sa.format("0x4001", "10.1.0.7", "10.5.0.9", 4, 'mode = "transport"'),
+        sa.format("0x5001", *v4, 5, "pad_to = 9000"),
+        '[[policy]]\naction = "discard"\ndirection = "in"\nprotocol = "icmp"\nsource = "203.0.113.66/32"\n',
+        policy.format(1, "10.2.0.0/16"),
+        policy.format(2, "10.3.0.0/16"),
+        policy.format(3, "10.4.0.0/16"),
+        policy.format(4, "10.5.0.9/32"),
+        policy.format(5, "10.6.0.0/16"),
+    ]
+    (folder / "config.toml").write_text("\n".join(out))
+    milliseconds = iter(range(0, 10_000, 10))
+
+    def sent(to, size, flags="DF", at=0):
+        ip = IP(src="10.1.0.7", dst=to, flags=flags) / UDP(sport=5000, dport=6000)
+        ip = ip / bytes(i & 255 for i in range(size - len(ip)))
+        ether = Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01")
+        return "lan", at + next(milliseconds) / 1000, bytes(ether / ip)
+
+    def error(ends, spi, number, mtu, size=1500, udp=None, quoted=64, of="203.0.113.7", at=0, **icmp):
+        esp = struct.pack("!2I", spi, number) + bytes(120)
+        if udp:
+            esp = struct.pack("!4H", *udp, size - 20, 0) + esp
+        ether = Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+        if ":" in ends[0]:
+            about = IPv6(src=ends[0], dst=ends[1], nh=50, plen=size - 40) / esp[:quoted]
+            answer = IPv6(src="fd00:7::7", dst=ends[0]) / ICMPv6PacketTooBig(mtu=mtu) / bytes(about)
+        else:
+            about = IP(src=ends[0], dst=ends[1], proto=17 if udp else 50, flags="DF", len=size) / esp[:quoted]
+            answer = IP(src=of, dst=ends[0]) / ICMP(type=3, code=4, nexthopmtu=mtu, **icmp) / bytes(about)
+        return "wan", at + next(milliseconds) / 1000, bytes(ether / answer)
+
+    # Who sends nothing can have no error.
+    yield error(v4, 0x1001, 1, 1300)
+    yield sent("10.2.0.9", 1400)
+    # Not plausible: another index, ends, numbers; longer than the packet; a wrong checksum; no number; in UDP; what policies discard.
+    yield error(v4, 0x1002, 1, 1300)
+    yield error((v4[0], "198.51.100.2"), 0x1001, 1, 1300)
+    yield error(v4, 0x1001, 2, 1300)
+    yield error(v4, 0x1001, 1, 1500)
+    yield error(v4, 0x1001, 1, 1300, chksum=7)
+    yield error(v4, 0x1001, 1, 1300, quoted=7)
+    yield error(v4, 0x1001, 1, 1300, udp=(4500, 4500))
+    yield error(v4, 0x1001, 1, 1300, of="203.0.113.66")
+    yield sent("10.2.0.9", 1400)
+    # The first that is, then a longer and a shorter MTU.
+    yield error(v4, 0x1001, 1, 1400, quoted=8)
+    yield sent("10.2.0.9", 1400)
+    yield error(v4, 0x1001, 2, 1450)
+    yield error(v4, 0x1001, 2, 1300)
+    for size in (1246, 1247):
+        yield sent("10.2.0.9", size)
+    yield sent("10.2.0.9", 1400, 0)
+    # A router of old, without an MTU, and one that lies: 576 is the least.
+    yield error(v4, 0x1001, 3, 0, 1296)
+    yield sent("10.2.0.9", 1200)
+    yield error(v4, 0x1001, 3, 68)
+    for size in (518, 519):
+        yield sent("10.2.0.9", size)
+    # IPv6 outside: 1,280 at least.
+    yield sent("10.3.0.9", 1300)
+    yield error(v6, 0x2001, 1, 1000)
+    yield sent("10.3.0.9", 1300)
+    yield error(v6, 0x2001, 1, 1280)
+    yield sent("10.3.0.9", 1300)
+    # In UDP: eight bytes say nothing of ESP.
+    yield sent("10.4.0.9", 1400)
+    yield error(v4, 0x3001, 1, 1300, udp=(4500, 4500), quoted=8)
+    yield sent("10.4.0.9", 1400)
+    yield error(v4, 0x3001, 1, 1300, udp=(4500, 4500))
+    yield sent("10.4.0.9", 1400)
+    # Transport mode: the error is to the host.
+    yield sent("10.5.0.9", 1400)
+    yield error(("10.1.0.7", "10.5.0.9"), 0x4001, 1, 1300)
+    yield sent("10.5.0.9", 1400)
+    # Padding ends where the path does.
+    yield sent("10.6.0.9", 50)
+    yield error(v4, 0x5001, 1, 1300)
+    yield sent("10.6.0.9", 50)
+    # Ten minutes later all is forgotten.
+    for to in ("10.2.0.9", "10.3.0.9", "10.4.0.9", "10.5.0.9"):
+        yield sent(to, 1400, at=599)
+    for to in ("10.2.0.9", "10.3.0.9", "10.4.0.9", "10.5.0.9"):
+        yield sent(to, 1400, at=601)
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ids_odd, ids_stream_events, ipsec,
-    ipsec_routes, ipsec_answers, ipsec_narrow,
+    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_path,
 ]
 
 

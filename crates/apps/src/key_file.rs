@@ -1,7 +1,6 @@
-//! Files with keys: hexadecimal digits, for nobody but their owner.
+//! Files with keys: hexadecimal digits, for nobody but their owner, who is root or runs the program.
 
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crypto::Secret;
@@ -29,13 +28,7 @@ pub(crate) fn read_one(path: &Path) -> Result<Secret, String> {
 pub(crate) fn read(path: &Path) -> Result<Vec<Secret>, String> {
     let shown = path.display();
     let wrong = |error: std::io::Error| format!("{shown}: {error}");
-    let mut file = files::open_regular(path).map_err(wrong)?;
-    let mode = file.metadata().map_err(wrong)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(format!(
-            "{shown}: mode {mode:03o} gives others access to the key: expected 600 or 400 (chmod 600)"
-        ));
-    }
+    let mut file = files::open_private(path).map_err(wrong)?;
     // As long as the longest file, so that it does not grow and leave copies behind.
     let mut bytes = vec![0; FILE_MAX + 1];
     let mut len = 0;

@@ -147,7 +147,31 @@ pub struct Setup<'a> {
     pub attachments: &'a [&'a (dyn Any + Sync)],
 }
 
+/// What a run over captures begins with; attached to its [`Setup`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// When it begins, nanoseconds since 1970; 0: with the first packet that each part sees.
+    pub now_ns: u64,
+    /// The seed of hashes and of what is drawn.
+    pub seed: u64,
+}
+
 impl Setup<'_> {
+    /// The seed of hashes and of what is drawn: at random in live runs; that of the [`Beginning`] over captures, so that the same
+    /// input gives the same bytes.
+    pub fn seed(&self) -> u64 {
+        match self.is_live {
+            true => chunk::hash::random_seed(),
+            // Parts take some of its bits: small numbers differ in all. 0 stays 0.
+            false => self.beginning().seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    /// What a run over captures begins with.
+    pub fn beginning(&self) -> Beginning {
+        self.attached().copied().unwrap_or_default()
+    }
+
     /// What the program attached of this type: a listener of its own, for a command over the same pipeline.
     pub fn attached<A: 'static>(&self) -> Option<&A> {
         self.attachments.iter().find_map(|own| (*own as &dyn Any).downcast_ref())

@@ -33,8 +33,8 @@ pub mod statistics;
 pub mod tables;
 
 pub use application::{
-    Ahead, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare, Refusal,
-    Rows, Save, Section, Setup, Shared, Source, Twin, Work, WorkerSetup, events,
+    Ahead, Beginning, Built, Call, Carrier, ControlPart, Descriptor, Environment, Outcome, Prepare,
+    Refusal, Rows, Save, Section, Setup, Shared, Source, Twin, Work, WorkerSetup, events,
 };
 pub use control_loop::{ControlLoop, Event, Phase, Start, Vital, now_ns};
 pub use data_path::{DataPath, Opened, Seen, Watch};

@@ -4,7 +4,7 @@
 //! compressed is known by its first bytes, not by its name.
 //!
 //! * [`input`]: files, pipes and standard input, decompressed.
-//! * [`read_regular`]: files of a configuration, of a bounded size.
+//! * [`read_regular`]: files of a configuration, of a bounded size; [`open_private`]: those with secrets.
 //! * [`output`]: files and standard output; what a program prints.
 //!
 //! Functions of their arguments, on any thread. The one thing that they share is whether standard input is in use.
@@ -18,7 +18,7 @@ mod zstd;
 
 use std::path::Path;
 
-pub use regular::{open_regular, read_regular};
+pub use regular::{open_private, open_regular, read_regular};
 
 /// Whether a path stands for standard input or standard output.
 pub fn is_standard(path: &Path) -> bool {

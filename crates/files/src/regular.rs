@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -21,6 +21,36 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     check(&file.metadata()?)?;
     Ok(file)
+}
+
+/// The same of a file with secrets: only its owner has access to it, and that is root or the user who runs the program.
+///
+/// # Errors
+/// As of [`open_regular`]; others have access to it, or it is another user's.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    let file = open_regular(path)?;
+    let about = file.metadata()?;
+    check_private(about.mode() & 0o777, about.uid(), rustix::process::geteuid().as_raw())?;
+    Ok(file)
+}
+
+fn check_private(mode: u32, owner: u32, user: u32) -> io::Result<()> {
+    const ROOT: u32 = 0;
+    if mode & 0o077 != 0 {
+        return Err(io::Error::other(format!(
+            "mode {mode:03o} gives others access to the key: expected 600 or 400 (chmod 600)"
+        )));
+    }
+    if owner != ROOT && owner != user {
+        let expected = match user {
+            ROOT => "root, who runs the program,".to_owned(),
+            user => format!("user {user}, who runs the program, or root"),
+        };
+        return Err(io::Error::other(format!(
+            "user {owner} owns the key and can change it: expected {expected} as owner (chown)"
+        )));
+    }
+    Ok(())
 }
 
 /// The bytes of a regular file, at most `max`.
@@ -47,6 +77,22 @@ fn check(about: &std::fs::Metadata) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_those_of_root_or_of_the_user() {
+        let said =
+            |mode, owner, user| check_private(mode, owner, user).map_err(|error| error.to_string());
+        for (owner, user) in [(0, 0), (0, 998), (998, 998)] {
+            assert_eq!((said(0o600, owner, user), said(0o400, owner, user)), (Ok(()), Ok(())));
+        }
+        for mode in [0o640, 0o604, 0o610, 0o601, 0o777] {
+            assert!(said(mode, 0, 0).unwrap_err().contains("gives others access"), "{mode:o}");
+        }
+        let other = said(0o600, 1000, 998).unwrap_err();
+        assert!(other.contains("user 1000 owns the key") && other.contains("user 998"), "{other}");
+        let other = said(0o600, 998, 0).unwrap_err();
+        assert!(other.contains("user 998 owns the key") && other.contains("root"), "{other}");
+    }
 
     #[test]
     fn only_regular_files_of_a_bounded_size_are_read() {

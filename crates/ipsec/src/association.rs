@@ -6,14 +6,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use crypto::esp::{self, AssociationError};
 use crypto::sequence::Sequence;
 use crypto::window::ReplayWindow;
 use crypto::{Key, Marks, Suite};
 
+use crate::path::PathMtu;
 use crate::peer::{self, Peer};
 use crate::policy::Tuple;
 use crate::{Words, words};
@@ -288,6 +289,10 @@ pub struct Association {
     peer: Arc<Peer>,
     /// Out: the hash of the place that the parameters say.
     peer_tag: u64,
+    /// Out: what ICMP errors have said of the way.
+    path: PathMtu,
+    /// Out: the next identification of outer IPv4 headers, where several associations send between its ends.
+    identification: OnceLock<Arc<AtomicU16>>,
     /// The place of the association among all, by when they were added.
     generation: u64,
     /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
@@ -334,6 +339,8 @@ impl Association {
             newest: AtomicU64::new(0),
             peer: Arc::default(),
             peer_tag,
+            path: PathMtu::default(),
+            identification: OnceLock::new(),
             generation: 0,
             place: AtomicU32::new(u32::MAX),
             worker: AtomicU32::new(u32::MAX),
@@ -402,6 +409,8 @@ impl Association {
         see(place_of(&self.bytes));
         see(place_of(&self.packets));
         see(place_of(&self.is_hard));
+        see(place_of(&self.path));
+        see(place_of(&self.identification));
         // The variant is somewhere in its first bytes or in those of its values.
         see(place_of(&self.esp).start..place_of(&self.esp).start + 1);
         match &self.esp {
@@ -513,6 +522,21 @@ impl Association {
     /// Source and destination.
     pub fn ends(&self) -> (Words, Words) {
         self.ends
+    }
+
+    /// The identification of an outer IPv4 header. Where several associations send between two addresses, packets that routers may
+    /// fragment take theirs from one counter: receivers would join fragments of two packets with one identification (RFC 6864 §4.3).
+    #[inline]
+    pub(crate) fn identification(&self, number: u64, may_be_fragmented: bool) -> u16 {
+        match self.identification.get() {
+            Some(next) if may_be_fragmented => next.fetch_add(1, Relaxed),
+            _ => number as u16,
+        }
+    }
+
+    /// Takes identifications from this counter from now on.
+    pub(crate) fn share_identifications(&self, next: &Arc<AtomicU16>) {
+        let _ = self.identification.set(next.clone());
     }
 
     /// What packets are sealed by; `None` of one that receives.
@@ -694,6 +718,24 @@ impl Association {
     /// In UDP: where authentic packets of the peer were heard from, address and port; `None` before the first.
     pub fn heard(&self) -> Option<(IpAddr, u16)> {
         self.peer.place()
+    }
+
+    /// Out: the path MTU in bytes that ICMP errors have named, if they have by this time and it was not too long ago.
+    #[inline]
+    pub fn path_mtu(&self, now_ns: u64) -> Option<u16> {
+        self.path.at(now_ns)
+    }
+
+    /// Whether [`path_mtu`](Self::path_mtu) depends on the time.
+    #[inline]
+    pub fn knows_path(&self) -> bool {
+        self.path.word() != 0
+    }
+
+    /// What is known of the way.
+    #[inline]
+    pub(crate) fn path(&self) -> &PathMtu {
+        &self.path
     }
 
     /// Makes the peer the one of other associations with it.

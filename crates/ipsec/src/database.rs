@@ -11,6 +11,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque, btree_map};
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, Weak};
 
 use crypto::esp::AssociationError;
@@ -18,6 +19,7 @@ use crypto::{Key, Marks};
 
 use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past, Used};
 use crate::hash::Keyed;
+use crate::path;
 use crate::peer::Peer;
 use crate::policy::{Action, Policies, Policy, PolicyError, Selector, Template, Tuple};
 use crate::{Words, words};
@@ -35,6 +37,9 @@ const ENDED_MAX: usize = 4096;
 
 /// Peers that are known before those that are gone are looked for.
 const PEERS_MIN: usize = 64;
+
+/// Ways of which something is known before those are looked for of which nothing has to be known any more.
+const PATHS_MIN: usize = 64;
 
 /// Why a change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +166,8 @@ pub struct View {
     outbound: HashMap<u32, Carriers, Keyed>,
     /// By their `if_id`.
     tunnels: HashMap<u32, Tunnel, Keyed>,
+    /// Those that send, by where their packets go.
+    senders: HashMap<Place, Arc<Association>, Keyed>,
     /// An association sends in UDP.
     pub sends_in_udp: bool,
     /// Policies of packets that were received.
@@ -240,13 +247,12 @@ impl View {
 
     /// Whether an association that sends has this index and receiver.
     pub fn sends(&self, family: u8, destination: Words, spi: u32) -> bool {
-        let tunnels = self.tunnels.values().map(|own| &own.associations);
-        let carriers = self.outbound.values().flat_map(Carriers::iter);
-        carriers.chain(tunnels.flatten()).any(|own| {
-            own.parameters().spi == spi
-                && own.family() == family
-                && words(own.peer().0).1 == destination
-        })
+        self.sender(family, destination, spi).is_some()
+    }
+
+    /// The association that sends packets with this index to this receiver, in UDP also to where the peer was.
+    pub fn sender(&self, family: u8, destination: Words, spi: u32) -> Option<&Arc<Association>> {
+        self.senders.get(&(family, destination, spi))
     }
 
     /// Whether an association receives UDP from this sender.
@@ -316,6 +322,24 @@ fn are_alike(a: &Marks, b: &Marks) -> bool {
     a.share_numbers(b) || a.authenticate_alike(b)
 }
 
+/// Who sends between two IPv4 addresses.
+#[derive(Debug)]
+enum Identifications {
+    /// One association, which counts by its own numbers.
+    One(Weak<Association>),
+    /// Several, with one counter.
+    Several(Weak<AtomicU16>),
+}
+
+impl Identifications {
+    fn is_used(&self) -> bool {
+        match self {
+            Self::One(own) => own.strong_count() > 0,
+            Self::Several(next) => next.strong_count() > 0,
+        }
+    }
+}
+
 /// Policies and associations, as control has them.
 #[derive(Debug, Default)]
 pub struct Database {
@@ -329,6 +353,10 @@ pub struct Database {
     added: u64,
     /// Where peers are: by both ends, `reqid` and `if_id`.
     peers: HashMap<(IpAddr, IpAddr, u32, u32), Weak<Peer>>,
+    /// Path MTUs that associations between these ends have learned: new ones begin with them.
+    paths: HashMap<(IpAddr, IpAddr), u64>,
+    /// Where identifications of outer IPv4 headers come from, by both ends and whether UDP is around ESP.
+    identifications: HashMap<(IpAddr, IpAddr, bool), Identifications>,
     /// Lookups of both directions, for each `if_id` that has policies and for 0, until a policy changes.
     built: Option<BTreeMap<u32, [Arc<Policies>; 2]>>,
 }
@@ -409,16 +437,83 @@ impl Database {
         if let Some(used) = used {
             made.count_on(used);
         }
+        if let Some(word) = self.path(&made, own) {
+            made.path().set(word);
+        }
         if made.parameters().udp.is_some() {
             let peer = self.peer(&made);
             made.join(peer, number);
         }
         let association = Arc::new(made);
+        self.share_identifications(&association);
         let known = Known { association: association.clone(), number, said_soft: false };
         if self.associations.insert(own, known).is_none() {
             self.receivers.entry(spi).or_default().push((own.0, own.1));
         }
         Ok(association)
+    }
+
+    /// What is known of the way of an association that sends, which takes this place.
+    fn path(&self, made: &Association, own: Place) -> Option<u64> {
+        let Parameters { source, destination, direction, .. } = *made.parameters();
+        if direction == Direction::In {
+            return None;
+        }
+        let before = self.associations.get(&own).map(|known| &known.association);
+        let before = before.filter(|before| before.parameters().source == source);
+        let before = before.map(|before| before.path().word()).filter(|word| *word != 0);
+        before.or_else(|| self.paths.get(&(source, destination)).copied())
+    }
+
+    /// An association has learned a path MTU: so have all others between its ends, and those to come.
+    pub fn share_path_mtu(&mut self, spi: u32, destination: IpAddr, now_ns: u64) {
+        let Some(own) = self.get(spi, destination) else { return };
+        let (source, word) = (own.parameters().source, own.path().word());
+        // Workers' clocks may be a little ahead.
+        let now_ns = now_ns.max((word >> 16) * 1_000_000);
+        let Some(mtu) = path::at(word, now_ns) else { return };
+        for known in self.associations.values() {
+            let other = &known.association;
+            let Parameters { direction, source: from, destination: to, .. } = *other.parameters();
+            let is_longer = other.path_mtu(now_ns).is_none_or(|known| known > mtu);
+            if direction == Direction::Out && (from, to) == (source, destination) && is_longer {
+                other.path().set(word);
+            }
+        }
+        if self.paths.len() > PATHS_MIN.max(2 * self.associations.len()) {
+            self.paths.retain(|_, word| path::at(*word, now_ns).is_some());
+        }
+        self.paths.insert((source, destination), word);
+    }
+
+    /// Has an association in tunnel mode over IPv4 take identifications from the counter of its ends, if another one has sent there.
+    fn share_identifications(&mut self, made: &Arc<Association>) {
+        let Parameters { source, destination, direction, mode, udp, .. } = *made.parameters();
+        if direction == Direction::In || mode == Mode::Transport || made.family() != 4 {
+            return;
+        }
+        let ends = (source, destination, udp.is_some());
+        let next = match self.identifications.get(&ends) {
+            Some(Identifications::Several(next)) => next.upgrade(),
+            Some(Identifications::One(first)) => first.upgrade().map(|first| {
+                // It goes on where it was.
+                let next = Arc::new(AtomicU16::new(first.number() as u16));
+                first.share_identifications(&next);
+                next
+            }),
+            None => None,
+        };
+        let known = match next {
+            Some(next) => {
+                made.share_identifications(&next);
+                Identifications::Several(Arc::downgrade(&next))
+            }
+            None => Identifications::One(Arc::downgrade(made)),
+        };
+        if self.identifications.len() > PATHS_MIN.max(2 * self.associations.len()) {
+            self.identifications.retain(|_, own| own.is_used());
+        }
+        self.identifications.insert(ends, known);
     }
 
     /// The peer of an association: that of all in UDP with its ends, `reqid` and `if_id`, of both directions.
@@ -626,6 +721,7 @@ impl Database {
             }
         };
         let mut inbound: HashMap<Place, _, Keyed> = HashMap::default();
+        let mut senders: HashMap<Place, _, Keyed> = HashMap::default();
         let mut peers = HashSet::new();
         let mut out: Vec<&Known> = Vec::new();
         for (place, known) in &self.associations {
@@ -639,7 +735,16 @@ impl Database {
                         peers.insert((own.family(), own.source(), destination));
                     }
                 }
-                Direction::Out => out.push(known),
+                Direction::Out => {
+                    let own = &known.association;
+                    // The peer may have moved, and another association may have this index to where it is now.
+                    let is_new = |own: &Place| !self.associations.contains_key(own);
+                    let now = Some(self::place(place.2, own.peer().0)).filter(is_new);
+                    for at in std::iter::once(*place).chain(now) {
+                        senders.insert(at, own.clone());
+                    }
+                    out.push(known);
+                }
             }
         }
         out.sort_unstable_by_key(|own| std::cmp::Reverse(own.number));
@@ -669,6 +774,15 @@ impl Database {
                 }
             }
         }
-        Ok(Arc::new(View { inbound, peers, outbound, tunnels, sends_in_udp, incoming, outgoing }))
+        Ok(Arc::new(View {
+            inbound,
+            peers,
+            outbound,
+            tunnels,
+            senders,
+            sends_in_udp,
+            incoming,
+            outgoing,
+        }))
     }
 }

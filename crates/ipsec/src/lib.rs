@@ -11,6 +11,7 @@
 //! - [`database`]: both of them for control, which adds, replaces, deletes and expires, and publishes a [`View`] to the
 //!   threads of the data path.
 //! - [`outbound`](mod@outbound): outer headers, UDP encapsulation (RFC 3948), where ESP goes in transport mode.
+//! - [`path`]: path MTUs, by ICMP errors about packets that were sent.
 //! - [`inbound`](mod@inbound): which packets are ESP, what is inside, congestion marks (RFC 6040), the packet of transport mode.
 //!
 //! Ciphers, sequence numbers and replay windows are those of `crypto::esp`. Nothing here opens sockets or knows a pipeline.
@@ -46,6 +47,7 @@ pub mod database;
 mod hash;
 pub mod inbound;
 pub mod outbound;
+pub mod path;
 mod peer;
 pub mod policy;
 

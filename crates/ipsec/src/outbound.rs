@@ -210,7 +210,7 @@ impl Plan {
                 let outer = if own.family() == 4 { 20 } else { 40 };
                 let (header, inner) = packet.split_at_mut(self.front as usize);
                 let next = (protocol, number, self.may_divide);
-                write_outer(parameters, peer, next, header, inner, behind - outer);
+                write_outer(own, peer, next, header, inner, behind - outer);
                 if !self.is_own {
                     lower_ttl(inner);
                 }
@@ -250,13 +250,14 @@ fn lower_ttl(packet: &mut [u8]) {
 /// Writes an outer header to the front of `header`.
 #[inline]
 fn write_outer(
-    parameters: &Parameters,
+    own: &Association,
     peer: IpAddr,
     (protocol, number, may_divide): (IpProtocol, u64, bool),
     header: &mut [u8],
     inner: &[u8],
     payload_len: usize,
 ) {
+    let parameters = own.parameters();
     let (class, inner_df) = match inner {
         [first, _, _, _, _, _, bits, _, ..] if *first >> 4 == 4 => (inner[1], *bits & 0x40 != 0),
         [_, _, ..] => {
@@ -282,7 +283,7 @@ fn write_outer(
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let outer = Ipv4Header {
                 traffic_class,
-                identification: number as u16,
+                identification: own.identification(number, !dont_fragment),
                 dont_fragment,
                 ttl,
                 ..Ipv4Header::new(src, dst, protocol)

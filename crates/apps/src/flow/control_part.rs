@@ -57,7 +57,7 @@ pub(super) fn start(
     let outputs = Outputs::open(config, &ports, setup.is_live)?;
     let mut listeners = outputs.listeners.clone();
     listeners.extend(setup.attached::<Attached>().map(|own| own.0.clone()));
-    let seed = if setup.is_live { chunk::hash::random_seed() } else { 0 };
+    let seed = setup.seed();
     let workers = match setup.is_live || config.system.has_workers {
         true => config.system.workers.max(1),
         false => 1,

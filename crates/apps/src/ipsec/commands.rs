@@ -24,6 +24,7 @@ pub const REQUESTS: &[RequestKind] = &[
             "source",
             "destination",
             "reqid",
+            "key-file",
             "if-id",
             "mode",
             "encryption",

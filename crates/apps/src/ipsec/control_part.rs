@@ -42,13 +42,15 @@ const LOOK_NS: u64 = 1_000_000_000;
 const SERIES_MAX: usize = 1024;
 
 /// What is counted: a name, and a sentence.
-const COLUMNS: [(&str, &str); 6] = [
+const COLUMNS: [(&str, &str); 8] = [
     ("opened", "ESP packets opened."),
     ("opened_bytes", "Bytes of what was inside."),
     ("sealed", "Packets sealed."),
     ("sealed_bytes", "Bytes of what is inside."),
     ("passed", "Packets that passed by a policy, or because none matches."),
     ("wanted", "Packets that a policy protects, without an association."),
+    ("path_mtu", "ICMP errors that a path MTU was learned from."),
+    ("path_mtu_ignored", "ICMP errors about ESP packets that were not plausible."),
 ];
 
 /// What a reload brings.
@@ -57,6 +59,8 @@ struct Next {
     added: Vec<(SaEntry, Key)>,
     associations: Vec<SaEntry>,
     policies: Vec<PolicyEntry>,
+    /// Files that cannot be read, and whose keys stay.
+    said: String,
 }
 
 /// A metric of associations: its name, a sentence, its value.
@@ -75,6 +79,7 @@ struct IpsecControl {
     cleared: [u64; COLUMNS.len()],
     looked_ns: u64,
     is_live: bool,
+    seed: u64,
     /// A live run with `linux = true`.
     linux: Option<Linux>,
     source: Option<Source>,
@@ -146,7 +151,7 @@ pub(super) fn start(
     let config = setup.config;
     check_places(config)?;
     let mut database = Database::new();
-    let now_ns = if setup.is_live { chunk_now_ns() } else { 0 };
+    let now_ns = if setup.is_live { chunk_now_ns() } else { setup.beginning().now_ns };
     for own in &config.associations {
         let key = read_key(own)?;
         let added = database.add(parameters(own), key, now_ns);
@@ -180,6 +185,7 @@ pub(super) fn start(
         cleared: [0; COLUMNS.len()],
         looked_ns: 0,
         is_live: setup.is_live,
+        seed: setup.seed(),
         linux,
         source,
         events: Events::default(),
@@ -240,11 +246,12 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
 }
 
 /// The entries that are new or have other keys than before, with their keys. A file that cannot be read any more changes nothing,
-/// if its entry stays the same: some are removed once they have been read.
+/// if its entry stays the same: some are removed once they have been read. `said`: a line for each.
 fn to_add(
     database: &Database,
     listed: &[SaEntry],
     entries: &[SaEntry],
+    said: &mut String,
 ) -> Result<Vec<(SaEntry, Key)>, String> {
     let mut added = Vec::new();
     for own in entries {
@@ -258,6 +265,7 @@ fn to_add(
             }
             Err(error) if listed.contains(own) => {
                 tracing::warn!("{error}: the keys stay");
+                *said += &format!("{error}: the keys stay\n");
                 continue;
             }
             key => key?,
@@ -331,7 +339,9 @@ impl IpsecControl {
             2 => own.sealed.get(),
             3 => own.sealed_bytes.get(),
             4 => own.passed.get(),
-            _ => own.wanted.get(),
+            5 => own.wanted.get(),
+            6 => own.path_mtu.get(),
+            _ => own.path_mtu_ignored.get(),
         };
         self.counters.iter().map(|own| of(own)).sum()
     }
@@ -399,7 +409,7 @@ impl ControlPart for IpsecControl {
             super::IN => {
                 let mut options: PipelineOptions = worker.shared.get().unwrap_or_default();
                 if worker.packet_time {
-                    options.seed = 0; // the same input gives the same bytes
+                    options.seed = self.seed; // the same input gives the same bytes
                 }
                 let stages = &worker.pipeline.kinds;
                 let own = EspIn::new(reader, &options, stages, counters);
@@ -493,6 +503,12 @@ impl ControlPart for IpsecControl {
                 // Fragments from there are looked at, too.
                 let _ = self.publish();
             }
+            (Event::Path { spi, destination, mtu }, _) => {
+                tracing::info!(
+                    "IPsec: the path MTU of association {spi:#x} to {destination} is {mtu} bytes, by an ICMP error"
+                );
+                self.database.share_path_mtu(spi, destination, env.now_ns);
+            }
             (Event::Refused(refused), _) => {
                 let Refused { why, spi, number, source, destination } = refused;
                 let what = match why {
@@ -510,11 +526,11 @@ impl ControlPart for IpsecControl {
         }
     }
 
-    fn table(&self, call: Call<'_>, _: &Environment<'_>) -> Result<Rows, Refusal> {
+    fn table(&self, call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {
         match call.name {
             "sa" => {
                 let all = self.database.associations();
-                let rows: Vec<_> = all.into_iter().map(|own| SaRow::of(own)).collect();
+                let rows: Vec<_> = all.into_iter().map(|own| SaRow::of(own, env.now_ns)).collect();
                 Ok(Rows::of("sa", call.as_text, rows))
             }
             "policies" => {
@@ -590,10 +606,11 @@ impl ControlPart for IpsecControl {
     ) -> Result<(), String> {
         let associations = env.config.associations.clone();
         let policies = env.config.policies.clone();
-        let added = to_add(&self.database, &self.listed, &associations)?;
+        let mut said = String::new();
+        let added = to_add(&self.database, &self.listed, &associations, &mut said)?;
         // A try of what `commit` does.
         add_policies(&mut Database::new(), &policies)?;
-        self.next = Some(Next { added, associations, policies });
+        self.next = Some(Next { added, associations, policies, said });
         Ok(())
     }
 
@@ -602,7 +619,7 @@ impl ControlPart for IpsecControl {
     }
 
     fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
-        let Some(Next { added, associations, policies }) = self.next.take() else {
+        let Some(Next { added, associations, policies, mut said }) = self.next.take() else {
             return String::new();
         };
         let place = |own: &SaEntry| (own.spi, own.destination);
@@ -611,7 +628,6 @@ impl ControlPart for IpsecControl {
                 self.database.delete(own.spi, own.destination);
             }
         }
-        let mut said = String::new();
         for (own, key) in added {
             if self.listed.contains(&own) {
                 said += &format!("{}: new keys\n", text(&own));
@@ -684,7 +700,7 @@ impl ControlPart for IpsecControl {
         for (name, about, value) in counts {
             let mut family = out.counter(name, about);
             for own in &all {
-                let row = SaRow::of(own);
+                let row = SaRow::of(own, 0);
                 let (spi, reqid) = (format!("{:#x}", row.spi), row.reqid.to_string());
                 let if_id = row.if_id.unwrap_or(0).to_string();
                 let labels = [
@@ -764,12 +780,17 @@ mod tests {
         let mut database = Database::new();
         database.add(parameters(&own), read_key(&own).unwrap(), 0).unwrap();
         let listed = [own.clone()];
-        let count = |entries: &[SaEntry]| to_add(&database, &listed, entries).map(|all| all.len());
+        let said = std::cell::RefCell::new(String::new());
+        let count = |entries: &[SaEntry]| {
+            to_add(&database, &listed, entries, &mut said.borrow_mut()).map(|all| all.len())
+        };
         assert_eq!(count(&listed), Ok(0));
         put(&"5b".repeat(20), 0o600);
         assert_eq!(count(&listed), Ok(1), "another key");
         put(&"5b".repeat(20), 0o644);
         assert_eq!(count(&listed), Ok(0), "nobody knows whose key that is");
+        let text = said.take();
+        assert!(text.contains("mode 644") && text.ends_with("the keys stay\n"), "{text}");
         assert!(count(&[SaEntry { reqid: 8, ..own }]).is_err(), "a new entry needs its keys");
     }
 

@@ -22,6 +22,15 @@ pub enum Event {
     Refused(Refused),
     /// An association has reached a limit of bytes or packets.
     Reached,
+    /// An ICMP error has lowered the path MTU of an association.
+    Path {
+        /// Its index.
+        spi: u32,
+        /// Its receiver.
+        destination: IpAddr,
+        /// The path MTU in bytes.
+        mtu: u16,
+    },
     /// Authentic packets of an association come from elsewhere.
     Moved {
         /// Its index.
@@ -303,6 +312,10 @@ pub struct Counters {
     pub passed: Counter,
     /// Packets for which no association was there: what a daemon would be asked for.
     pub wanted: Counter,
+    /// ICMP errors that a path MTU was learned from.
+    pub path_mtu: Counter,
+    /// ICMP errors about ESP packets that were not plausible.
+    pub path_mtu_ignored: Counter,
 }
 
 #[cfg(test)]

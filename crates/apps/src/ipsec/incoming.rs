@@ -29,6 +29,7 @@ use controlplane::{PartId, Tables};
 use crypto::esp;
 use engine::{Context, Phases, Shade, Stage};
 use ipsec::inbound::{self, Found};
+use ipsec::path::is_too_big;
 use ipsec::{Ahead, Association, Direction, Room, View, Words};
 use lookup::fib::Fib;
 use packet::Decoded;
@@ -39,7 +40,7 @@ use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::owners::Owners;
 use super::tunnels::Tunnels;
-use super::{asks_itself, prefetch, reasons};
+use super::{MARK_TOO_BIG, asks_itself, prefetch, reasons};
 use crate::fragments::{Fragments, Taken};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -50,8 +51,8 @@ use crate::router::{MARK_OPENED, PipelineOptions, RouterCounters, RouterPart};
 mod judge;
 mod open;
 
-pub(super) use judge::is_own_ike;
-use judge::{Questions, is_own, may_be_esp};
+use judge::{Questions, may_be_esp};
+pub(super) use judge::{is_own, is_own_ike};
 use open::{How, how_opened, opened, refused};
 
 /// Packets that are opened together.
@@ -524,6 +525,9 @@ impl EspIn {
                         Some(records) => *records.of(row, packet),
                         None => received::decode(packet),
                     };
+                    if is_too_big(&d) {
+                        packet.mark |= MARK_TOO_BIG;
+                    }
                     if inbound::is_other(&d) && self.if_ids[row] == 0 {
                         match has_none && self.reqids[row] == 0 {
                             true => passed += 1,

@@ -59,6 +59,9 @@ pub const OUT: &str = "esp_out";
 /// Where packets that are handed over enter.
 const PLACE: &str = "decode";
 
+/// Set in [`Packet::mark`](chunk::Packet::mark): an ICMP error that `esp_out` looks at, in its place among the packets that it is about.
+const MARK_TOO_BIG: u32 = 1 << 24;
+
 /// Bytes of a line of a cache.
 const LINE: usize = 64;
 

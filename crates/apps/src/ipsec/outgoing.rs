@@ -33,13 +33,14 @@ use super::device::shade::EspShade;
 use super::device::{self, EspColumns};
 use super::owners::Owners;
 use super::tunnels::Tunnels;
-use super::{LINE, asks_itself, prefetch, reasons};
+use super::{LINE, MARK_TOO_BIG, asks_itself, prefetch, reasons};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::columns::{Answer, RouterColumns, RouterView, flags};
 use crate::router::{NOWHERE, PipelineOptions, RouterCounters, RouterPart, egress, way};
 
 mod decide;
+mod learn;
 mod seal;
 
 use decide::{Fate, Last, Outer, tunnel_of};
@@ -443,7 +444,16 @@ impl EspOut {
         for row in 0..chunk.packets.len() {
             let (bits, decision) = (columns.flags[row], columns.decision[row]);
             let verdict = Verdict(columns.verdict[row]);
-            let is_own = chunk.packets[row].mark & MARK_FROM_HOST != 0;
+            let mark = chunk.packets[row].mark;
+            let is_own = mark & MARK_FROM_HOST != 0;
+            if mark & MARK_TOO_BIG != 0 {
+                // It may be about packets that are not sealed yet, and those behind it go by what it says.
+                self.seal(&members, columns.verdict, &mut chunk.packets, (cx.pool, keys));
+                members.clear();
+                last.forget();
+                let now_ns = cx.arrival_ns(&chunk.packets[row]);
+                self.learn(&view, (verdict, &mut chunk.packets[row]), (fib, now_ns));
+            }
             let is_sent = is_own && verdict.kind() == VerdictKind::Forward;
             let at = asked;
             let is_asked = self.rows.get(at).is_some_and(|own| usize::from(*own) == row);

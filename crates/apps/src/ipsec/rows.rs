@@ -36,6 +36,9 @@ pub struct SaRow {
     pub replayed: u64,
     /// `active`, `due` at a soft limit, `ended` at a hard one.
     pub state: String,
+    /// The path MTU in bytes that ICMP errors have named in the last ten minutes; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mtu: Option<u16>,
     /// The worker that opens or seals its packets; absent: any that receives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
@@ -50,7 +53,7 @@ const fn direction(own: Direction) -> &'static str {
 
 impl SaRow {
     /// That of an association.
-    pub(super) fn of(own: &Association) -> Self {
+    pub(super) fn of(own: &Association, now_ns: u64) -> Self {
         let parameters = own.parameters();
         let mode = match parameters.mode {
             Mode::Tunnel => "tunnel",
@@ -77,6 +80,7 @@ impl SaRow {
             forged,
             replayed,
             state: state.to_owned(),
+            path_mtu: own.path_mtu(now_ns),
             worker: own.worker(),
         }
     }
@@ -98,6 +102,7 @@ impl Row for SaRow {
         ">forged",
         ">replayed",
         "state",
+        ">path_mtu",
         ">worker",
     ];
     const EMPTY: &'static str = "no associations";
@@ -118,6 +123,7 @@ impl Row for SaRow {
             thousands(self.forged),
             thousands(self.replayed),
             self.state.clone(),
+            shown(self.path_mtu.map(u32::from)),
             shown(self.worker.map(u32::from)),
         ]
     }

@@ -69,11 +69,7 @@ pub(super) fn start(
     let ftp_ports: &'static [u16] = Vec::leak(config.translation.ftp_ports.clone());
     let has_ftp = !ftp_ports.is_empty();
     let rules = super::rules::rules(&config.nat, setup.interfaces, workers, &own, has_ftp, &[])?;
-    let options = super::rules::options(
-        config,
-        ftp_ports,
-        if setup.is_live { chunk::hash::random_seed() } else { 0 },
-    );
+    let options = super::rules::options(config, ftp_ports, setup.seed());
     let count = workers * config.in_use().flat_map(|own| own.named(STAGE)).count();
     let bytes = (count * Translator::memory_bytes(&options, &rules)) as u64;
     memory::ask_for(

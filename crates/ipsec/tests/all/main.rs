@@ -3,4 +3,5 @@
 mod associations;
 mod captures;
 mod packets;
+mod paths;
 mod policies;

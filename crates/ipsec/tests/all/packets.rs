@@ -527,3 +527,51 @@ fn checksums_follow_the_addresses() {
         assert_eq!(none, before);
     }
 }
+
+/// Receivers join fragments by addresses, protocol and identification (RFC 6864): no two packets that may be fragmented have one, of
+/// whichever association between two addresses they are.
+#[test]
+fn identifications_are_those_of_the_ends() {
+    let suite = Suite::all().next().unwrap();
+    let key = |byte: u8| {
+        let of = |len: usize| Secret::new(vec![byte; len]);
+        Key::new(suite, &of(suite.encryption_key_len()), &of(suite.authentication_key_len()))
+            .unwrap()
+    };
+    let id = |own: &Association, df: bool| {
+        let packet =
+            Inner { is_v6: false, class: 0, ttl: 9, df, extensions: (false, false), len: 40 };
+        let packet = packet.bytes();
+        let d = packet::decode::decode_ip(&packet, packet.len());
+        let plan = plan(own, &packet, &d, 1500).unwrap();
+        let number = own.sealer().unwrap().take(1).next().unwrap();
+        let room = |len: u32| vec![0; len as usize];
+        let mut sealed = [room(plan.front), packet, room(plan.back)].concat();
+        plan.write_headers(own, &mut sealed, number.value());
+        u16::from_be_bytes([sealed[4], sealed[5]])
+    };
+    let mut database = Database::new();
+    let ends = ([192, 0, 2, 1].into(), [198, 51, 100, 1].into());
+    let first_number = 65_534;
+    let of = |spi| Parameters { first_number, ..Parameters::new(Direction::Out, spi, ends, 1) };
+    let first = database.add(of(0x1001), key(1), 0).unwrap();
+    // By itself it counts by its numbers.
+    assert_eq!([true, false, true].map(|df| id(&first, df)), [65_534, 65_535, 0]);
+    let second = database.add(of(0x1002), key(2), 0).unwrap();
+    let elsewhere = Parameters { destination: [198, 51, 100, 2].into(), ..of(0x1003) };
+    let elsewhere = database.add(elsewhere, key(3), 0).unwrap();
+    let udp = Some(Udp { source: 4500, destination: 4500 });
+    let in_udp = database.add(Parameters { udp, ..of(0x1004) }, key(4), 0).unwrap();
+    let third = database.add(of(0x1005), key(5), 0).unwrap();
+    let all = [&first, &second, &third, &first, &first, &second];
+    assert_eq!(all.map(|own| id(own, false)), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(id(&second, true), 0, "its third number: nobody fragments it");
+    assert_eq!([&elsewhere, &in_udp].map(|own| id(own, false)), [65_534; 2]);
+    // One alone again: the counter goes on.
+    for spi in [0x1001, 0x1002] {
+        database.delete(spi, ends.1).unwrap();
+    }
+    drop((first, second));
+    let again = database.add(of(0x1006), key(6), 0).unwrap();
+    assert_eq!([&third, &again].map(|own| id(own, false)), [7, 8]);
+}

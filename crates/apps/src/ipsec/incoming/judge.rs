@@ -129,7 +129,8 @@ pub(super) fn may_be_esp(view: &View, d: &Decoded) -> bool {
     d.protocol == IpProtocol::ESP || is_peer()
 }
 
-pub(super) fn is_own(fib: &Fib, d: &Decoded) -> bool {
+/// Whether a packet is for an address of the router.
+pub(in super::super) fn is_own(fib: &Fib, d: &Decoded) -> bool {
     let own = fib.own_addresses();
     match d.kind {
         packet::Kind::Ipv4 => own.has4(d.dst_v4()),

@@ -74,10 +74,13 @@ impl EspOut {
         now_ns: u64,
         last: &mut Last<'v>,
     ) -> Option<Result<(Member<'v>, u32), DropReason>> {
-        let (association, Some(Outer { decision, mtu, .. })) = last.way? else { return None };
+        let (association, Some(Outer { decision, mtu, at_ns, .. })) = last.way? else {
+            return None;
+        };
         let d = self.headers.get(at)?;
         let is_same = last.same == Some(self.room.number(at));
-        if !is_same || d.ttl <= 1 || association.has_ended() {
+        if !is_same || d.ttl <= 1 || association.has_ended() || at_ns.is_some_and(|at| at != now_ns)
+        {
             return None;
         }
         let plan = outbound::plan_tunnel(association, d, mtu.into());
@@ -232,7 +235,7 @@ impl EspOut {
         let parameters = association.parameters();
         let (decision, mtu) = match parameters.mode {
             Mode::Tunnel => {
-                let found = last.way(association, fib);
+                let found = last.way(association, fib, now_ns);
                 let Outer { decision, mtu, .. } = found.ok_or(reasons::ESP_NO_ROUTE)?;
                 // What is sealed does not go into a tunnel again: that could go on forever.
                 if self.tunnels.is_any() && tunnel_of(decision, fib).is_some() {
@@ -242,10 +245,13 @@ impl EspOut {
             }
             // By a tunnel interface, packets of transport mode have no way of their own.
             Mode::Transport if tunnel.is_some() => return Err(reasons::ESP_NO_ROUTE),
-            Mode::Transport => match decision {
-                Some(own) => (decision, mtu_of(fib, own).unwrap_or(u16::MAX)),
-                None => (None, fib.interface(packet.port).map_or(u16::MAX, |own| own.mtu)),
-            },
+            Mode::Transport => {
+                let link = match decision {
+                    Some(own) => mtu_of(fib, own),
+                    None => fib.interface(packet.port).map(|own| own.mtu),
+                };
+                (decision, path_mtu(association, link.unwrap_or(u16::MAX), now_ns).0)
+            }
         };
         let (mtu, len) = (usize::from(mtu), d.ip_total_len as usize);
         let mut plan =
@@ -296,7 +302,10 @@ impl EspOut {
 #[derive(Clone, Copy)]
 pub(super) struct Outer {
     decision: u32,
+    /// Of the link, or of the path, if that is shorter.
     mtu: u16,
+    /// If a path MTU was looked at: when. It ages.
+    at_ns: Option<u64>,
     pub(super) flow_hash: u32,
     /// Destination of the outer header.
     pub(super) dst: ipsec::Words,
@@ -321,18 +330,37 @@ impl<'v> Last<'v> {
         self.same = (is_way && is_tunnel && number != Number::NONE).then_some(number);
     }
 
+    /// What was known of ways may have changed.
+    #[cold]
+    pub(super) fn forget(&mut self) {
+        (self.way, self.same) = (None, None);
+    }
+
     /// The way of an association's packets.
-    fn way(&mut self, own: &'v Association, fib: &Fib) -> Option<Outer> {
+    fn way(&mut self, own: &'v Association, fib: &Fib, now_ns: u64) -> Option<Outer> {
         if let Some((known, outer)) = self.way
             && std::ptr::eq(known, own)
+            && outer.and_then(|own| own.at_ns).is_none_or(|at| at == now_ns)
         {
             return outer;
         }
         let (dst, flow_hash) = (ipsec::words(own.peer().0).1, flow_hash(own));
         let found = way(fib, own.family(), dst, flow_hash);
-        let outer = found.map(|(decision, mtu)| Outer { decision, mtu, flow_hash, dst });
+        let outer = found.map(|(decision, link)| {
+            let (mtu, at_ns) = path_mtu(own, link, now_ns);
+            Outer { decision, mtu, at_ns, flow_hash, dst }
+        });
         (self.way, self.same) = (Some((own, outer)), None);
         outer
+    }
+}
+
+/// The MTU for an association's packets that leave by a link, and the time, if a path MTU had a say.
+#[inline]
+fn path_mtu(own: &Association, link: u16, now_ns: u64) -> (u16, Option<u64>) {
+    match own.knows_path() {
+        false => (link, None),
+        true => (own.path_mtu(now_ns).map_or(link, |path| path.min(link)), Some(now_ns)),
     }
 }
 
