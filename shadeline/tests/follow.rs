@@ -591,8 +591,25 @@ fn inputs_and_outputs_that_fail() {
     let forgiven = streams(&["-r", &unfilled, "-k", "none"]);
     assert!(!String::from_utf8_lossy(&forgiven.stderr).contains("checksum"));
     says(forgiven, 0, "warning: 5 packets are malformed or cut by the capture's snap length");
-    // Frames that are cut within their headers, and more connections than there is room for.
+    // A capture whose addresses were replaced, but not the checksums of its IPv4 headers.
     let scratch = Scratch::new();
+    let changed: Vec<_> = testkit::pcap::read(Path::new(&capture))
+        .into_iter()
+        .map(|mut own| {
+            own.data[25] ^= 1; // the last byte of the checksum
+            own
+        })
+        .collect();
+    write_pcap(&scratch.join("changed.pcap"), &changed);
+    let found = scratch.join("changed.pcap").display().to_string();
+    let warning = format!("warning: {} packets have a wrong checksum and were not", changed.len());
+    let refused = streams(&["-r", &found]);
+    assert!(!String::from_utf8_lossy(&refused.stderr).contains("malformed"));
+    says(refused, 0, &warning);
+    let forgiven = streams(&["-r", &found, "-k", "none"]);
+    assert!(String::from_utf8_lossy(&forgiven.stdout).contains("1 connection in"));
+    says(forgiven, 0, "");
+    // Frames that are cut within their headers, and more connections than there is room for.
     let cut: Vec<_> = testkit::pcap::read(Path::new(&capture))
         .into_iter()
         .map(|own| Record { data: own.data[..own.data.len().min(40)].to_vec(), ..own })

@@ -45,7 +45,7 @@ mod visit;
 mod whole;
 
 use packet::checksum::Checksums;
-use packet::{Decoded, IpProtocol, tunnel};
+use packet::{Anomaly, Decoded, IpProtocol, tunnel};
 
 use crate::defrag::{self, Defragmenter};
 use crate::helper::{self, Helpers};
@@ -130,7 +130,7 @@ pub struct Counts {
     pub encapsulated: u64,
     /// Packets whose IP header is wrong, or whose upper-layer header is missing or wrong.
     pub malformed: u64,
-    /// Packets with a wrong checksum of TCP.
+    /// Packets with a wrong checksum of IPv4 or TCP.
     pub checksum: u64,
     /// Packets for whose flow there was no place.
     pub no_room: u64,
@@ -415,8 +415,10 @@ impl<M: Module> Tracker<M> {
                 (&mut self.counts.not_ip, Tracked::default())
             }
             Reject::Untracked => return Tracked::default(),
-            Reject::Malformed => (&mut self.counts.malformed, Tracked::INVALID),
-            Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),
+            Reject::Malformed if input.decoded.anomaly != Anomaly::BadChecksum => {
+                (&mut self.counts.malformed, Tracked::INVALID)
+            }
+            Reject::Malformed | Reject::Checksum => (&mut self.counts.checksum, Tracked::INVALID),
         };
         *count += frames;
         tracked

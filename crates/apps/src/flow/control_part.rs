@@ -100,7 +100,7 @@ pub(super) struct FlowTotals {
     pub refused: u64,
     /// Packets of flows.
     pub packets: u64,
-    /// Packets with a wrong TCP checksum.
+    /// Packets with a wrong checksum of IPv4 or TCP.
     pub bad_checksum: u64,
     /// IP packets whose headers are wrong.
     pub malformed: u64,
@@ -534,7 +534,7 @@ impl ControlPart for FlowControl {
             ("flows_evicted_total", "Flows that made room for others.", t.evicted),
             ("flows_refused_total", "Flows for which there was no room.", t.refused),
             ("flow_packets_total", "Packets of flows.", t.packets),
-            ("flow_checksum_errors_total", "TCP segments with a wrong checksum.", t.bad_checksum),
+            ("flow_checksum_errors_total", "Packets with a wrong checksum of IPv4 or TCP.", t.bad_checksum),
             (
                 "flow_late_packets_total",
                 "Packets earlier than one before them by more than 10 s.",
