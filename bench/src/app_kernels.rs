@@ -53,6 +53,8 @@ pub(crate) struct Alone<'a> {
     pub(crate) rows: usize,
     /// Frames that begin at multiples of 16 bytes.
     pub(crate) payload: Vec<u8>,
+    /// State, of which there is none in most.
+    pub(crate) state: Vec<u8>,
     pub(crate) regions: &'a [&'a [u32]],
 }
 
@@ -65,6 +67,7 @@ pub(crate) struct Ran {
     /// After the first time.
     pub(crate) job: JobBytes,
     pub(crate) payload: Vec<u8>,
+    pub(crate) state: Vec<u8>,
 }
 
 impl Alone<'_> {
@@ -84,15 +87,20 @@ impl Alone<'_> {
             Ok(memory)
         };
         let (arena, payload) = (send(self.job.bytes())?, send(&self.payload)?);
+        let state = send(&self.state)?;
         let (rows, at_once) = (self.rows, driver.info().groups_at_once());
         let launch = |(step, kernel): (&Step, _)| {
             let job = step.job.unwrap_or_default();
-            let arguments = Arguments { arena, payload, tables, state: arena, job };
+            let arguments = Arguments { arena, payload, tables, state, job };
             (kernel, step.shape(rows, self.payload.len(), at_once), arguments)
         };
         let once: Vec<_> = self.steps.iter().zip(kernels).map(launch).collect();
         timed(driver, queue, &once)?;
-        for (memory, bytes) in [(arena, self.job.bytes_mut()), (payload, &mut self.payload[..])] {
+        for (memory, bytes) in [
+            (arena, self.job.bytes_mut()),
+            (payload, &mut self.payload[..]),
+            (state, &mut self.state[..]),
+        ] {
             device::download_all(driver, queue, memory, 0, bytes, PATIENCE).map_err(text)?;
         }
         let all = once.repeat(JOBS);
@@ -102,8 +110,8 @@ impl Alone<'_> {
             clock = by;
             seconds.push(time.as_secs_f64() / JOBS as f64);
         }
-        [arena, payload, tables].into_iter().for_each(|memory| driver.free(memory));
-        Ok(Ran { seconds, clock, job: self.job, payload: self.payload })
+        [arena, payload, tables, state].into_iter().for_each(|memory| driver.free(memory));
+        Ok(Ran { seconds, clock, job: self.job, payload: self.payload, state: self.state })
     }
 }
 
@@ -183,7 +191,8 @@ fn flows(driver: &mut dyn Driver, rounds: usize, report: &mut Report) -> Result<
     let steps = [Step::rows("flow_tables", 128).with_job(0)];
     let program = program(&FLOWS, KeyColumns::COLUMNS);
     let (rows, payload) = (frames.len(), Vec::new());
-    let own = Alone { program, steps: &steps, job, rows, payload, regions: &regions };
+    let own =
+        Alone { program, steps: &steps, job, rows, payload, state: Vec::new(), regions: &regions };
     let ran = own.run(driver, rounds)?;
     if ran.job != expected {
         report.wrong.push("tables of OpenFlow: other paths than the CPU's".into());
@@ -255,8 +264,15 @@ fn sealed(
     let form = esp::form(Direction::Out, 0);
     let program = program(&esp::ESP, Esp::COLUMNS);
     let steps = kernels(form.steps);
-    let own =
-        Alone { program, steps: &steps, job, rows: packets, payload, regions: &[words.expose()] };
+    let own = Alone {
+        program,
+        steps: &steps,
+        job,
+        rows: packets,
+        payload,
+        state: Vec::new(),
+        regions: &[words.expose()],
+    };
     let ran = own.run(driver, rounds)?;
     if ran.payload != expected {
         report.wrong.push(format!("ESP, {name}, {size} bytes: other packets than the CPU's"));
@@ -302,8 +318,15 @@ fn encrypted(
     let form = apps::cipher::kernels::form(Mode::Ctr, Way::Encrypt, settings.iv, 0);
     let program = program(&apps::cipher::kernels::SECRETS, Cipher::COLUMNS);
     let steps = kernels(form.steps);
-    let own =
-        Alone { program, steps: &steps, job, rows: packets, payload, regions: &[master.words()] };
+    let own = Alone {
+        program,
+        steps: &steps,
+        job,
+        rows: packets,
+        payload,
+        state: Vec::new(),
+        regions: &[master.words()],
+    };
     let ran = own.run(driver, rounds)?;
     let key = RawKey::new(Mode::Ctr, &secret()).map_err(text)?;
     let is_wrong = |at: &usize| {
@@ -353,6 +376,7 @@ fn literals(driver: &mut dyn Driver, rounds: usize, report: &mut Report) -> Resu
         job,
         rows: packets,
         payload,
+        state: Vec::new(),
         regions: &[automaton.words()],
     };
     let ran = own.run(driver, rounds)?;

@@ -1,8 +1,11 @@
-//! What a device finds out of packets for flow tracking: headers, TCP segments with their checksums, and the order of the segments
-//! of a job.
+//! What a device finds out of packets for flow tracking: headers, TCP segments with their checksums, numbers of connections, and the
+//! order of the segments of a job.
 
+use std::collections::HashMap;
+
+use apps::flow::connections::{ConnectionColumns as C, Connections, OfConnection, memory_of};
 use apps::flow::decode::{HeadColumns as H, reference, segment};
-use apps::flow::kernels::{FLOW, REASSEMBLY};
+use apps::flow::kernels::{CONNECTIONS as TABLE, FLOW, REASSEMBLY};
 use apps::flow::reassembly::{self, InStream, ReassemblyColumns as R};
 use chunk::Columns;
 use device::accelerator::Step;
@@ -37,7 +40,7 @@ const HEADERS: usize = 54;
 
 /// Their programs.
 pub(crate) fn programs() -> Vec<Program> {
-    vec![program(), order_program()]
+    vec![program(), order_program(), table_program()]
 }
 
 fn program() -> Program {
@@ -46,6 +49,10 @@ fn program() -> Program {
 
 fn order_program() -> Program {
     program_of("reassembly", &[&REASSEMBLY, &ORDER], R::COLUMNS, "")
+}
+
+fn table_program() -> Program {
+    program_of("connections", &[&TABLE], C::COLUMNS, "")
 }
 
 /// The kernels alone: packets and answers stay on the device. Answers are compared with the CPU's.
@@ -65,6 +72,7 @@ pub(crate) fn run(
     let many = is_gpu.then_some(MANY);
     for segments in std::iter::once(PACKETS).chain(many) {
         ordered(driver, rounds, segments, report)?;
+        numbered(driver, rounds, segments, report)?;
     }
     Ok(())
 }
@@ -107,8 +115,15 @@ fn decoded(
     let kernels = ["flow_headers", "flow_segments"].map(|kernel| Step::rows(kernel, 128));
     for (what, steps) in [("headers", &kernels[..1]), ("headers and TCP segments", &kernels[..])] {
         let (job, payload) = (job.clone(), payload.clone());
-        let own =
-            Alone { program: program(), steps, job, rows: packets, payload, regions: &[&[0]] };
+        let own = Alone {
+            program: program(),
+            steps,
+            job,
+            rows: packets,
+            payload,
+            state: Vec::new(),
+            regions: &[&[0]],
+        };
         let mut ran = own.run(driver, rounds)?;
         if steps.len() == 1 {
             // Nobody has looked at segments.
@@ -189,7 +204,8 @@ fn ordered(
     }
     let steps = reassembly::steps(rows, SEED);
     let (program, payload) = (order_program(), Vec::new());
-    let own = Alone { program, steps: &steps, job, rows, payload, regions: &[&[0]] };
+    let own =
+        Alone { program, steps: &steps, job, rows, payload, state: Vec::new(), regions: &[&[0]] };
     let ran = own.run(driver, rounds)?;
     let segments: Vec<_> = segments.into_iter().map(Some).collect();
     let is_wrong =
@@ -205,6 +221,63 @@ fn ordered(
     let (all, of) = (count(rows), count(CONNECTIONS));
     let name = format!("reassembly of jobs of {all} segments, {of} connections, kernels alone");
     report.rows.push(ran.row(name, "Mpps", rows as f64 / 1e6, aim));
+    Ok(())
+}
+
+/// Segments whose connections are in a table of a million cells, and whose directions are known.
+fn numbered(
+    driver: &mut dyn Driver,
+    rounds: usize,
+    rows: usize,
+    report: &mut Report,
+) -> Result<(), String> {
+    /// The seed of the hash.
+    const SEED: u32 = 0x5eed;
+    /// Cells of the table.
+    const CELLS: usize = 1 << 20;
+    let mut job = JobBytes::new(C::COLUMNS, rows);
+    let area = job.add_areas(&[8 * rows])[0];
+    let (mut firsts, mut packets) = (HashMap::new(), Vec::with_capacity(rows));
+    for (row, own) in segments(rows).iter().enumerate() {
+        let header0 = [u64::from(own.ports) << 32 | u64::from(40 + own.len), 0];
+        let words = [own.sequence.into(), u64::from(segment::RIGHT) << 56 | 20 << 48 | 0x10];
+        let direction = (own.src, own.dst, own.ports);
+        job.put(C::FLOW_SRC, row, own.src);
+        job.put(C::FLOW_DST, row, own.dst);
+        job.put(C::FLOW_HEADER0, row, header0);
+        job.put(C::FLOW_SEGMENT, row, words);
+        job.put(C::FLOW_GROUP, row, *firsts.entry(direction).or_insert(row as u32));
+        job.put(C::FLOW_TIME, row, row as u32);
+        packets.push(OfConnection::of_columns(
+            (own.src, own.dst),
+            header0,
+            words,
+            row as u32,
+            SEED,
+        ));
+    }
+    let mut table = Connections::new(CELLS);
+    let bytes_of =
+        |table: &Connections| kernels::known::bytes_of(&memory_of(std::slice::from_ref(table)));
+    let state = bytes_of(&table);
+    let mut expected = job.clone();
+    for (row, number) in table.job(&packets).into_iter().enumerate() {
+        expected.put(C::FLOW_NUMBER, row, number);
+    }
+    let steps = ["connections_insert", "connections_number"]
+        .map(|kernel| Step::rows(kernel, reassembly::ITEMS).with_job(SEED));
+    let (program, payload) = (table_program(), Vec::new());
+    let own = Alone { program, steps: &steps, job, rows, payload, state, regions: &[&[0]] };
+    let ran = own.run(driver, rounds)?;
+    let is_wrong = ran.job.bytes()[..area] != expected.bytes()[..area];
+    if is_wrong || ran.state != bytes_of(&table) {
+        report.wrong.push(format!("connections of {rows} segments: other numbers than the CPU's"));
+    }
+    let (all, of, cells) = (count(rows), count(CONNECTIONS), count(CELLS));
+    let name = format!(
+        "connection table of {cells}, jobs of {all} segments, {of} connections, kernels alone"
+    );
+    report.rows.push(ran.row(name, "Mpps", rows as f64 / 1e6, None));
     Ok(())
 }
 
@@ -231,6 +304,6 @@ mod tests {
         let mut report = Report::new("device", String::new());
         run(&mut *driver, 1, &mut report).unwrap();
         assert_eq!(report.wrong, [""; 0]);
-        assert_eq!(report.rows.len(), 2 * SIZES.len() + 1);
+        assert_eq!(report.rows.len(), 2 * SIZES.len() + 2);
     }
 }

@@ -91,7 +91,15 @@ fn every_table(
         job.add_areas(&[4 * (5 + packets.len()), 4]);
         let steps = [Step::rows("dfa_count", 128).with_job((table as u32) << 16)];
         let (rows, regions) = (packets.len(), &[regexes.words()][..]);
-        let own = Alone { program: program(), steps: &steps, job, rows, payload, regions };
+        let own = Alone {
+            program: program(),
+            steps: &steps,
+            job,
+            rows,
+            payload,
+            state: Vec::new(),
+            regions,
+        };
         let ran = own.run(driver, 1)?;
         let is_wrong = |row: usize| ran.job.get::<u64>(Walk::WALK_TO, row) != states[row][table];
         if (0..rows).any(is_wrong) {
@@ -166,7 +174,8 @@ pub(crate) fn run(
     for (steps, what, aim) in [(&steps[..], "all", aim), (&steps[tables - 1..], "one", None)] {
         let regions = &[regexes.words()];
         let (job, payload) = (job.clone(), payload.clone());
-        let own = Alone { program: program(), steps, job, rows, payload, regions };
+        let own =
+            Alone { program: program(), steps, job, rows, payload, state: Vec::new(), regions };
         let ran = own.run(driver, rounds)?;
         let is_wrong =
             |(row, state): (&usize, &u64)| ran.job.get::<u64>(Walk::WALK_TO, *row) != *state;

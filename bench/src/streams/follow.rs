@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::ops::Range;
 
+use apps::flow::connections::OfConnection;
 use apps::flow::decode::{reference, segment_of};
 use interleave::prefetch_at;
 use packet::Decoded;
@@ -151,14 +152,23 @@ impl Head {
         let (d, segment) = reference(frame, frame, checksums);
         Self { addresses: [d.src, d.dst], words: d.words(), segment }
     }
+
+    /// As the connection table of a device sees it.
+    pub(crate) fn of_connection(&self, time_ns: u64) -> Option<OfConnection> {
+        let ([src, dst], [w0, w1, ..]) = (self.addresses, self.words);
+        let time = (time_ns / 1_000_000_000) as u32;
+        OfConnection::of_columns((src, dst), [w0, w1], self.segment, time, 1)
+    }
 }
 
 impl Worker {
-    /// Follows so many frames of which a device has found the heads, as the stage does behind it.
+    /// Follows so many frames of which a device has found the heads, as the stage does behind it; and numbers of connections, or none
+    /// of them.
     #[inline]
     pub(crate) fn follow_decoded<'a>(
         &mut self,
         heads: &[Head],
+        numbers: &[u32],
         frame: impl Fn(usize) -> (&'a [u8], u64),
     ) {
         for (heads, first) in heads.chunks(BATCH).zip((0..).step_by(BATCH)) {
@@ -166,6 +176,8 @@ impl Worker {
                 let [src, dst] = head.addresses;
                 *decoded = Decoded::from_words(src, dst, head.words);
             }
+            let numbers = numbers.iter().skip(first).take(heads.len());
+            self.tracker.numbers(numbers.copied());
             let (decoded, checksums) = (&self.decoded, self.checksums);
             self.tracker.packets(
                 heads.len(),

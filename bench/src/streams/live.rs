@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
+use apps::flow::connections::{self, Connections};
 use packet::tcp::flags::{ACK, SYN};
 use stream::table::{Class, FlowTable, Found, Limits, Slot, Timeouts};
 use stream::tracker::IdleTimeouts;
 use stream::{FlowKey, tracker};
 
-use super::follow::{BATCH, Counter, Worker, decode_alone, options};
+use super::follow::{BATCH, Counter, Head, Worker, decode_alone, options};
 use super::frames::{SMALL_DATA, START_NS, STEP_NS, Segment, Small, ends, write};
 use crate::forms::{ratio, thread_seconds};
 use crate::limits::has_room;
@@ -45,6 +46,9 @@ struct Live {
     time_ns: u64,
     random: Random,
     rates: Vec<f64>,
+    /// Behind a device: without and with a connection table there.
+    behind: [Vec<f64>; 2],
+    table: Connections,
 }
 
 impl Live {
@@ -67,7 +71,10 @@ impl Live {
             time_ns: START_NS,
             random: Random(flows as u64),
             rates: Vec::new(),
+            behind: [Vec::new(), Vec::new()],
+            table: Connections::new(2 * flows),
         };
+        own.worker.tracker.number_up_to(connections::cells(2 * flows));
         let step = frames.len();
         for first in (0..flows).step_by(step) {
             let flows = first..flows.min(first + step);
@@ -128,6 +135,40 @@ impl Live {
         decoding
     }
 
+    /// The same of packets of which a device has found headers and segments, without and with numbers of their connections; tables are
+    /// twice as large as there are flows. The share of packets that were found by their number in the last pass.
+    fn round_behind(&mut self, frames: &mut Small, wrong: &mut Vec<String>) -> f64 {
+        let mut share = 0.0;
+        // The first pass teaches.
+        for has_numbers in [None, Some(false), Some(true)] {
+            self.prepare(frames);
+            let begin_ns = self.time_ns;
+            let heads = (0..frames.len()).map(|at| Head::of(frames.get(at), true));
+            let heads: Vec<Head> = heads.collect();
+            let of = |own: &Head| own.of_connection(begin_ns);
+            let numbers = match has_numbers {
+                Some(false) => Vec::new(),
+                _ => self.table.job(&heads.iter().map(of).collect::<Vec<_>>()),
+            };
+            let (before, found) = (self.delivered(), self.worker.tracker.found_by_number());
+            let begin = thread_seconds();
+            let frame = |at: usize| (frames.get(at), begin_ns + at as u64 * STEP_NS / 10);
+            self.worker.follow_decoded(&heads, &numbers, frame);
+            let seconds = thread_seconds() - begin;
+            self.time_ns += frames.len() as u64 * STEP_NS / 10;
+            if self.delivered() - before != (frames.len() * SMALL_DATA) as u64 {
+                wrong.push(format!("{} flows behind a device: other bytes", self.flows));
+            }
+            if let Some(has_numbers) = has_numbers {
+                let rate = frames.len() as f64 / seconds / 1e6;
+                self.behind[usize::from(has_numbers)].push(rate);
+            }
+            let found = self.worker.tracker.found_by_number() - found;
+            share = found as f64 / frames.len() as f64;
+        }
+        share
+    }
+
     fn delivered(&mut self) -> u64 {
         self.worker.tracker.module().answer.bytes.iter().sum()
     }
@@ -181,10 +222,12 @@ pub(crate) fn run(
         all.push(Live::new(flows, capacity, &mut frames)?);
     }
     let (mut decoding, mut new) = (vec![Vec::new(); all.len()], Vec::new());
+    let mut numbered = Vec::new();
     let fresh = (half / 8).clamp(1, packets);
     for round in 0..args.rounds.max(1) {
         for (live, decoding) in all.iter_mut().zip(&mut decoding) {
             decoding.push(live.round(&mut frames, &mut report.wrong) / packets as f64 * 1e9);
+            numbered.push(live.round_behind(&mut frames, &mut report.wrong));
             if live.flows == half {
                 // The first pass finds slots and memory that were never used.
                 let number = flows + round * 2 * fresh;
@@ -205,7 +248,16 @@ pub(crate) fn run(
             Row::new(format!("{name}, decoding alone"), "ns/packet", decoding.clone()),
             Row::new(format!("{name}, tracking and reassembly"), "ns/packet", over),
         ]);
+        let [without, with] = &live.behind;
+        let name = format!("{name}, behind a device");
+        report.rows.extend([
+            Row::new(name.as_str(), "Mpps", without.clone()),
+            Row::new(format!("{name} with a connection table"), "Mpps", with.clone()),
+            ratio(format!("{name}, with the table over without"), with, without),
+        ]);
     }
+    let name = "packets that were found by the number of their connection".to_owned();
+    report.rows.push(Row::new(name, "of all", numbered));
     if let [few, .., most] = all.as_slice() {
         let name = format!("64 bytes, {} flows over {}", most.flows, few.flows);
         report.rows.push(ratio(name, &most.rates, &few.rates));

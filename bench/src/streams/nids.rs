@@ -60,7 +60,7 @@ impl Load {
         worker.tracker.module().hashes = hashes;
         let begin = thread_seconds();
         match heads {
-            Some(heads) => worker.follow_decoded(heads, |at| self.frames.get(at)),
+            Some(heads) => worker.follow_decoded(heads, &[], |at| self.frames.get(at)),
             None => worker.follow(self.frames.len(), |at| self.frames.get(at)),
         }
         let seconds = thread_seconds() - begin;

@@ -68,10 +68,10 @@ pub struct KernelForm {
 }
 
 impl KernelForm {
-    /// Whether a job has memory for its kernels, besides columns, payload and states.
+    /// Whether its kernels have memory, besides columns and payload.
     fn has_area(&self) -> bool {
         let has_order = !self.sort.is_empty() || self.schedule.is_some();
-        self.scratch.is_some() || self.output.is_some() || has_order
+        self.scratch.is_some() || self.output.is_some() || has_order || self.state.is_some()
     }
 }
 
@@ -119,8 +119,8 @@ pub struct Scratch {
     pub bytes_per_row: usize,
     /// Whether it is zero before the stage's first kernel; else it is anything.
     pub is_zeroed: bool,
-    /// Whether kernels of `files`, which do not know the stage, find it as `job_area(arena, 0u)`: the stage joins no segment in
-    /// which one before it has such memory, or sorts, or writes records.
+    /// Whether kernels of `files`, which do not know the stage, find it as `job_area(arena, 0u)`, and the stage's state as
+    /// number 0: the stage joins no segment in which one before it has such memory, keeps state, sorts, or writes records.
     pub is_first: bool,
 }
 

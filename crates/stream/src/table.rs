@@ -412,19 +412,50 @@ impl<H: Copy + Default> FlowTable<H> {
     pub fn search(&self, keys: &[FlowKey], found: &mut [Found]) {
         assert_eq!(keys.len(), found.len(), "one answer for each key");
         for (keys, found) in keys.chunks(GROUP).zip(found.chunks_mut(GROUP)) {
-            self.search_group(keys, found);
+            self.search_group::<false>(keys, &[], found);
+        }
+    }
+
+    /// The same, where the caller guesses the slots of flows: one for each row, beyond the capacity for no guess. A flow that has
+    /// the guessed slot is found without its bucket. The answers are those of [`search`](Self::search), whatever is guessed.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    pub fn search_guessed(&self, keys: &[FlowKey], guesses: &[Slot], found: &mut [Found]) {
+        assert_eq!(keys.len(), found.len(), "one answer for each key");
+        assert_eq!(keys.len(), guesses.len(), "one guess for each key");
+        let groups = keys.chunks(GROUP).zip(guesses.chunks(GROUP)).zip(found.chunks_mut(GROUP));
+        for ((keys, guesses), found) in groups {
+            self.search_group::<true>(keys, guesses, found);
         }
     }
 
     /// The same of [`GROUP`] keys at most: first all buckets, then all lines. Nearly every search ends there.
     #[inline(always)]
-    fn search_group(&self, keys: &[FlowKey], found: &mut [Found]) {
+    fn search_group<const GUESSED: bool>(
+        &self,
+        keys: &[FlowKey],
+        guesses: &[Slot],
+        found: &mut [Found],
+    ) {
         let mut places = [Place { bucket: 0, tag: 0 }; GROUP];
-        for (key, place) in keys.iter().zip(&mut places) {
+        let guess = |row: usize| if GUESSED { guesses[row].index() } else { NIL as usize };
+        for (row, (key, place)) in keys.iter().zip(&mut places).enumerate() {
+            if let (Some(line), Some(time)) =
+                (self.lines.get(guess(row)), self.times.get(guess(row)))
+            {
+                prefetch(line);
+                prefetch(time);
+                continue;
+            }
             *place = self.index.place(self.hash.of(key));
             prefetch(self.index.bucket(place.bucket));
         }
-        for (place, found) in places.iter().zip(&mut *found) {
+        for (row, (place, found)) in places.iter().zip(&mut *found).enumerate() {
+            if guess(row) < self.lines.len() {
+                found.slot = guess(row) as u32;
+                continue;
+            }
             let bucket = self.index.bucket(place.bucket);
             found.slot = match bucket.matches(place.tag) {
                 0 => NIL,

@@ -20,6 +20,7 @@
 //! | `flows` | what is kept of flows beside the table |
 //! | `gather` | the rows that are looked up together, and their keys |
 //! | `module` | who is given streams and records |
+//! | `numbers` | packets of connections that somebody knows by a number |
 //! | `passing` | flows that the module passes over |
 //! | `pieces` | fragments, where flows are tracked for a firewall |
 //! | `sharing` | packets that are known to be of one flow |
@@ -34,6 +35,7 @@ mod flows;
 mod gather;
 mod input;
 mod module;
+mod numbers;
 mod passing;
 mod pieces;
 mod sharing;
@@ -65,6 +67,7 @@ use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
 pub use module::{Fragments, Identity, Module, OfFlow, Passed};
+pub use numbers::NO_NUMBER;
 pub use sharing::NO_GROUP;
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked, TrackedFlow};
@@ -484,6 +487,7 @@ impl<M: Module> Tracker<M> {
         let are_others = !defers || self.pass_all(rows.start, input, output);
         let mut policy = Admission { rest: &mut self.rest, now_ns: latest, rows: &self.rows };
         self.table.settle(&self.keys, seen_ms, &mut policy, &mut self.found);
+        self.sharing.numbers.learn(rows.start, &self.found);
         if !are_others {
             self.end_passing();
             return rows.end;

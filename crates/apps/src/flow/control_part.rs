@@ -401,9 +401,10 @@ impl ControlPart for FlowControl {
         let decodes =
             worker.pipeline.kinds[worker.at + 1..].iter().any(|kind| kind == super::STAGE);
         if decodes {
+            let decode = FlowDecode::numbering(worker.config.flow.device_connections);
             return Some(match literals {
-                Some(part) => Box::new(FlowSearch::new(part)),
-                None => Box::new(FlowDecode),
+                Some(part) => Box::new(FlowSearch::new(part, decode)),
+                None => Box::new(decode),
             });
         }
         let own = |(pipeline, number, _): &&(String, usize, Shared)| {
@@ -411,6 +412,7 @@ impl ControlPart for FlowControl {
         };
         // The flows of a stage that this one replaces while the program runs.
         let known = self.trackers.iter().find(own).map(|(.., tracker)| tracker.clone());
+        let numbers = super::connections::cells(worker.config.flow.device_connections);
         let tracker = match known {
             Some(tracker) => tracker,
             None => {
@@ -422,7 +424,9 @@ impl ControlPart for FlowControl {
                 let tracker = Tracker::new(self.options, Followers::new(all));
                 let tracker =
                     tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
-                let tracker = Arc::new(Mutex::new(tracker.ok()?));
+                let mut tracker = tracker.ok()?;
+                tracker.number_up_to(if is_decoded { numbers } else { 0 });
+                let tracker = Arc::new(Mutex::new(tracker));
                 let name = worker.pipeline.name.clone();
                 self.trackers.push((name, worker.worker, tracker.clone()));
                 tracker
@@ -438,7 +442,7 @@ impl ControlPart for FlowControl {
         let looks = super::looks_into_tunnels(&worker.pipeline.kinds);
         let tunnels = if looks { self.options.tunnels } else { Kinds::NONE };
         let stage = Flow::new(tracker, self.latest_ns.clone()).decoded(is_decoded);
-        let stage = stage.searched(literals.is_some());
+        let stage = stage.numbered(numbers > 0).searched(literals.is_some());
         let stage = stage.sharing(crate::records::are_shared(&worker.pipeline.kinds));
         let holds = super::holds_fragments(worker.config, &worker.pipeline.kinds);
         let stage = stage.holding(holds.then_some(self.options.defrag), self.count);

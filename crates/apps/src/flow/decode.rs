@@ -15,28 +15,33 @@
 //!
 //! A device also finds out which segments of its job are of one direction of a connection ([`super::reassembly`],
 //! of which the first kernels are launched), and the tracker looks up one of them in a chunk for all. That depends on the job, so
-//! it is only a hint: keys are compared, and what a hint says changes no event. A CPU that shades in its place gives none.
+//! it is only a hint: keys are compared, and what a hint says changes no event. A CPU that shades in its place gives none. The same
+//! holds for numbers of connections, which a table on the device gives that stays from job to job ([`super::connections`]), where
+//! the configuration asks for it.
 //!
 //! | | |
 //! | --- | --- |
 //! | reads | frames, of rows that no stage before it has settled |
-//! | writes | the columns of [`HeadColumns`], and `flow_group` |
+//! | writes | the columns of [`HeadColumns`], `flow_group`, and `flow_number` if it numbers connections |
 //! | next | all packets |
 //!
-//! Threads: one instance per worker, without state.
+//! Threads: one instance per worker. The table is state of its segment.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, Packet, Rows, Verdict};
 use device::accelerator::{PayloadUse, Step};
-use engine::{Context, KernelForm, KernelStep, Phases, Scratch, Shade, Stage};
+use engine::{Context, KernelForm, KernelStep, Phases, Scratch, Shade, Side, Stage, StateForm};
 use packet::checksum::Checksums;
 use packet::{Anomaly, Decoded, IpProtocol};
 use stream::tcp::Segment;
 use stream::tracker::{Input, NO_GROUP, Reject, checked_segment};
 
-use super::kernels::{FLOW, REASSEMBLY};
+use super::connections::{
+    self, CELL_BYTES, ConnectionColumns, Connections, NO_NUMBER, OfConnection, STEP_CELLS,
+};
+use super::kernels::{CONNECTIONS, FLOW, REASSEMBLY};
 use super::reassembly::{self, NO_ROW, ReassemblyColumns, SCRATCH_BYTES};
 use crate::received;
 
@@ -71,7 +76,17 @@ pub mod head {
     pub const BYTES: u32 = 0xffff;
     /// The packet came by a port that ignores wrong checksums.
     pub const IGNORES_CHECKSUMS: u32 = 1 << 31;
+    /// The row has no packet: it is one of a sweep over [connections](crate::flow::connections), and the other bits are the piece.
+    pub const SWEEPS: u32 = 1 << 30;
 }
+
+/// In how long all connections of a device are looked at once.
+const SWEEP_NS: u64 = 5_000_000_000;
+
+/// Rows of a sweep.
+const SWEPT_ROWS: usize = 256;
+
+const NS: u64 = 1_000_000_000;
 
 /// The column `flow_segment`.
 ///
@@ -187,10 +202,71 @@ thread_local! {
 
 /// The stage of one worker.
 #[derive(Debug, Default)]
-pub struct FlowDecode;
+pub struct FlowDecode {
+    /// How many connections the device numbers.
+    connections: usize,
+    /// The piece at which the next sweep begins, and when; 0 before the first packet.
+    piece: usize,
+    sweep_ns: u64,
+}
 
-/// What it does, without state: any thread may.
-struct Heads;
+impl FlowDecode {
+    /// A device numbers so many connections; 0: none.
+    pub fn numbering(connections: usize) -> Self {
+        Self { connections: connections::cells(connections), ..Self::default() }
+    }
+
+    /// Whether it does.
+    pub(super) const fn numbers(&self) -> bool {
+        self.connections > 0
+    }
+}
+
+/// What it does.
+struct Heads {
+    connections: usize,
+    /// In the simulated device.
+    table: Option<Mutex<Connections>>,
+}
+
+impl Heads {
+    fn steps(&self) -> Vec<KernelStep> {
+        let own = ["flow_headers", "flow_segments"].map(|kernel| Step::rows(kernel, 128));
+        let numbers = ["connections_insert", "connections_number"]
+            .map(|kernel| Step::rows(kernel, reassembly::ITEMS).with_job(SEED));
+        let numbers = numbers.into_iter().filter(|_| self.connections > 0);
+        let all = own.into_iter().chain(reassembly::groups(SEED)).chain(numbers);
+        all.map(KernelStep::from).collect()
+    }
+
+    /// Numbers of connections as a device finds them, or none.
+    fn number(&self, rows: &mut Rows) {
+        if self.connections == 0 {
+            return;
+        }
+        let view = ConnectionColumns::view(rows);
+        let Some(table) = &self.table else {
+            view.flow_number.fill(NO_NUMBER);
+            return;
+        };
+        let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = |row: usize| {
+            if !Verdict(view.verdict[row]).is_next() {
+                return None;
+            }
+            let ends = (view.flow_src[row], view.flow_dst[row]);
+            let (header0, found) = (view.flow_header0[row], view.flow_segment[row]);
+            OfConnection::of_columns(ends, header0, found, view.flow_time[row], SEED)
+        };
+        let found = table.job(&(0..view.verdict.len()).map(own).collect::<Vec<_>>());
+        view.flow_number.copy_from_slice(&found);
+        for (head, now) in view.flow_head.iter().zip(view.flow_time.iter()) {
+            if head & head::SWEEPS != 0 {
+                table.sweep((head & !head::SWEEPS) as usize, *now);
+            }
+        }
+    }
+}
 
 impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
     fn name(&self) -> &'static str {
@@ -198,7 +274,10 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS]
+        match self.connections {
+            0 => &[HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS],
+            _ => &[HeadColumns::COLUMNS, ReassemblyColumns::COLUMNS, ConnectionColumns::COLUMNS],
+        }
     }
 
     /// Nothing is known of a row that it has not seen.
@@ -207,18 +286,25 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
     }
 
     fn reads(&self) -> ColumnSet {
-        ColumnSet::of(&[HeadColumns::FLOW_HEAD])
+        match self.connections {
+            0 => ColumnSet::of(&[HeadColumns::FLOW_HEAD]),
+            _ => ColumnSet::of(&[HeadColumns::FLOW_HEAD, ConnectionColumns::FLOW_TIME]),
+        }
     }
 
     fn writes(&self) -> ColumnSet {
-        ColumnSet::of(&[
+        let own = ColumnSet::of(&[
             HeadColumns::FLOW_SRC,
             HeadColumns::FLOW_DST,
             HeadColumns::FLOW_HEADER0,
             HeadColumns::FLOW_HEADER1,
             HeadColumns::FLOW_SEGMENT,
             ReassemblyColumns::FLOW_GROUP,
-        ])
+        ]);
+        match self.connections {
+            0 => own,
+            _ => own.union(&ColumnSet::of(&[ConnectionColumns::FLOW_NUMBER])),
+        }
     }
 
     fn phases(&self) -> Phases {
@@ -234,7 +320,16 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
         true
     }
 
-    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
+    fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
+        if self.connections > 0 {
+            let times = ConnectionColumns::view(&mut chunk.rows).flow_time;
+            for (time, packet) in times.iter_mut().zip(&chunk.packets) {
+                *time = (cx.arrival_ns(packet) / NS) as u32;
+            }
+            if self.sweep_ns == 0 {
+                self.sweep_ns = cx.now_ns + SWEEP_NS;
+            }
+        }
         let view = HeadColumns::view(&mut chunk.rows);
         for (row, packet) in chunk.packets.iter().enumerate() {
             let ignores = match received::checksums(packet) {
@@ -247,7 +342,28 @@ impl<T: Send + Sync + 'static> Stage<T> for FlowDecode {
     }
 
     fn shader(&self) -> Option<Arc<dyn Shade<T>>> {
-        Some(Arc::new(Heads))
+        Some(Arc::new(Heads { connections: self.connections, table: None }))
+    }
+
+    fn next_sweep_ns(&self) -> Option<u64> {
+        (self.sweep_ns > 0).then_some(self.sweep_ns)
+    }
+
+    /// Removes idle connections of a device.
+    fn sweep(&mut self, rows: &mut Rows, cx: &mut Context<'_, T>) -> usize {
+        let pieces = connections::pieces(self.connections);
+        self.sweep_ns = cx.now_ns + SWEEP_NS / pieces.div_ceil(SWEPT_ROWS).max(1) as u64;
+        if cx.home != Side::Device {
+            return 0;
+        }
+        let view = ConnectionColumns::view(rows);
+        let count = (pieces - self.piece).min(view.flow_head.len()).min(SWEPT_ROWS);
+        let own = view.flow_head.iter_mut().zip(view.flow_time).take(count);
+        for (piece, (head, time)) in (self.piece..).zip(own) {
+            (*head, *time) = (head::SWEEPS | piece as u32, (cx.now_ns / NS) as u32);
+        }
+        self.piece = (self.piece + count) % pieces;
+        count
     }
 }
 
@@ -273,17 +389,18 @@ impl<T: Send + Sync + 'static> Shade<T> for Heads {
                 view.flow_segment[row] = find(&d, frame, received::checksums(packet));
             }
         });
+        self.number(rows);
     }
 
     fn kernels(&self) -> Option<KernelForm> {
         Some(KernelForm {
-            files: &[&FLOW, &REASSEMBLY],
-            steps: ["flow_headers", "flow_segments"]
-                .map(|kernel| Step::rows(kernel, 128))
-                .into_iter()
-                .chain(reassembly::groups(SEED))
-                .map(KernelStep::from)
-                .collect(),
+            files: match self.connections {
+                0 => &[&FLOW, &REASSEMBLY],
+                _ => &[&FLOW, &REASSEMBLY, &CONNECTIONS],
+            },
+            steps: self.steps(),
+            state: (self.connections > 0)
+                .then_some(StateForm { record_bytes: CELL_BYTES, slots_per_step: STEP_CELLS }),
             // Area 0 of the job: what may stand before it in its segment has none.
             scratch: Some(Scratch {
                 bytes: 0,
@@ -298,5 +415,16 @@ impl<T: Send + Sync + 'static> Shade<T> for Heads {
             }),
             ..KernelForm::default()
         })
+    }
+
+    fn state_slots(&self) -> usize {
+        self.connections
+    }
+
+    /// The device's table begins empty: the host has no copy, and [`Shade::state`] sends zeros.
+    fn twin(&self) -> Option<Arc<dyn Shade<T>>> {
+        let connections = self.connections;
+        let table = (connections > 0).then(|| Mutex::new(Connections::new(connections)))?;
+        Some(Arc::new(Heads { connections, table: Some(table) }))
     }
 }

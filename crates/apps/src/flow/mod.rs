@@ -9,7 +9,8 @@
 //!
 //! - [`stage`] is the stage; [`decode`] is one before it that finds out headers and TCP segments, on a device if there is one,
 //!   where the configuration asks for it. [`monitor`] ends the packets of a monitor.
-//! - [`reassembly`] is the order of the segments of a job, as kernels and as their twin.
+//! - [`reassembly`] is the order of the segments of a job, as kernels and as their twin; [`connections`] is a table of connections that
+//!   stays on a device from job to job.
 //! - [`search`] lets that stage search packets for literals, of which followers say which.
 //! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
 //! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
@@ -29,10 +30,11 @@
 //! tunnels stay flows of their own: rules, translation and states are of the packets that are forwarded.
 //!
 //! # Deliberately absent
-//! - A flow table and buffers of segments on a device: [`decode`] says where the border is. What crosses it is the same for a packet in
-//!   whatever job; a table there would need what the worker decides about the packets before (fragments, helpers, a firewall's
-//!   verdict, memory that is full), a job later than it has to know it. The order of the segments of one job needs none of that:
-//!   [`reassembly`] has its kernels, of which stages launch those that find directions.
+//! - The decisions of the flow table, and buffers of segments, on a device: [`decode`] says where the border is. What crosses it is the
+//!   same for a packet in whatever job, or a hint; flows and streams depend on what the worker decides about the packets before
+//!   (fragments, helpers, a firewall's verdict, memory that is full), and a device would know that a job too late. Which connection a
+//!   packet belongs to, and the order of the segments of one job, need none of that: [`connections`] and [`reassembly`] have their
+//!   kernels, of which stages launch those of the table and those that find directions.
 //! - What datagrams of tunnels carry that came in fragments: the flow inside may be another worker's. They are counted.
 //!
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
@@ -40,6 +42,7 @@
 pub(crate) mod anomalies;
 pub mod columns;
 pub mod commands;
+pub mod connections;
 mod control_part;
 pub mod decode;
 pub mod events;
@@ -82,7 +85,10 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     stages: STAGES,
     kernels: kernels::FILES,
     reasons: &[reasons::HELD],
-    variants: &[|config| config.flow.device = true],
+    variants: &[
+        |config| config.flow.device = true,
+        |config| (config.flow.device, config.flow.device_connections) = (true, 4096),
+    ],
     tables: commands::TABLES,
     absent: "this instance follows no flows: add [flow] to the configuration and restart",
     start: control_part::start,
@@ -126,6 +132,11 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
         findings.warn_of_all(
             "`device` of [flow] only costs time with this back end: choose auto, opencl or cuda"
                 .to_owned(),
+        );
+    }
+    if config.flow.device_connections > 0 && !is_decoded(config) {
+        findings.warn_of_all(
+            "`device_connections` of [flow] has no effect without `device`".to_owned(),
         );
     }
     let has_firewall = |pipeline: &Pipeline| {

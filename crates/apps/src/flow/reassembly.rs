@@ -22,9 +22,9 @@
 //! The stage [`FlowDecode`](super::FlowDecode) launches what finds groups, so that the tracker looks up one row of a direction.
 //!
 //! # Deliberately absent
-//! - A stage that asks for place and next row: see the header of [`flow`](super).
-//! - A connection table that outlasts the job, and buffers of segments out of order (GASPP §4.1, §4.3): the tracker has both on the
-//!   CPU.
+//! - A stage that asks for place and next row: followers hear both directions in the order of arrival, so the tracker may not serve one
+//!   direction by place.
+//! - Buffers of segments out of order (GASPP §4.3): the tracker has them on the CPU. [`connections`](super::connections) outlast the job.
 //!
 //! Threads: pure functions.
 

@@ -36,6 +36,7 @@ use packet::IpProtocol;
 use packet::decode::Kind;
 
 use super::decode::{FlowDecode, is_known, segment};
+use super::kernels::{FLOW, FLOW_SEARCH, REASSEMBLY};
 
 chunk::columns! {
     /// What a search before the tracker reads and finds. The first five are those of [`HeadColumns`](super::decode::HeadColumns).
@@ -174,9 +175,9 @@ pub struct FlowSearch {
 }
 
 impl FlowSearch {
-    /// With the literals of a part of the tables.
-    pub fn new(part: PartId<LiteralPart>) -> Self {
-        Self { decode: FlowDecode, part }
+    /// With the literals of a part of the tables, and what finds out all else.
+    pub fn new(part: PartId<LiteralPart>, decode: FlowDecode) -> Self {
+        Self { decode, part }
     }
 }
 
@@ -197,11 +198,19 @@ impl Stage<Tables> for FlowSearch {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        &[
-            super::decode::HeadColumns::COLUMNS,
-            super::reassembly::ReassemblyColumns::COLUMNS,
-            SearchColumns::COLUMNS,
-        ]
+        match self.decode.numbers() {
+            false => &[
+                super::decode::HeadColumns::COLUMNS,
+                super::reassembly::ReassemblyColumns::COLUMNS,
+                SearchColumns::COLUMNS,
+            ],
+            true => &[
+                super::decode::HeadColumns::COLUMNS,
+                super::reassembly::ReassemblyColumns::COLUMNS,
+                super::connections::ConnectionColumns::COLUMNS,
+                SearchColumns::COLUMNS,
+            ],
+        }
     }
 
     /// Nothing is known of a row that it has not seen.
@@ -236,6 +245,14 @@ impl Stage<Tables> for FlowSearch {
     fn shader(&self) -> Option<Arc<dyn Shade<Tables>>> {
         let heads = plain(&self.decode).shader()?;
         Some(Arc::new(Search { heads, part: self.part }))
+    }
+
+    fn next_sweep_ns(&self) -> Option<u64> {
+        plain(&self.decode).next_sweep_ns()
+    }
+
+    fn sweep(&mut self, rows: &mut Rows, cx: &mut Context<'_, Tables>) -> usize {
+        self.decode.sweep(rows, cx)
     }
 }
 
@@ -299,10 +316,21 @@ impl Shade<Tables> for Search {
 
     fn kernels(&self) -> Option<KernelForm> {
         let mut form = self.heads.kernels()?;
-        form.files = super::kernels::FILES;
+        form.files = match form.state {
+            None => &[&FLOW, &FLOW_SEARCH, &REASSEMBLY],
+            Some(_) => super::kernels::FILES,
+        };
         let region = self.part.regions().start as u32;
         form.steps.push(Step::rows("flow_search", 128).with_job(region).into());
         Some(form)
+    }
+
+    fn state_slots(&self) -> usize {
+        self.heads.state_slots()
+    }
+
+    fn twin(&self) -> Option<Arc<dyn Shade<Tables>>> {
+        self.heads.twin().map(|heads| Arc::new(Search { heads, part: self.part }) as _)
     }
 }
 

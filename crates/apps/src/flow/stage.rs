@@ -15,6 +15,7 @@ use stream::table::Slot;
 use stream::tracker::{Input, LATE_NS, Reject};
 
 use super::columns::{self, FlowColumns};
+use super::connections::ConnectionColumns;
 use super::decode::{self, HeadColumns, HeadView};
 use super::follow::Followers;
 use super::held::{self, Held, Taken};
@@ -51,6 +52,8 @@ pub struct Flow {
     /// What the stage before it found of the segments of packets, where there is one: see [`decode`].
     segments: Box<[[u64; 2]]>,
     is_decoded: bool,
+    /// And numbers of connections.
+    is_numbered: bool,
     /// It has searched packets, too.
     is_searched: bool,
     /// Other stages need the headers, too.
@@ -91,6 +94,7 @@ impl Flow {
             decoded: vec![Decoded::default(); chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             segments: vec![[0; 2]; chunk::CHUNK_PACKETS_MAX].into_boxed_slice(),
             is_decoded: false,
+            is_numbered: false,
             is_searched: false,
             shares: false,
             linear: Vec::new(),
@@ -141,6 +145,13 @@ impl Flow {
     #[must_use]
     pub fn decoded(mut self, is_decoded: bool) -> Self {
         self.is_decoded = is_decoded;
+        self
+    }
+
+    /// The stage right before it [numbers connections](super::FlowDecode::numbering).
+    #[must_use]
+    pub fn numbered(mut self, is_numbered: bool) -> Self {
+        self.is_numbered = is_numbered && self.is_decoded;
         self
     }
 
@@ -285,6 +296,19 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn columns(&self) -> &'static [Declaration] {
         match (self.is_decoded, self.shares) {
+            (true, _) if self.is_searched && self.is_numbered => &[
+                FlowColumns::COLUMNS,
+                HeadColumns::COLUMNS,
+                ReassemblyColumns::COLUMNS,
+                ConnectionColumns::COLUMNS,
+                SearchColumns::COLUMNS,
+            ],
+            (true, _) if self.is_numbered => &[
+                FlowColumns::COLUMNS,
+                HeadColumns::COLUMNS,
+                ReassemblyColumns::COLUMNS,
+                ConnectionColumns::COLUMNS,
+            ],
             (true, _) if self.is_searched => &[
                 FlowColumns::COLUMNS,
                 HeadColumns::COLUMNS,
@@ -368,6 +392,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 owned.shares(piece.iter().map(|row| {
                     let row = usize::from(*row);
                     decode::group_of(own.flow_segment[row], own.flow_group[row])
+                }));
+            }
+            if self.is_numbered {
+                let own = ConnectionColumns::view(rows);
+                owned.numbers(piece.iter().map(|row| {
+                    let row = usize::from(*row);
+                    decode::group_of(own.flow_segment[row], own.flow_number[row])
                 }));
             }
             let mut known = match (self.is_decoded, self.shares) {

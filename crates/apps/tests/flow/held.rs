@@ -314,7 +314,7 @@ fn run_in(
         let flow = flow.decoded(form.decodes).holding(Some(bounds), setup.workers);
         let mut all: Stages<u64> = Vec::new();
         if form.decodes {
-            all.push(Box::new(FlowDecode));
+            all.push(Box::new(FlowDecode::default()));
         }
         all.push(Box::new(flow));
         all.push(Box::new(Dropper(rows[worker].clone())));

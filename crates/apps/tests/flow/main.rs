@@ -14,10 +14,13 @@ mod traffic;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use apps::flow::connections::ConnectionColumns;
 use apps::flow::follow::{Follower, Followers, Kept, Listener, Place};
 use apps::flow::stage::Shared;
 use apps::flow::{Flow, FlowDecode};
 use apps::wire::Wire;
+use chunk::{Chunk, Columns, Declaration};
+use engine::{Context, Phases, Stage};
 use io::memory::Script;
 use stream::tcp::{Event, Want};
 use stream::tracker::{Counts, Fragments, Identity, Input, OfFlow, Options, Reject};
@@ -107,23 +110,74 @@ fn numbers(counts: Counts) -> [u64; 9] {
     [flows, timed_out, packets, not_ip, malformed, checksum, no_room, fragments, fragments_lost]
 }
 
-/// And how many packets had the answer of another one's look-up.
-fn run(frames: &[(u64, Vec<u8>)], decodes: bool, confirms: bool, setup: &Setup) -> (Outcome, u64) {
+/// A stage between decoding and the tracker.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    decodes: bool,
+    /// Connections that a device numbers.
+    connections: usize,
+    /// What it says of them is changed.
+    lies: bool,
+}
+
+impl Before {
+    const NONE: Self = Self { decodes: false, connections: 0, lies: false };
+    const DECODES: Self = Self { decodes: true, ..Self::NONE };
+}
+
+/// Changes the numbers of connections.
+struct Liar(Random);
+
+impl Stage<u64> for Liar {
+    fn name(&self) -> &'static str {
+        "liar"
+    }
+
+    fn columns(&self) -> &'static [Declaration] {
+        &[ConnectionColumns::COLUMNS]
+    }
+
+    fn phases(&self) -> Phases {
+        Phases::PRE
+    }
+
+    fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, u64>) {
+        for number in ConnectionColumns::view(&mut chunk.rows).flow_number {
+            if self.0.one_in(3) {
+                *number = self.0.below(100) as u32;
+            }
+        }
+    }
+}
+
+/// And how many packets had the answer of another one's look-up, and were found by a number.
+fn run(
+    frames: &[(u64, Vec<u8>)],
+    before: Before,
+    confirms: bool,
+    setup: &Setup,
+) -> (Outcome, [u64; 2]) {
     let ears = Ears::default();
     let latest = Arc::new(AtomicU64::new(0));
     let trackers: Vec<Shared> = (0..setup.workers)
         .map(|worker| {
             let followers = Followers::new(vec![ears.follower(worker, setup.workers)]);
             let options = Options { flows: 4096, half_open: 4096, ..Options::default() };
-            Arc::new(Mutex::new(Tracker::new(options, followers).expect("memory")))
+            let mut tracker = Tracker::new(options, followers).expect("memory");
+            tracker.number_up_to(before.connections);
+            Arc::new(Mutex::new(tracker))
         })
         .collect();
     let stages = |worker: usize| {
         let tracker = trackers[worker].clone();
-        let flow = Flow::new(tracker, latest.clone()).confirming(confirms).decoded(decodes);
+        let flow = Flow::new(tracker, latest.clone()).confirming(confirms);
+        let flow = flow.decoded(before.decodes).numbered(before.connections > 0);
         let mut all: Stages<u64> = Vec::new();
-        if decodes {
-            all.push(Box::new(FlowDecode));
+        if before.decodes {
+            all.push(Box::new(FlowDecode::numbering(before.connections)));
+        }
+        if before.lies {
+            all.push(Box::new(Liar(Random::new(worker as u64))));
         }
         all.push(Box::new(flow));
         all.push(Box::new(Wire::new()));
@@ -160,10 +214,11 @@ fn run(frames: &[(u64, Vec<u8>)], decodes: bool, confirms: bool, setup: &Setup) 
         0 => (flow, what).cmp(&(other, line)),
         _ => flow.cmp(other),
     });
-    let (mut counts, mut states, mut shared) = ([0; 9], [0; 5], 0);
+    let (mut counts, mut states, mut shared) = ([0; 9], [0; 5], [0; 2]);
     for tracker in &trackers {
         let tracker = tracker.lock().unwrap();
-        shared += tracker.shared();
+        shared[0] += tracker.shared();
+        shared[1] += tracker.found_by_number();
         counts.iter_mut().zip(numbers(tracker.counts())).for_each(|(sum, own)| *sum += own);
         states.iter_mut().zip(tracker.states()).for_each(|(sum, (_, own))| *sum += own);
     }
@@ -205,22 +260,31 @@ fn traffic(random: &mut Random) -> Vec<(u64, Vec<u8>)> {
     timed
 }
 
-/// How many packets had the answer of another one's look-up.
-fn rounds(backing: Backing, seed: u64, rounds: usize) -> u64 {
+/// How many packets had the answer of another one's look-up, and were found by a number.
+fn rounds(backing: Backing, seed: u64, rounds: usize, numbers: bool) -> [u64; 2] {
     let mut random = Random::new(seed);
-    let (mut counts, mut shared) = ([0; 9], 0);
+    let (mut counts, mut shared) = ([0; 9], [0; 2]);
     for round in 0..rounds {
         let (frames, confirms) = (traffic(&mut random), random.one_in(3));
         let plain = Setup { chunk_packets: 256, ..Setup::cpu() };
-        let (expected, _) = run(&frames, false, confirms, &plain);
+        let (expected, _) = run(&frames, Before::NONE, confirms, &plain);
         counts.iter_mut().zip(expected.counts).for_each(|(sum, own)| *sum += own);
         let setup = Setup::random(&mut random, backing);
-        let (found, own) = run(&frames, true, confirms, &setup);
-        shared += own;
+        let before = match numbers {
+            false => Before::DECODES,
+            // Too few of them, too.
+            true => Before {
+                connections: [8, 64, 512, 40_000][random.below(4)],
+                lies: random.one_in(3),
+                ..Before::DECODES
+            },
+        };
+        let (found, own) = run(&frames, before, confirms, &setup);
+        shared.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
         let first = found.heard.iter().zip(&expected.heard).find(|(own, other)| own != other);
         assert!(
             found == expected,
-            "seed {seed}, round {round}, {confirms}: {:?} and {:?}; {:?}, {:?}; {first:?}; {setup:?}",
+            "seed {seed}, round {round}, {confirms}: {:?} and {:?}; {:?}, {:?}; {first:?}; {before:?}, {setup:?}",
             found.counts,
             expected.counts,
             found.states,
@@ -234,24 +298,41 @@ fn rounds(backing: Backing, seed: u64, rounds: usize) -> u64 {
 /// Without a device.
 #[test]
 fn the_stage_before_it_changes_nothing_on_the_cpu() {
-    assert_eq!(rounds(Backing::Cpu, 81, 20), 0);
+    assert_eq!(rounds(Backing::Cpu, 81, 20, false), [0, 0]);
 }
 
 #[test]
 fn the_stage_before_it_changes_nothing_on_the_simulated_device() {
-    assert_eq!(rounds(Backing::Simulated, 82, 20), 0);
+    assert_eq!(rounds(Backing::Simulated, 82, 20, false), [0, 0]);
 }
 
 #[test]
 fn the_stage_before_it_changes_nothing_on_a_device() {
     if testkit::require_opencl() {
-        let shared = rounds(Backing::Driver, 83, 10);
-        assert!(shared > 20, "{shared}"); // batches are small
+        let [shared, numbered] = rounds(Backing::Driver, 83, 10, false);
+        assert!(shared > 20 && numbered == 0, "{shared}"); // batches are small
+    }
+}
+
+/// Connections have numbers, right or wrong, of a table that fails, moves and is too small.
+#[test]
+fn numbers_of_connections_change_nothing_on_the_simulated_device() {
+    // Most packets have none: flows are short, tables too small, and workers shade.
+    let [_, numbered] = rounds(Backing::Simulated, 84, 20, true);
+    assert!(numbered > 100, "{numbered}");
+}
+
+#[test]
+fn numbers_of_connections_change_nothing_on_a_device() {
+    if testkit::require_opencl() {
+        let [_, numbered] = rounds(Backing::Driver, 85, 10, true);
+        assert!(numbered > 30, "{numbered}");
     }
 }
 
 /// Enough of them that what every connection has to show is seen.
 #[test]
 fn nor_with_fresh_seeds() {
-    rounds(Backing::Simulated, Random::from_time().word(), 20);
+    rounds(Backing::Simulated, Random::from_time().word(), 20, false);
+    rounds(Backing::Simulated, Random::from_time().word(), 20, true);
 }

@@ -6,6 +6,7 @@
 #[allow(dead_code)] // not all of it is used here
 mod bed;
 mod bridge;
+mod connections;
 #[path = "../../../kernels/tests/pocl/cuckoo_tables.rs"]
 mod cuckoo_tables;
 mod decode;

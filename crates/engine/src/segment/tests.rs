@@ -252,6 +252,10 @@ fn memory_for_kernels_of_files_is_the_first() {
     assert_eq!(cut(&[&of_files, &of_files]), [1, 1]);
     assert_eq!(cut(&[&of_text, &of_text, &of_files]), [2, 1]);
     assert_eq!(cut(&[&none, &sorted, &none, &of_files, &none]), [3, 2]);
+    // So they find their state as the first one.
+    let state = Some(StateForm { record_bytes: 4, slots_per_step: 16 });
+    let keeps_state = KernelForm { state, ..own(1) };
+    assert_eq!(cut(&[&none, &keeps_state, &of_files, &keeps_state]), [2, 2]);
 }
 
 fn cut(kinds: &[Kind]) -> Vec<(usize, usize, bool)> {

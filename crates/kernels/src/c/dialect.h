@@ -37,6 +37,8 @@ typedef ulong2 ulong2_t;
 #define LOAD(pointer) (*(pointer)) // of memory that the launch does not write
 #define ATOMIC_ADD(pointer, value) atomic_add((pointer), (value))
 #define ATOMIC_MIN(pointer, value) atomic_min((pointer), (value))
+#define ATOMIC_MAX(pointer, value) atomic_max((pointer), (value))
+#define ATOMIC_OR(pointer, value) atomic_or((pointer), (value))
 #define ATOMIC_CAS(pointer, expected, value) atomic_cmpxchg((pointer), (expected), (value)) // what was there
 #define POPCOUNT(x) popcount((uint)(x))
 #define CLZ(x) clz((uint)(x))
@@ -76,6 +78,8 @@ typedef ulonglong2 ulong2_t;
 #define LOAD(pointer) __ldg(pointer)
 #define ATOMIC_ADD(pointer, value) atomicAdd((pointer), (value))
 #define ATOMIC_MIN(pointer, value) atomicMin((pointer), (value))
+#define ATOMIC_MAX(pointer, value) atomicMax((pointer), (value))
+#define ATOMIC_OR(pointer, value) atomicOr((pointer), (value))
 #define ATOMIC_CAS(pointer, expected, value) atomicCAS((pointer), (uint)(expected), (uint)(value))
 #define POPCOUNT(x) ((uint)__popc((uint)(x)))
 #define CLZ(x) ((uint)__clz((int)(x)))

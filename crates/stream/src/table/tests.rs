@@ -268,6 +268,18 @@ fn run(limits: Limits, seed: u64, start: u32, calls: &[Call]) -> Vec<(Vec<Found>
                     let slot = twin.flows.get(key).map(|flow| flow.slot).filter(|_| has_flow);
                     assert_eq!(found.slot(), slot);
                 }
+                // Guesses that are right, wrong, and none.
+                let guess = |(row, found): (u32, &Found)| match row % 3 {
+                    0 => found.slot().unwrap_or(Slot(NIL)),
+                    1 => Slot(row % (2 + limits.capacity as u32)),
+                    _ => Slot(NIL),
+                };
+                let guesses: Vec<Slot> = (0..).zip(&found).map(guess).collect();
+                let mut plain = vec![Found::NONE; keys.len()];
+                let mut guessed = plain.clone();
+                table.search(&keys, &mut plain);
+                table.search_guessed(&keys, &guesses, &mut guessed);
+                assert_eq!(guessed, plain);
                 log.push((found, events));
             }
             Call::Remove(number) => {

@@ -9,6 +9,7 @@
 
 use super::Tracker;
 use super::module::Module;
+use super::numbers::Numbers;
 
 /// The group of a packet of which nothing is said.
 pub const NO_GROUP: u32 = u32::MAX;
@@ -27,11 +28,19 @@ pub(super) struct Sharing {
     same: Vec<(u32, u32)>,
     /// How many there were.
     count: u64,
+    /// Numbers of connections.
+    pub(super) numbers: Numbers,
 }
 
 impl Default for Sharing {
     fn default() -> Self {
-        Self { groups: Vec::new(), recent: [(NO_GROUP, 0); PLACES], same: Vec::new(), count: 0 }
+        Self {
+            groups: Vec::new(),
+            recent: [(NO_GROUP, 0); PLACES],
+            same: Vec::new(),
+            count: 0,
+            numbers: Numbers::default(),
+        }
     }
 }
 
@@ -51,21 +60,23 @@ impl<M: Module> Tracker<M> {
     /// The batch is over.
     pub(super) fn end_sharing(&mut self) {
         self.sharing.groups.clear();
+        self.sharing.numbers.clear();
     }
 
     /// Finds the flows of the rows that were gathered, the first one of which has this number in the batch.
     #[inline(always)]
     pub(super) fn search(&mut self, first: usize) {
+        self.sharing.numbers.guess(first, self.keys.len());
         if self.sharing.groups.len() > first {
             self.search_shared(first);
         } else {
-            self.table.search(&self.keys, &mut self.found);
+            self.sharing.numbers.search(&self.table, &self.keys, &mut self.found);
         }
     }
 
     fn search_shared(&mut self, first: usize) {
         let Self { sharing, keys, found, table, .. } = self;
-        let Sharing { groups, recent, same, count } = sharing;
+        let Sharing { groups, recent, same, count, numbers } = sharing;
         recent.fill((NO_GROUP, 0));
         same.clear();
         for (at, (key, group)) in keys.iter().zip(&groups[first..]).enumerate() {
@@ -85,7 +96,7 @@ impl<M: Module> Tracker<M> {
         for (at, _) in same.iter() {
             keys[*at as usize].family = 0;
         }
-        table.search(keys, found);
+        numbers.search(table, keys, found);
         for (at, of) in same.iter() {
             let (at, of) = (*at as usize, *of as usize);
             keys[at].family = keys[of].family;

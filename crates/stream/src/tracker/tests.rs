@@ -176,6 +176,7 @@ fn run_late(
     let mut latest_ns = 0;
     let frames: Vec<_> = scene.frames.iter().filter(|frame| takes(frame.pair)).collect();
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
+    tracker.number_up_to(32);
     for frames in frames.chunks(batch) {
         let decode = |frame: &&scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
         let decoded: Vec<_> = frames.iter().map(decode).collect();
@@ -187,6 +188,13 @@ fn run_late(
         });
         let said = groups.take((frames[0].time_ns % 3) as usize * frames.len() / 2);
         tracker.shares(said.collect::<Vec<u32>>());
+        let numbers = frames.iter().zip(&decoded).map(|(frame, d)| match frame.time_ns / 5 % 3 {
+            0 => NO_NUMBER,
+            1 => (frame.time_ns % 40) as u32,
+            _ => (d.src[1] ^ d.dst[1]) as u32 % 32,
+        });
+        let said = numbers.take((frames[0].time_ns % 5) as usize * frames.len() / 4);
+        tracker.numbers(said.collect::<Vec<u32>>());
         tracker.packets(
             frames.len(),
             |at| Input {

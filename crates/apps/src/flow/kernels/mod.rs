@@ -1,8 +1,9 @@
 //! The kernels of flow tracking: `flow_headers` and `flow_segments`, whose CPU form is in [`decode`](super::decode),
-//! `flow_search`, whose CPU form is in [`search`](super::search), and those of the order of segments, whose CPU form is in
-//! [`reassembly`](super::reassembly).
+//! `flow_search`, whose CPU form is in [`search`](super::search), those of the order of segments, whose CPU form is in
+//! [`reassembly`](super::reassembly), and those of the connection table, whose CPU form is in [`connections`](super::connections).
 
 mod known;
+mod known_connections;
 mod known_order;
 
 use chunk::Columns;
@@ -11,13 +12,16 @@ use kernels::{KernelFile, KernelInfo};
 
 use packet::decode::Kind;
 
+use super::connections::{
+    ConnectionColumns, IDLE_S, MARK_ENDED, MARK_RESET, NO_NUMBER, OVER_S, STEP_CELLS, SWEPT, WAYS,
+};
 use super::decode::{HeadColumns, head, segment};
 use super::reassembly::{BEGINS_RUN, ITEMS, NO_ROW, PROBES, ReassemblyColumns};
 use super::search::{HEAD_WORDS, SearchColumns};
 use crate::router::kernels::DECODE_HEADER;
 
 /// All of them.
-pub const FILES: &[&KernelFile] = &[&FLOW, &FLOW_SEARCH, &REASSEMBLY];
+pub const FILES: &[&KernelFile] = &[&FLOW, &FLOW_SEARCH, &REASSEMBLY, &CONNECTIONS];
 
 /// Headers and TCP segments, for the stage `flow`.
 pub const FLOW: KernelFile = KernelFile {
@@ -113,6 +117,50 @@ pub const REASSEMBLY: KernelFile = KernelFile {
         ("PROBES", PROBES),
     ],
     known: known::reassemblies,
+    ..KernelFile::NONE
+};
+
+/// The connection table, behind [`REASSEMBLY`].
+pub const CONNECTIONS: KernelFile = KernelFile {
+    name: "connections",
+    columns: ConnectionColumns::COLUMNS,
+    text: include_str!("connections.k"),
+    headers: &[headers::HASH],
+    kernels: &[
+        KernelInfo::new(
+            "connections_insert",
+            &[
+                "flow_head",
+                "flow_src",
+                "flow_dst",
+                "flow_header0",
+                "flow_segment",
+                "flow_group",
+                "shard",
+                "flow_time",
+            ],
+            ITEMS,
+        ),
+        KernelInfo::new(
+            "connections_number",
+            &["flow_segment", "flow_group", "shard", "flow_time", "flow_number"],
+            ITEMS,
+        ),
+    ],
+    constants: &[
+        ("SEGMENT_RIGHT", segment::RIGHT as u32),
+        ("NO_ROW", NO_ROW),
+        ("NO_NUMBER", NO_NUMBER),
+        ("HEAD_SWEEPS", head::SWEEPS),
+        ("WAYS", WAYS as u32),
+        ("STEP_CELLS", STEP_CELLS as u32),
+        ("SWEPT", SWEPT as u32),
+        ("IDLE_S", IDLE_S),
+        ("OVER_S", OVER_S),
+        ("MARK_ENDED", MARK_ENDED),
+        ("MARK_RESET", MARK_RESET),
+    ],
+    known: known_connections::connections,
     ..KernelFile::NONE
 };
 

@@ -69,6 +69,10 @@ crate::section! {
         /// Decode packets and verify TCP checksums on the device, before the workers follow flows. It needs a `backend` with a
         /// device; otherwise workers do it, slower than without the key. Results do not depend on it.
         restart device: bool = false, boolean();
+        /// TCP connections of each worker that the device knows from batch to batch, with `device`: it tells the worker where it found a
+        /// connection before. The device reserves 12 bytes for each, and should know twice as many as there are at a time. 0: none.
+        /// Results do not depend on it.
+        restart device_connections: usize = 0, integer(0..=67_108_864);
         /// Flows with the same addresses and ports in different VLANs are different flows.
         restart by_vlan: bool = false, boolean();
         /// Tunnels whose inner packets are followed: flows have the addresses of the inner packets, and flows in different

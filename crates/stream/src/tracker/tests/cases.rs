@@ -193,3 +193,42 @@ fn packets_of_one_group_are_looked_up_once() {
         assert_eq!(run(groups), (shared, tracked.clone(), counts), "{groups:?}");
     }
 }
+
+/// Right, wrong, too large: a number leads to the flow that had it last, and to no other.
+#[test]
+fn packets_are_found_by_numbers() {
+    let scene = Scene::new(&[2, 7, 2, 2, 7].map(|conversation| step(conversation, 0, 1)));
+    let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
+    let decoded: Vec<_> = scene.frames.iter().map(decode).collect();
+    let input = |at: usize| Input {
+        decoded: &decoded[at],
+        frame: &scene.frames[at].bytes,
+        frame_len: 60,
+        time_ns: scene.frames[at].time_ns,
+        port: 0,
+        checksums: true,
+        tunnels: None,
+        segment: None,
+    };
+    let run = |numbers: &[u32]| {
+        let mut tracker =
+            Tracker::new(options(IdleTimeouts::default()), Ears::default()).expect("memory");
+        tracker.number_up_to(4);
+        let mut tracked = Vec::new();
+        for _ in 0..3 {
+            tracker.numbers(numbers.iter().copied());
+            tracker.packets(5, input, |_, own| tracked.push(own));
+        }
+        (tracker.found_by_number(), tracked, tracker.counts())
+    };
+    let (none, tracked, counts) = run(&[]);
+    assert_eq!(none, 0);
+    for (numbers, found) in [
+        ([0, 3, 0, 0, 3].as_slice(), 10),
+        (&[0, NO_NUMBER, 0, 4, 3], 6), // the first batch teaches, and two of five have no number
+        (&[1, 1, 1, 1, 1], 5), // first it is that of the second flow, then that of the other one
+        (&[0, 3], 4),
+    ] {
+        assert_eq!(run(numbers), (found, tracked.clone(), counts), "{numbers:?}");
+    }
+}
