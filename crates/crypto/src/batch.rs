@@ -21,7 +21,7 @@ use crate::chain;
 use crate::gcm::GcmKey;
 use crate::mac::{DIGEST_MAX, MacKey};
 use crate::sha1;
-use crate::stream::{self, Part};
+use crate::stream::{self, CtrKey, Part};
 use crate::suite::{CipherKey, Key};
 
 /// Packets worked on together.
@@ -243,6 +243,12 @@ impl<'a> Request<'a> {
         true
     }
 
+    /// Adds the key stream of RFC 3686, where there is such a form for one packet.
+    fn add_stream(&mut self, key: &CtrKey, ahead: *const u8) -> bool {
+        let nonce = self.key.nonce(&self.iv);
+        key.add_numbered(&nonce, 1, ahead, self.text_mut())
+    }
+
     /// The header with the whole sequence number, where that is extended: its two halves together.
     fn extended_header(header: &[u8], high: [u8; 4]) -> [u8; ESP_HEADER + 4] {
         let mut extended = [0; ESP_HEADER + 4];
@@ -407,21 +413,23 @@ pub(crate) fn seal_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             }
         }
         let mut live = Set::of(group, |request| request.result.is_ok());
-        // What a form of its own has done.
-        let mut done = Set::NONE;
+        // Where vectors take a packet at a time, nothing is gained by packets of one key together.
+        let (mut done, mut encrypted) = (Set::NONE, Set::NONE);
+        for at in live.iter() {
+            let ahead = ahead_of(group, at);
+            let request = group[at].request_mut();
+            match &request.key.cipher {
+                CipherKey::Gcm(key) if request.seal_gcm(key, ahead) => done.insert(at),
+                CipherKey::Ctr(key) if request.add_stream(key, ahead) => encrypted.insert(at),
+                _ => {}
+            }
+        }
         let mut masks = [Block::default(); GROUP];
-        let mut left = live;
-        while let Some((mut same, key)) = next_key(group, &mut left) {
+        let mut left = live.without(done).without(encrypted);
+        while let Some((same, key)) = next_key(group, &mut left) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),
                 CipherKey::Gcm(key) => {
-                    for at in same.iter() {
-                        let ahead = ahead_of(group, at);
-                        if group[at].request_mut().seal_gcm(key, ahead) {
-                            done.insert(at);
-                        }
-                    }
-                    same = same.without(done);
                     stream::run(group, same, &key.aes, Part::Both, 2, &mut masks);
                 }
                 CipherKey::Gmac(key) => {
@@ -461,20 +469,22 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             }
         }
         let mut live = Set::of(group, |request| request.result.is_ok());
-        // What a form of its own has done.
+        // As above. Counter mode has to wait until the packets are known to be genuine.
         let mut done = Set::NONE;
+        for at in live.iter() {
+            let ahead = ahead_of(group, at);
+            let request = group[at].request_mut();
+            if let CipherKey::Gcm(key) = &request.key.cipher
+                && request.open_gcm(key, ahead)
+            {
+                done.insert(at);
+            }
+        }
         let mut masks = [Block::default(); GROUP];
-        let mut left = live;
-        while let Some((mut same, key)) = next_key(group, &mut left) {
+        let mut left = live.without(done);
+        while let Some((same, key)) = next_key(group, &mut left) {
             match &key.cipher {
                 CipherKey::Gcm(key) => {
-                    for at in same.iter() {
-                        let ahead = ahead_of(group, at);
-                        if group[at].request_mut().open_gcm(key, ahead) {
-                            done.insert(at);
-                        }
-                    }
-                    same = same.without(done);
                     stream::run(group, same, &key.aes, Part::Mask, 2, &mut masks);
                 }
                 CipherKey::Gmac(key) => {
@@ -502,6 +512,17 @@ pub(crate) fn open_all<'a, T: Carries<'a>>(carriers: &mut [T]) {
             }
         }
         let mut genuine = Set::of(group, |request| request.result.is_ok()).without(done);
+        let mut decrypted = Set::NONE;
+        for at in genuine.iter() {
+            let ahead = ahead_of(group, at);
+            let request = group[at].request_mut();
+            if let CipherKey::Ctr(key) = &request.key.cipher
+                && request.add_stream(key, ahead)
+            {
+                decrypted.insert(at);
+            }
+        }
+        genuine = genuine.without(decrypted);
         while let Some((same, key)) = next_key(group, &mut genuine) {
             match &key.cipher {
                 CipherKey::Ctr(aes) => stream::run(group, same, aes, Part::Text, 1, &mut masks),

@@ -180,12 +180,13 @@ fn check_spi(spi: u32) -> Result<(), AssociationError> {
 
 /// An association that packets are sent by.
 #[derive(Debug)]
+#[repr(C)] // what packets read is side by side, as in `Key`
 pub struct Outbound {
-    key: Key,
-    spi: u32,
-    is_extended: bool,
     /// Shared with associations that it has taken the place of: workers may still send by those.
     sequence: Arc<Sequence>,
+    spi: u32,
+    is_extended: bool,
+    key: Key,
 }
 
 impl Outbound {
@@ -459,12 +460,13 @@ pub fn seal_batch(packets: &mut [Seal<'_>]) {
 
 /// An association that packets are received by.
 #[derive(Debug)]
+#[repr(C)] // likewise
 pub struct Inbound {
-    key: Key,
-    spi: u32,
-    is_extended: bool,
     /// Shared with associations that it has taken the place of.
     window: Option<Arc<ReplayWindow>>,
+    spi: u32,
+    is_extended: bool,
+    key: Key,
 }
 
 /// A packet that was opened.

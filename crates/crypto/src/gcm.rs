@@ -25,7 +25,8 @@ use crate::suite::place_of;
 /// A cipher, and the hash key that it makes.
 pub(crate) struct GcmKey {
     pub(crate) aes: CtrKey,
-    hash: GHash,
+    /// Apart, likewise.
+    hash: Box<GHash>,
     #[cfg(target_arch = "x86_64")]
     wide: Option<wide::Powers>,
 }
@@ -36,7 +37,7 @@ impl GcmKey {
         let aes = CtrKey::new(key)?;
         let mut h = Block::default();
         aes.encrypt_block(&mut h);
-        let hash = GHash::new(&h);
+        let hash = Box::new(GHash::new(&h));
         #[cfg(target_arch = "x86_64")]
         let wide = wide::Powers::new(&h.into());
         h.zeroize();
@@ -55,7 +56,17 @@ impl GcmKey {
         if let Some(wide) = &self.wide {
             return see(place_of(wide));
         }
-        see(place_of(&self.hash));
+        see(place_of(&*self.hash));
+    }
+
+    /// Starts to load what a short packet reads.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if let (Some(keys), Some(powers)) = (&self.aes.wide, &self.wide) {
+            keys.prefetch();
+            powers.prefetch();
+        }
     }
 
     /// The check value: hash of `aad` (its parts one behind the other) and `text`, under `mask`, which is the encrypted
@@ -66,7 +77,7 @@ impl GcmKey {
             crate::aes::xor(&mut hash, mask);
             return hash;
         }
-        let mut hash = self.hash.clone();
+        let mut hash = GHash::clone(&self.hash);
         let aad_len = match aad {
             // ESP without extended sequence numbers: less than a block.
             [one] => {

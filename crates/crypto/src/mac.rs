@@ -13,13 +13,13 @@ use crate::suite::Authentication;
 pub(crate) const DIGEST_MAX: usize = 64;
 
 /// States of the hash behind the inner and the outer pad.
-#[allow(clippy::large_enum_variant)] // within a key, which is large anyway
 pub(crate) enum MacKey {
     None,
     Sha1(HmacSha1),
-    Sha256(Hmac<Sha256>),
-    Sha384(Hmac<Sha384>),
-    Sha512(Hmac<Sha512>),
+    /// The long ones are apart, so that those of other suites are not.
+    Sha256(Box<Hmac<Sha256>>),
+    Sha384(Box<Hmac<Sha384>>),
+    Sha512(Box<Hmac<Sha512>>),
     #[cfg(feature = "aws-lc-rs")]
     AwsLc(aws_lc_rs::hmac::Key),
 }
@@ -38,13 +38,13 @@ impl MacKey {
             Authentication::None => Self::None,
             Authentication::HmacSha1_96 => Self::Sha1(HmacSha1::new(key)),
             Authentication::HmacSha256_128 => {
-                Self::Sha256(KeyInit::new_from_slice(key).expect(ANY))
+                Self::Sha256(Box::new(KeyInit::new_from_slice(key).expect(ANY)))
             }
             Authentication::HmacSha384_192 => {
-                Self::Sha384(KeyInit::new_from_slice(key).expect(ANY))
+                Self::Sha384(Box::new(KeyInit::new_from_slice(key).expect(ANY)))
             }
             Authentication::HmacSha512_256 => {
-                Self::Sha512(KeyInit::new_from_slice(key).expect(ANY))
+                Self::Sha512(Box::new(KeyInit::new_from_slice(key).expect(ANY)))
             }
         }
     }
@@ -59,9 +59,9 @@ impl MacKey {
         }
         match self {
             Self::None | Self::Sha1(_) => {}
-            Self::Sha256(key) => run(key, parts, out),
-            Self::Sha384(key) => run(key, parts, out),
-            Self::Sha512(key) => run(key, parts, out),
+            Self::Sha256(key) => run(&**key, parts, out),
+            Self::Sha384(key) => run(&**key, parts, out),
+            Self::Sha512(key) => run(&**key, parts, out),
             #[cfg(feature = "aws-lc-rs")]
             Self::AwsLc(key) => crate::aws_lc::digest(key, parts, out),
         }

@@ -370,7 +370,7 @@ fn ctr_stream(key: &CtrKey, iv: &[u8; BLOCK], text: &mut [u8]) {
     if key.add(iv, text) {
         return;
     }
-    with_cipher!(AesEnc, &key.aes, cipher => {
+    with_cipher!(AesEnc, &*key.aes, cipher => {
         let stream: CtrCore<_, flavors::Ctr128BE> = CtrCore::inner_iv_init(cipher, iv.into());
         stream.apply_keystream_partial(text.into());
     });

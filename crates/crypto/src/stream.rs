@@ -19,7 +19,8 @@ const RUN: usize = 64;
 
 /// A key of a counter mode.
 pub(crate) struct CtrKey {
-    pub(crate) aes: AesEnc,
+    /// Apart: with vectors, the packets of a key read none of it.
+    pub(crate) aes: Box<AesEnc>,
     #[cfg(target_arch = "x86_64")]
     pub(crate) wide: Option<wide::RoundKeys>,
 }
@@ -28,7 +29,7 @@ impl CtrKey {
     /// Of 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         Some(Self {
-            aes: AesEnc::new(key)?,
+            aes: Box::new(AesEnc::new(key)?),
             #[cfg(target_arch = "x86_64")]
             wide: wide::RoundKeys::new(key),
         })
@@ -40,7 +41,7 @@ impl CtrKey {
         if let Some(wide) = &self.wide {
             return wide.read_by_packets(see);
         }
-        see(place_of(&self.aes));
+        see(place_of(&*self.aes));
     }
 
     /// Adds the key stream to a text by vectors: counter blocks from `first` on, all of whose bits count. False, and nothing is done,
@@ -56,6 +57,24 @@ impl CtrKey {
                 wide.add(nonce, number, text.as_ptr(), text);
             }
             return is_short;
+        }
+        false
+    }
+
+    /// Adds the key stream to a text by vectors: counter blocks of a nonce, from `number` on. `ahead`: where a text begins that comes
+    /// soon, which is loaded meanwhile. False, and nothing is done, where there are no vectors.
+    #[inline]
+    pub(crate) fn add_numbered(
+        &self,
+        nonce: &[u8; 12],
+        number: u32,
+        ahead: *const u8,
+        text: &mut [u8],
+    ) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(wide) = &self.wide {
+            wide.add(nonce, number, ahead, text);
+            return true;
         }
         false
     }
@@ -104,7 +123,7 @@ pub(crate) fn run<'a, T: Carries<'a>>(
     if let Some(wide) = &key.wide {
         return run_wide(group, set, wide, part, text_number, masks);
     }
-    let aes = &key.aes;
+    let aes = &*key.aes;
     let mut blocks = [Block::default(); RUN];
     // Each span has a block at least.
     let mut spans = [Span::default(); RUN];

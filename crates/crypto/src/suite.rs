@@ -369,11 +369,14 @@ impl std::error::Error for KeyError {}
 /// only.
 ///
 /// A key is shared by threads: nothing changes it.
+///
+/// What packets read is in front, side by side: with many keys, each of its lines comes from memory.
+#[repr(C)]
 pub struct Key {
     suite: Suite,
-    pub(crate) cipher: CipherKey,
-    pub(crate) mac: MacKey,
     pub(crate) salt: [u8; 4],
+    pub(crate) mac: MacKey,
+    pub(crate) cipher: CipherKey,
     marks: Marks,
     /// What it was made of: key of the encryption with its salt, and key of the authentication.
     raw: [Secret; 2],
@@ -401,10 +404,10 @@ impl fmt::Debug for Exposed<'_> {
 pub(crate) enum CipherKey {
     Null,
     /// The second key makes initialisation vectors.
-    Cbc(Aes, AesEnc),
+    Cbc(Box<Aes>, Box<AesEnc>),
     Ctr(CtrKey),
-    Gcm(GcmKey),
-    Gmac(GcmKey),
+    Gcm(Box<GcmKey>),
+    Gmac(Box<GcmKey>),
     ChaCha(ChaCha20Poly1305),
     #[cfg(feature = "aws-lc-rs")]
     AwsLc(crate::aws_lc::AwsCipher),
@@ -463,12 +466,13 @@ impl Key {
             return Err(KeyError::AuthenticationLength { authentication: mac, found });
         }
         let (key, salt) = encryption.expose().split_at(kind.key_len());
+        let gcm = || GcmKey::new(key).map(Box::new);
         let own = || match kind {
             Encryption::Null => Some(CipherKey::Null),
             Encryption::AesCbc(_) => cbc_key(key),
             Encryption::AesCtr(_) => CtrKey::new(key).map(CipherKey::Ctr),
-            Encryption::AesGcm(..) => GcmKey::new(key).map(CipherKey::Gcm),
-            Encryption::AesGmac(_) => GcmKey::new(key).map(CipherKey::Gmac),
+            Encryption::AesGcm(..) => gcm().map(CipherKey::Gcm),
+            Encryption::AesGmac(_) => gcm().map(CipherKey::Gmac),
             Encryption::ChaCha20Poly1305 => {
                 ChaCha20Poly1305::new_from_slice(key).ok().map(CipherKey::ChaCha)
             }
@@ -526,8 +530,8 @@ impl Key {
             CipherKey::Ctr(key) => key.read_by_packets(see),
             CipherKey::Gcm(key) | CipherKey::Gmac(key) => key.read_by_packets(see),
             CipherKey::Cbc(key, for_iv) => {
-                see(place_of(key));
-                see(place_of(for_iv));
+                see(place_of(&**key));
+                see(place_of(&**for_iv));
             }
             CipherKey::ChaCha(key) => see(place_of(key)),
             #[cfg(feature = "aws-lc-rs")]
@@ -536,11 +540,20 @@ impl Key {
         match &self.mac {
             MacKey::None => {}
             MacKey::Sha1(key) => see(place_of(key)),
-            MacKey::Sha256(key) => see(place_of(key)),
-            MacKey::Sha384(key) => see(place_of(key)),
-            MacKey::Sha512(key) => see(place_of(key)),
+            MacKey::Sha256(key) => see(place_of(&**key)),
+            MacKey::Sha384(key) => see(place_of(&**key)),
+            MacKey::Sha512(key) => see(place_of(&**key)),
             #[cfg(feature = "aws-lc-rs")]
             MacKey::AwsLc(key) => see(place_of(key)),
+        }
+    }
+
+    /// Starts to load what a short packet reads of a key that is too long to be beside the association; what is in the key itself is
+    /// to be there by now.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let CipherKey::Gcm(key) | CipherKey::Gmac(key) = &self.cipher {
+            key.prefetch();
         }
     }
 
@@ -607,7 +620,7 @@ fn hash_key(aes: &CtrKey) -> Secret {
 
 fn cbc_key(key: &[u8]) -> Option<CipherKey> {
     let aes = Aes::new(key)?;
-    key_of_ivs(&aes).map(|for_iv| CipherKey::Cbc(aes, for_iv))
+    key_of_ivs(&aes).map(|for_iv| CipherKey::Cbc(Box::new(aes), Box::new(for_iv)))
 }
 
 /// The key that makes initialisation vectors of CBC.

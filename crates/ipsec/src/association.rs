@@ -259,28 +259,31 @@ const LINES_MAX: usize = u64::BITS as usize;
 const _: () = assert!(size_of::<Association>() <= LINES_MAX * LINE);
 
 /// A security association. It begins with a line.
+///
+/// What a packet reads and writes is side by side, so that it is in few lines: with many associations each of them comes from memory.
+/// The limits are in front of the parameters' other fields, and with those that are seldom written before them two lines.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Association {
+    /// Nanoseconds since 1970 when its time began; 0: not yet.
+    began_ns: AtomicU64,
+    /// Packets that were not authentic.
+    forged: AtomicU64,
+    /// Packets that the window refused.
+    replayed: AtomicU64,
     parameters: Parameters,
     family: u8,
     /// Bytes or packets have a limit, and so has time: what each packet asks of the parameters' limits.
     is_limited: bool,
     is_timed: bool,
+    is_hard: AtomicBool,
     ends: (Words, Words),
-    esp: Esp,
-    /// Nanoseconds since 1970 when its time began; 0: not yet.
-    began_ns: AtomicU64,
     bytes: AtomicU64,
     packets: AtomicU64,
+    esp: Esp,
     is_soft: AtomicBool,
-    is_hard: AtomicBool,
     /// A limit of bytes or packets was reached, and nobody has asked since.
     has_news: AtomicBool,
-    /// Packets that were not authentic.
-    forged: AtomicU64,
-    /// Packets that the window refused.
-    replayed: AtomicU64,
     /// Packets with a wrong length or padding.
     malformed: AtomicU64,
     /// In, without a window: the highest number that was heard.
@@ -365,6 +368,7 @@ impl Association {
     }
 
     /// Its keys.
+    #[inline]
     pub fn key(&self) -> &Key {
         match &self.esp {
             Esp::In(own) => own.key(),
@@ -382,7 +386,9 @@ impl Association {
         let mut lines = 0_u64;
         let mut see = |place: Range<usize>| {
             let (from, to) = (place.start.saturating_sub(own), place.end.saturating_sub(own));
-            (from / LINE..to.div_ceil(LINE).min(LINES_MAX)).for_each(|line| lines |= 1 << line);
+            // What is elsewhere is not among them.
+            let all = size_of::<Self>() / LINE;
+            (from / LINE..to.div_ceil(LINE).min(all)).for_each(|line| lines |= 1 << line);
         };
         let Parameters { limits, .. } = &self.parameters;
         if self.is_limited || self.is_timed {
@@ -440,9 +446,11 @@ impl Association {
         }
     }
 
-    /// Starts to load its number, or its window, whose place its own lines say: those are to be there by now.
+    /// Starts to load its number, or its window, and what of its key is elsewhere. Its own lines say where: those are to be there by
+    /// now.
     #[inline]
     pub fn prefetch_numbers(&self) {
+        self.key().prefetch();
         match &self.esp {
             Esp::In(own) => {
                 if let Some(window) = own.window() {
@@ -839,7 +847,7 @@ impl Association {
 
 #[cfg(test)]
 mod tests {
-    use crypto::Secret;
+    use crypto::{Authentication, Encryption, KeySize, Secret};
 
     use super::*;
 
@@ -859,6 +867,11 @@ mod tests {
                 let lines = made.lines();
                 let all = size_of::<Association>().div_ceil(LINE) as u32;
                 assert!(lines.count_ones() < all && u64::BITS - lines.leading_zeros() <= all);
+                // Side by side: a packet of counter mode waits for no more than these.
+                let is_counted = matches!(suite.encryption(), Encryption::AesCtr(KeySize::Bits128));
+                if is_counted && suite.authentication() == Authentication::HmacSha1_96 {
+                    assert!(lines.count_ones() <= 8, "{lines:b}");
+                }
                 let has = |place: usize| lines >> ((place - start) / LINE) & 1 == 1;
                 assert!(has(ptr::from_ref(&made.parameters.mode).addr()), "{suite}");
                 assert!(has(ptr::from_ref(&made.packets).addr()), "{suite}");

@@ -54,6 +54,7 @@ impl Number<'_> {
 
 impl Outbound {
     /// Its keys.
+    #[inline]
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -78,6 +79,7 @@ impl Outbound {
 
 impl Inbound {
     /// Its keys.
+    #[inline]
     pub fn key(&self) -> &Key {
         &self.key
     }

@@ -62,6 +62,12 @@ impl Powers {
         is_available().then(|| Self(unsafe { powers(key) }))
     }
 
+    /// Starts to load the last eight, and zeros behind.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        self.0[POWERS - 8..].iter().step_by(LANES).for_each(interleave::prefetch);
+    }
+
     /// The hash of a block in front, the text filled up with zeros, and the block of lengths.
     pub(super) fn hash(&self, front: &Front, text: &[u8], lengths: &[u8; BLOCK]) -> [u8; BLOCK] {
         // SAFETY: a value of this type exists only where the features are that the function enables.

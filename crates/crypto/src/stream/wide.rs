@@ -39,10 +39,11 @@ fn is_available() -> bool {
 }
 
 /// Keys of the rounds, as words in the order of memory. They exist only where [`is_available`].
+#[repr(C)]
 pub(crate) struct RoundKeys {
-    words: [[u32; 4]; KEYS_MAX],
-    /// The key of the last round.
+    /// The key of the last round. In front, beside those that are read.
     last: usize,
+    words: [[u32; 4]; KEYS_MAX],
 }
 
 impl Drop for RoundKeys {
@@ -56,6 +57,13 @@ impl RoundKeys {
     pub(crate) fn read_by_packets(&self, see: &mut dyn FnMut(Range<usize>)) {
         see(place_of(&self.last));
         see(place_of(&self.words[..=self.last]));
+    }
+
+    /// Starts to load those of AES-128.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        interleave::prefetch(&self.last);
+        self.words[..11].iter().step_by(4).for_each(interleave::prefetch);
     }
 
     /// Of a key of 16, 24 or 32 bytes; `None` of another one, and where the CPU lacks the instructions.
