@@ -475,7 +475,13 @@ fn one_worker_seals_what_others_receive() {
     for host in [west, east] {
         assert!(wait_until(SOON, || ping(host, "10.0.2.2", 1) == 1), "{}", programs[0].output());
     }
-    let pings = [west, east].map(|host| host.spawn("ping -i 0.005 -c 300 -W 2 -q 10.0.2.2"));
+    // Several flows: workers are chosen by their hashes.
+    let others = 3..=9;
+    others.clone().for_each(|own| right.address("eth0", &format!("10.0.2.{own}/24")));
+    let pings = others.flat_map(|own| [west, east].map(|host| (host, own)));
+    let pings: Vec<_> = pings
+        .map(|(host, own)| host.spawn(&format!("ping -i 0.02 -c 50 -W 2 -q 10.0.2.{own}")))
+        .collect();
     for mut own in pings {
         let (_, text) = own.wait(SOON);
         assert!(text.contains(" 0% packet loss"), "{text}");
@@ -487,14 +493,14 @@ fn one_worker_seals_what_others_receive() {
         rows.iter().find(|own| own["spi"] == spi).expect("an association").clone()
     };
     let (sent, heard) = (sa(0, 4097), sa(1, 4097));
-    assert!(sent["packets"].as_u64() >= Some(602) && sent["worker"].is_u64(), "{sent}");
+    assert!(sent["packets"].as_u64() >= Some(702) && sent["worker"].is_u64(), "{sent}");
     // Numbers begin with 1: as many as packets, and the other end has accepted each.
     assert_eq!(sent["number"].as_u64(), sent["packets"].as_u64().map(|own| own + 1));
     assert_eq!((&heard["packets"], &heard["replayed"]), (&sent["packets"], &serde_json::json!(0)));
     let runtime = ctl(&bin, &scratches[0], "show runtime --json").1;
     let handed = runtime.split("\"packets_handed_over\":").skip(1).any(|own| {
         let digits: String = own.trim_start().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u64>().is_ok_and(|own| own >= 300)
+        digits.parse::<u64>().is_ok_and(|own| own >= 50)
     });
     assert!(handed, "{runtime}");
     for program in &mut programs {
