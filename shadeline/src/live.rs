@@ -500,8 +500,14 @@ fn capture(
         CaptureAt::Named(name) => stage(name).or_else(|| port(name)),
     };
     let Some(point) = point else {
+        let named = match at {
+            CaptureAt::Port(name) | CaptureAt::Stage(name) | CaptureAt::Named(name) => {
+                name.as_str()
+            }
+            CaptureAt::Drops | CaptureAt::Dumps => "",
+        };
         let message = format!(
-            "unknown capture point: expected a port ({}), a stage ({}), drops or dumps",
+            "unknown capture point `{named}`: expected a port ({}), a stage ({}), drops or dumps",
             interfaces.list(),
             stages.join(", ")
         );

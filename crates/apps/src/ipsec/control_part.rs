@@ -7,7 +7,9 @@ use std::sync::Arc;
 use control::api::ErrorKind;
 use control::api::table::thousands;
 use control::config::draft::{Draft, Keys};
-use control::config::{Config, EngineBackend, PolicyEntry, SaEntry, SaWorkers, Severity};
+use control::config::{
+    Config, Diagnostic, EngineBackend, PolicyEntry, SaEntry, SaWorkers, Severity,
+};
 use control::metrics::Metrics;
 use controlplane::interfaces::addresses;
 use controlplane::{
@@ -283,10 +285,7 @@ fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
         Ok((config, _)) => config.associations.into_iter().next(),
         Err(found) => {
             let mut errors = found.iter().filter(|own| own.severity == Severity::Error);
-            let text = errors.next().map(|own| match &own.expected {
-                Some(expected) => format!("{}: expected {expected}", own.message),
-                None => own.message.clone(),
-            });
+            let text = errors.next().map(Diagnostic::text);
             return Err(text.unwrap_or_else(|| "the association cannot be read".to_owned()));
         }
     };

@@ -4,7 +4,9 @@
 //! of its own, which is read as any configuration is: so it has the words of the file, and a mistake gets the same answer.
 
 use control::config::draft::{Draft, Keys, Value};
-use control::config::{PolicyAction, PolicyDirection, PolicyEntry, PortRange, Severity};
+use control::config::{
+    Diagnostic, PolicyAction, PolicyDirection, PolicyEntry, PortRange, Severity,
+};
 
 /// The policies with a new one at place `at`.
 ///
@@ -22,10 +24,7 @@ pub(super) fn added(now: &[PolicyEntry], at: usize, new: Keys) -> Result<Vec<Pol
         Ok((config, _)) => Ok(config.policies),
         Err(found) => {
             let mut errors = found.iter().filter(|own| own.severity == Severity::Error);
-            let text = errors.next().map(|own| match &own.expected {
-                Some(expected) => format!("{}: expected {expected}", own.message),
-                None => own.message.clone(),
-            });
+            let text = errors.next().map(Diagnostic::text);
             Err(text.unwrap_or_else(|| "the policy cannot be read".to_owned()))
         }
     }

@@ -4,7 +4,7 @@
 //! its own, which is read as any configuration is: so it has the words of the file, and a mistake gets the same answer.
 
 use control::config::draft::{Draft, Keys, Value};
-use control::config::{NatKind, NatProtocol, NatRule, Severity};
+use control::config::{Diagnostic, NatKind, NatProtocol, NatRule, Severity};
 
 /// The rules with a new one at place `at`. `ports`: those of the configuration.
 ///
@@ -29,10 +29,7 @@ pub(super) fn added(
         Ok((config, _)) => Ok(config.nat),
         Err(found) => {
             let mut errors = found.iter().filter(|own| own.severity == Severity::Error);
-            let text = errors.next().map(|own| match &own.expected {
-                Some(expected) => format!("{}: expected {expected}", own.message),
-                None => own.message.clone(),
-            });
+            let text = errors.next().map(Diagnostic::text);
             Err(text.unwrap_or_else(|| "the rule cannot be read".to_owned()))
         }
     }

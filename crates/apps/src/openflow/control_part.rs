@@ -363,6 +363,7 @@ impl OpenFlowControl {
     ) -> Result<Outcome, Refusal> {
         let request = self.parse(|syntax| syntax.flow(text, command))?;
         let before = self.control.len();
+        let found = self.control.matching(&request, self.version).unwrap_or_default();
         self.control.flow_mod(&request, self.version, now_ns).map_err(|error| {
             let by_name = port_names(&self.interfaces, self.ports);
             let syntax = Syntax::with_ports(&by_name).for_version(self.version);
@@ -371,11 +372,12 @@ impl OpenFlowControl {
         })?;
         let after = self.control.len();
         Ok(Outcome::Done(match command {
-            FlowCommand::Delete | FlowCommand::DeleteStrict => match before - after {
-                1 => "1 flow removed".to_owned(),
-                n => format!("{n} flows removed"),
-            },
-            _ => String::new(),
+            FlowCommand::Delete | FlowCommand::DeleteStrict => count(before - after, "removed"),
+            FlowCommand::Modify | FlowCommand::ModifyStrict if after > before => {
+                count(after - before, "added")
+            }
+            FlowCommand::Modify | FlowCommand::ModifyStrict => count(found, "changed"),
+            FlowCommand::Add => String::new(),
         }))
     }
 
@@ -436,7 +438,8 @@ impl OpenFlowControl {
                 let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let found = difference(&self.control, &file, &flows, &syntax, self.version);
                 let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
-                Ok(Outcome::Rows(lines("diff", call.as_text, found)))
+                let title = if found.is_empty() { "# no differences" } else { "# diff" };
+                Ok(Outcome::Rows(titled("diff", title, call.as_text, found)))
             }
             "flow_dump" => {
                 let commands::FlowDump { flow, no_stats, .. } = call.read()?;
@@ -469,16 +472,32 @@ impl OpenFlowControl {
 
 /// Texts as a table of one column. Its title is a comment in a file of flows, so that what is printed can be read again.
 fn lines(name: &'static str, as_text: bool, lines: impl IntoIterator<Item = String>) -> Rows {
+    titled(name, &format!("# {name}"), as_text, lines)
+}
+
+fn titled(
+    name: &'static str,
+    title: &str,
+    as_text: bool,
+    lines: impl IntoIterator<Item = String>,
+) -> Rows {
     debug_assert!(
         !control::api::CORE_RESPONSES.contains(&name),
         "`{name}` is not a name for a table"
     );
-    let mut rows = Rows::with_columns(name, as_text, vec![format!("# {name}")]);
+    let mut rows = Rows::with_columns(name, as_text, vec![title.to_owned()]);
     for line in lines {
         let value = json!({ name: line });
         rows.push_cells(vec![line], value);
     }
     rows
+}
+
+fn count(flows: usize, done: &str) -> String {
+    match flows {
+        1 => format!("1 flow {done}"),
+        n => format!("{} flows {done}", thousands(n as u64)),
+    }
 }
 
 fn kind(error: ErrorCode) -> ErrorKind {

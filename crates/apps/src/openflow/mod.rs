@@ -56,7 +56,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     requests: commands::REQUESTS,
     tables: commands::TABLES,
     groups: commands::GROUPS,
-    absent: "this instance is no OpenFlow switch: its pipelines have no stage `openflow`",
+    absent: "this instance is not an OpenFlow switch: its pipelines have no stage `openflow`",
     kernels: kernels::FILES,
     variants: &[settings::with_device],
     check: control_part::check_files,

@@ -55,9 +55,18 @@ pub enum Severity {
 impl Diagnostic {
     /// In one line, for a log.
     pub fn in_line(&self, file: &str) -> String {
-        let Self { line, column, message, .. } = self;
-        let expected = self.expected.as_ref().map(|what| format!(": expected {what}"));
-        format!("{file}:{line}:{column}: {message}{}", expected.unwrap_or_default())
+        format!("{file}:{}:{}: {}", self.line, self.column, self.text())
+    }
+
+    /// The message and what was expected, without the place.
+    pub fn text(&self) -> String {
+        let message = &self.message;
+        match &self.expected {
+            None => message.clone(),
+            // "did you mean `wan`?"
+            Some(expected) if message.ends_with('?') => format!("{message} Expected {expected}"),
+            Some(expected) => format!("{message}: expected {expected}"),
+        }
     }
 }
 
@@ -174,6 +183,25 @@ mod tests {
         }
         assert_ne!(kind("there is no port `a`"), kind("there is no face `a`"));
         assert_eq!(kind("no `"), "no `…", "a backtick without its other one");
+    }
+
+    #[test]
+    fn a_line_has_what_was_expected() {
+        let of = |message: &str, expected: Option<&str>| Diagnostic {
+            severity: Severity::Error,
+            line: 3,
+            column: 7,
+            len: 1,
+            message: message.into(),
+            expected: expected.map(str::to_owned),
+            help: None,
+            topic: Topic::Other,
+        };
+        assert_eq!(of("no `to`", None).in_line("a.toml"), "a.toml:3:7: no `to`");
+        assert_eq!(of("`mtu` is 9", Some("68 or more")).text(), "`mtu` is 9: expected 68 or more");
+        let meant = of("unknown port `wann`, did you mean `wan`?", Some("one of lan, wan"));
+        let expected = "unknown port `wann`, did you mean `wan`? Expected one of lan, wan";
+        assert_eq!(meant.text(), expected);
     }
 
     #[test]

@@ -44,6 +44,14 @@ impl FlowControl {
         }
     }
 
+    /// How many flows a modify or a delete is about.
+    ///
+    /// # Errors
+    /// The match is not one.
+    pub fn matching(&self, request: &FlowMod, version: Version) -> Result<usize, ErrorCode> {
+        Ok(self.found(request, &Target::of(request, version, 0)?).len())
+    }
+
     /// What no two flows have the same of.
     pub(crate) fn identity(
         &self,

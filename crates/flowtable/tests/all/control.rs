@@ -723,3 +723,20 @@ fn ports_that_there_are_not_are_refused() {
     assert_eq!(apply(&mut world, &local), Ok(()));
     assert_eq!(apply(&mut world, &add(Match::new(), 1, out(PortNo::NORMAL.0))), Ok(()));
 }
+
+#[test]
+fn the_flows_that_a_change_is_about_are_counted() {
+    let mut world = world();
+    for priority in [1, 2] {
+        apply(&mut world, &add(ipv4(), priority, out(2))).unwrap();
+    }
+    let count = |command, matches, priority| {
+        let request = FlowMod { command, ..add(matches, priority, out(3)) };
+        world.control.matching(&request, Version::V13)
+    };
+    assert_eq!(count(FlowCommand::Modify, ipv4(), 0), Ok(2));
+    assert_eq!(count(FlowCommand::ModifyStrict, ipv4(), 2), Ok(1));
+    assert_eq!(count(FlowCommand::ModifyStrict, ipv4(), 3), Ok(0));
+    assert_eq!(count(FlowCommand::Delete, Match::new(), 0), Ok(2));
+    assert_eq!(count(FlowCommand::Modify, Match::new().with(Field::EthType, 0x0806u128), 0), Ok(0));
+}
