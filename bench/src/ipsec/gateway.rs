@@ -591,7 +591,7 @@ fn with_policies(mut database: Database, way: Way, all: &[Policy]) -> Result<Arc
     let mut view = Arc::into_inner(view).ok_or("the view is shared")?;
     let policies = Arc::new(Policies::new(all.iter()).map_err(|error| error.to_string())?);
     match way {
-        Way::Seal => view.outgoing = policies,
+        Way::Seal => view.set_outgoing(policies),
         Way::Open => view.incoming = policies,
     }
     Ok(Arc::new(view))

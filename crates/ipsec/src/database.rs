@@ -19,7 +19,7 @@ use crypto::{Key, Marks};
 use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past, Used};
 use crate::hash::Keyed;
 use crate::peer::Peer;
-use crate::policy::{Action, Policies, Policy, PolicyError, Selector, Template, Tuple};
+use crate::policy::{Action, Number, Policies, Policy, PolicyError, Selector, Template, Tuple};
 use crate::{Words, words};
 
 /// By what a received packet names its association: receiver (family and address) and index. All are ESP's.
@@ -165,8 +165,10 @@ pub struct View {
     pub sends_in_udp: bool,
     /// Policies of packets that were received.
     pub incoming: Arc<Policies>,
-    /// Policies of packets that are sent.
+    /// Policies of packets that are sent. [`View::set_outgoing`] changes them.
     pub outgoing: Arc<Policies>,
+    /// By their numbers: the newest association of the template, if it is between its ends. What it is found by is in one line.
+    protecting: Vec<Option<Ahead<Arc<Association>>>>,
 }
 
 impl View {
@@ -177,10 +179,31 @@ impl View {
         self.inbound.len().max(self.outbound.len()) > LARGE
     }
 
-    /// The first of the associations that may protect the packets of a template, not looked at: to be loaded ahead.
+    /// Puts other policies of packets that are sent in the place of these.
+    pub fn set_outgoing(&mut self, policies: Arc<Policies>) {
+        let first = |action: &Action| match action {
+            Action::Protect(template) => {
+                let first = &self.outbound.get(&template.reqid)?.first;
+                is_between(&first.association, template).then(|| first.clone())
+            }
+            Action::Bypass | Action::Discard => None,
+        };
+        self.protecting = policies.answers().iter().map(first).collect();
+        self.outgoing = policies;
+    }
+
+    /// The first of the associations that may protect the packets of an outgoing policy, not looked at: to be loaded ahead.
     #[inline]
-    pub fn first_outbound(&self, template: &Template) -> Option<Ahead<&Association>> {
-        self.outbound.get(&template.reqid).map(|own| own.first.as_ref())
+    pub fn first_outbound(&self, number: Number) -> Option<Ahead<&Association>> {
+        self.protecting.get(number.index())?.as_ref().map(Ahead::as_ref)
+    }
+
+    /// The association that protects a packet of an outgoing policy, if it is the first one. `None` says nothing:
+    /// [`View::outbound`] does.
+    #[inline]
+    pub fn carrier(&self, number: Number, tuple: &Tuple) -> Option<&Association> {
+        let own = &*self.protecting.get(number.index())?.as_ref()?.association;
+        (!own.has_ended() && own.serves(tuple)).then_some(own)
     }
 
     /// The association of a received packet, likewise.
@@ -266,11 +289,16 @@ impl View {
 /// Whether an association is between the ends of a template, and may carry a packet.
 #[inline]
 fn is_carrier(own: &Association, template: &Template, tuple: &Tuple) -> bool {
+    is_between(own, template) && !own.has_ended() && own.serves(tuple)
+}
+
+/// Whether an association is between the ends of a template.
+#[inline]
+fn is_between(own: &Association, template: &Template) -> bool {
     let Parameters { source, destination, mode, .. } = *own.parameters();
-    let fits = template
+    template
         .tunnel
-        .is_none_or(|(from, to)| mode == Mode::Transport || (from, to) == (source, destination));
-    fits && !own.has_ended() && own.serves(tuple)
+        .is_none_or(|(from, to)| mode == Mode::Transport || (from, to) == (source, destination))
 }
 
 /// An association and what was said about its limits.
@@ -669,6 +697,17 @@ impl Database {
                 }
             }
         }
-        Ok(Arc::new(View { inbound, peers, outbound, tunnels, sends_in_udp, incoming, outgoing }))
+        let mut view = View {
+            inbound,
+            peers,
+            outbound,
+            tunnels,
+            sends_in_udp,
+            incoming,
+            outgoing: none,
+            protecting: Vec::new(),
+        };
+        view.set_outgoing(outgoing);
+        Ok(Arc::new(view))
     }
 }

@@ -327,7 +327,12 @@ impl Policies {
     /// What the policy with this number says; `None` where none was found.
     #[inline]
     pub fn answer(&self, number: Number) -> Option<&Action> {
-        self.actions.get(number.0 as usize)
+        self.actions.get(number.index())
+    }
+
+    /// What all policies say, by their numbers.
+    pub(crate) fn answers(&self) -> &[Action] {
+        &self.actions
     }
 
     fn action(&self, found: Match) -> Option<Action> {
@@ -342,6 +347,12 @@ pub struct Number(u32);
 impl Number {
     /// No policy was found.
     pub const NONE: Self = Self(u32::MAX);
+
+    /// Its place among all; behind all of them for [`Number::NONE`].
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Packets of a family that are asked about.

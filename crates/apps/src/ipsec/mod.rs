@@ -65,6 +65,7 @@ const LINE: usize = 64;
 /// Starts to load the lines that a frame has in its first cell, a line behind it, and `before` bytes in front of it: all, or where
 /// the cipher asks for those between itself, as it goes ([`asks_itself`]), the first ones and the last. A core has few misses on
 /// their way at once, so to ask for all keeps it waiting; the streams that a second-level cache follows begin with the first lines.
+/// The line behind is touched, too, though no byte of it is read: the last vector of a text reaches into it.
 #[inline]
 fn prefetch(packet: &chunk::Packet, before: usize, is_whole: bool) {
     const HEAD: usize = 3 * LINE;

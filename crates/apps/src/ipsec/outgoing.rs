@@ -23,7 +23,7 @@ use control::config::SaWorkers;
 use controlplane::{PartId, Tables};
 use engine::{Context, MARK_FROM_HOST, Phases, Shade, Stage};
 use ipsec::outbound::{self, Plan};
-use ipsec::{Action, Ahead, Association, Direction, Mode, Number, Room, Tuple, View};
+use ipsec::{Ahead, Association, Direction, Mode, Number, Room, Tuple, View};
 use lookup::fib::Fib;
 use packet::{Decoded, IpProtocol, Kind};
 
@@ -426,13 +426,10 @@ impl EspOut {
             let mut before = Number::NONE;
             near.extend((0..self.rows.len()).map(|at| {
                 let number = self.room.number(at);
-                match view.outgoing.answer(number) {
-                    Some(Action::Protect(own)) if before != number => {
-                        before = number;
-                        view.first_outbound(own)
-                    }
-                    _ => None,
+                if std::mem::replace(&mut before, number) == number {
+                    return None;
                 }
+                view.first_outbound(number)
             }));
             Ahead::prefetch_pages(&near);
         }

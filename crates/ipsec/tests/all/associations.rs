@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use crypto::{Authentication, Encryption, Icv, Key, KeySize, Secret, Suite};
 use ipsec::{
     Action, Database, DatabaseError, Direction, Exhausted, Limit, Mode, NotCarried, Parameters,
-    Policy, Selector, Tally, Template, Tuple, words,
+    Policy, Room, Selector, Tally, Template, Tuple, words,
 };
+use proptest::prelude::*;
 
 fn key() -> Key {
     key_of(3)
@@ -58,6 +59,67 @@ fn the_newest_association_serves() {
     assert!(database.add(out(255), key(), 0).is_err(), "a reserved index");
     let mixed = Parameters { source: "::1".parse().unwrap(), ..out(300) };
     assert_eq!(database.add(mixed, key(), 0).unwrap_err(), DatabaseError::Families);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..ProptestConfig::default() })]
+
+    /// The association that a policy leads to straight away is the one that its template finds; and it is there if that is the
+    /// newest of the template's.
+    #[test]
+    fn the_carrier_of_a_policy_is_that_of_its_template(
+        associations in prop::collection::vec((1u32..4, any::<bool>(), any::<bool>(), any::<bool>()), 0..8),
+        policies in prop::collection::vec((prop::option::of(1u32..5), prop::option::of(any::<bool>())), 0..8),
+        tuples in prop::collection::vec((0u8..10, any::<bool>()), 1..12),
+    ) {
+        let (a, b) = ends();
+        let both = |is_back: bool| if is_back { (b, a) } else { (a, b) };
+        let mut database = Database::new();
+        let mut newest = [0; 5];
+        for (spi, (reqid, is_transport, is_back, has_ended)) in (256..).zip(associations) {
+            let mode = if is_transport { Mode::Transport } else { Mode::Tunnel };
+            let mut own = Parameters { mode, ..Parameters::new(Direction::Out, spi, both(is_back), reqid) };
+            own.limits.packets.hard = has_ended.then_some(1);
+            let added = database.add(own, key_of(spi as u8), 0).unwrap();
+            if has_ended {
+                // The second packet is one too many.
+                for _ in 0..2 {
+                    let _ = added.count(1, 1);
+                }
+            }
+            newest[reqid as usize] = spi;
+        }
+        for (at, (reqid, ends)) in (0u8..).zip(policies) {
+            let host = IpAddr::from([10, 0, 0, at]);
+            let selector = Selector { destination: Some(host.into()), ..Selector::ANY };
+            let template = |reqid| Template { reqid, tunnel: ends.map(both) };
+            let action = reqid.map_or(Action::Discard, |reqid| Action::Protect(template(reqid)));
+            database.add_policy(Policy { direction: Direction::Out, priority: 1, if_id: 0, selector, action }).unwrap();
+        }
+        let view = database.view().unwrap();
+        let mut room = Room::default();
+        let tuples: Vec<_> = tuples
+            .into_iter()
+            .map(|(at, is_back)| {
+                let ((family, src), (_, dst)) = (words(both(is_back).0), words(IpAddr::from([10, 0, 0, at])));
+                Tuple { family, src, dst, ..Tuple::default() }
+            })
+            .collect();
+        tuples.iter().for_each(|tuple| room.put(tuple));
+        view.outgoing.find_in(&mut room);
+        for (at, tuple) in tuples.iter().enumerate() {
+            let number = room.number(at);
+            let carrier = view.carrier(number, tuple).map(|own| own.parameters().spi);
+            let expected = match view.outgoing.answer(number) {
+                Some(Action::Protect(template)) => {
+                    let found = view.outbound(template, tuple).map(|own| own.parameters().spi);
+                    found.filter(|spi| *spi == newest[template.reqid as usize])
+                }
+                _ => None,
+            };
+            prop_assert_eq!(carrier, expected);
+        }
+    }
 }
 
 #[test]

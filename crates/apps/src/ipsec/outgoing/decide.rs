@@ -54,11 +54,17 @@ impl EspOut {
         if tunnel.is_some() && d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
-        let action = view.outgoing.answer(self.room.number(at)).copied();
-        let own = (&tuple, action, now_ns);
-        let Some(association) = self.choose(view, own, tunnel, last)? else {
-            return Ok(Fate::Pass);
+        let number = self.room.number(at);
+        // Mostly the first association of the policy: what that says need not be looked at then.
+        let first = if tunnel.is_none() { view.carrier(number, &tuple) } else { None };
+        let chosen = match first {
+            None => {
+                let action = view.outgoing.answer(number).copied();
+                self.choose(view, (&tuple, action, now_ns), tunnel, last)?
+            }
+            first => first,
         };
+        let Some(association) = chosen else { return Ok(Fate::Pass) };
         if d.ttl <= 1 {
             return Ok(Fate::Pass);
         }
