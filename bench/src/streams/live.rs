@@ -26,8 +26,8 @@ const MANY: usize = 1_000_000;
 const FOR_EVER_NS: u64 = 100 * stream::tracker::IDLE_NS * 60;
 
 /// Bytes that a flow takes in the tracker of these rows, whose table is a quarter larger than they are many; the tracker's
-/// arrays beside the table, and the numbers to go on with.
-const FLOW_BYTES: usize = RECORD_BYTES * 5 / 4 + 384 + 8;
+/// arrays beside the table, the numbers to go on with, and what a device has of it.
+const FLOW_BYTES: usize = RECORD_BYTES * 5 / 4 + 384 + 8 + 2 * (connections::CELL_BYTES + 4);
 
 /// Records of a piece of a sweep.
 pub(crate) const PIECE: usize = 1 << 16;
@@ -48,6 +48,8 @@ struct Live {
     rates: Vec<f64>,
     /// Behind a device: without and with a connection table there.
     behind: [Vec<f64>; 2],
+    /// The share of packets that were found by a number.
+    numbered: Vec<f64>,
     table: Connections,
 }
 
@@ -72,6 +74,7 @@ impl Live {
             random: Random(flows as u64),
             rates: Vec::new(),
             behind: [Vec::new(), Vec::new()],
+            numbered: Vec::new(),
             table: Connections::new(2 * flows),
         };
         own.worker.tracker.number_up_to(connections::cells(2 * flows));
@@ -136,9 +139,8 @@ impl Live {
     }
 
     /// The same of packets of which a device has found headers and segments, without and with numbers of their connections; tables are
-    /// twice as large as there are flows. The share of packets that were found by their number in the last pass.
-    fn round_behind(&mut self, frames: &mut Small, wrong: &mut Vec<String>) -> f64 {
-        let mut share = 0.0;
+    /// twice as large as there are flows.
+    fn round_behind(&mut self, frames: &mut Small, wrong: &mut Vec<String>) {
         // The first pass teaches.
         for has_numbers in [None, Some(false), Some(true)] {
             self.prepare(frames);
@@ -164,9 +166,10 @@ impl Live {
                 self.behind[usize::from(has_numbers)].push(rate);
             }
             let found = self.worker.tracker.found_by_number() - found;
-            share = found as f64 / frames.len() as f64;
+            if has_numbers == Some(true) {
+                self.numbered.push(found as f64 / frames.len() as f64);
+            }
         }
-        share
     }
 
     fn delivered(&mut self) -> u64 {
@@ -222,12 +225,11 @@ pub(crate) fn run(
         all.push(Live::new(flows, capacity, &mut frames)?);
     }
     let (mut decoding, mut new) = (vec![Vec::new(); all.len()], Vec::new());
-    let mut numbered = Vec::new();
     let fresh = (half / 8).clamp(1, packets);
     for round in 0..args.rounds.max(1) {
         for (live, decoding) in all.iter_mut().zip(&mut decoding) {
             decoding.push(live.round(&mut frames, &mut report.wrong) / packets as f64 * 1e9);
-            numbered.push(live.round_behind(&mut frames, &mut report.wrong));
+            live.round_behind(&mut frames, &mut report.wrong);
             if live.flows == half {
                 // The first pass finds slots and memory that were never used.
                 let number = flows + round * 2 * fresh;
@@ -253,11 +255,10 @@ pub(crate) fn run(
         report.rows.extend([
             Row::new(name.as_str(), "Mpps", without.clone()),
             Row::new(format!("{name} with a connection table"), "Mpps", with.clone()),
+            Row::new(format!("{name}, found by the table"), "of all", live.numbered.clone()),
             ratio(format!("{name}, with the table over without"), with, without),
         ]);
     }
-    let name = "packets that were found by the number of their connection".to_owned();
-    report.rows.push(Row::new(name, "of all", numbered));
     if let [few, .., most] = all.as_slice() {
         let name = format!("64 bytes, {} flows over {}", most.flows, few.flows);
         report.rows.push(ratio(name, &most.rates, &few.rates));
