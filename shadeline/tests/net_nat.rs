@@ -312,6 +312,75 @@ fn reaches_ipv4_hosts(name: &str, rules: &str) {
     }
 }
 
+/// A host with IPv6 learns its outside end from a server, and another one reaches it there, by datagrams and by TCP: who asked, as
+/// it saw that one, and the answer.
+const HAIRPIN: &str = "import socket, sys\n\
+    own, other, server, prefix = sys.argv[1:5]\n\
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):\n\
+    \x20 def end(address, port):\n\
+    \x20   s = socket.socket(socket.AF_INET6, kind); s.settimeout(5)\n\
+    \x20   s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind((address, port)); return s\n\
+    \x20 at, client = end(other, 7300), end(own, 7301)\n\
+    \x20 is_tcp = kind == socket.SOCK_STREAM\n\
+    \x20 if is_tcp:\n\
+    \x20   at.listen(); asking = end(other, 7300); asking.connect((server, 7200)); asking.send(b'x'); said = asking.recv(99)\n\
+    \x20 else: at.sendto(b'x', (server, 7200)); said = at.recv(99)\n\
+    \x20 host, port = said.decode().split()[:2]\n\
+    \x20 client.connect((prefix + host, int(port))); client.send(b'hi')\n\
+    \x20 if is_tcp: taken, peer = at.accept(); taken.send(taken.recv(9).upper())\n\
+    \x20 else: data, peer = at.recvfrom(9); at.sendto(data.upper(), peer)\n\
+    \x20 print('tcp' if is_tcp else 'udp', host, port, peer[0], peer[1], client.recv(9).decode())\n";
+
+#[test]
+fn ipv6_hosts_reach_each_other_by_their_outside_ends() {
+    hairpins("nathair", NAT64);
+}
+
+/// The firewall sees both hosts, and flows of the inside.
+#[test]
+fn ipv6_hosts_reach_each_other_through_a_firewall_on_states() {
+    let firewall = "[flow]\n[firewall]\ndefault = \"drop\"\n\
+         [[rule]]\nstate = \"established,related\"\naction = \"accept\"\n\
+         [[rule]]\nin = \"left\"\nstate = \"new\"\naction = \"accept\"\n";
+    hairpins("natbend", &format!("{firewall}{NAT64}"));
+}
+
+fn hairpins(name: &str, rules: &str) {
+    if testkit::require_tool("python3").is_none() {
+        return;
+    }
+    let Some(live) = Live::start(name, "af_packet", rules) else { return };
+    let (left, right) = (&live.net.left, &live.net.right);
+    left.ip("-4 address flush dev eth0");
+    right.ip("-6 address flush dev eth0");
+    left.ip("-6 address add fd00:1::3/64 dev eth0 nodad");
+    assert!(wait_until(SOON, || ping(left, "2001:db8:64::a00:202", 1) == 1));
+    let server = live.scratch.write("server.py", SERVER).display().to_string();
+    let hairpin = live.scratch.write("hairpin.py", HAIRPIN).display().to_string();
+    let mut serving = ["udp", "tcp"].map(|kind| {
+        let mut serving = right.spawn(&format!("python3 {server} {kind} 7200 1"));
+        serving.wait_for("ready", SOON);
+        serving
+    });
+    let said = left
+        .run(&format!("python3 {hairpin} fd00:1::2 fd00:1::3 2001:db8:64::a00:202 2001:db8:64::"));
+    for own in &mut serving {
+        own.wait(SOON);
+    }
+    // Each host has one of the outside addresses; the client's is seen in the prefix, with its own port.
+    let lines: Vec<Vec<&str>> = said.lines().map(|own| own.split(' ').collect()).collect();
+    let kinds: Vec<&str> = lines.iter().map(|own| own[0]).collect();
+    assert_eq!(kinds, ["udp", "tcp"], "{said}");
+    for own in &lines {
+        assert!(own[1].starts_with("192.0.2.") && own[2] == "7300", "{said}");
+        assert!(own[3].starts_with("2001:db8:64::c000:20"), "{said}");
+        assert_eq!(&own[4..], ["7301", "HI"], "{said}");
+    }
+    // Nothing of it went to the other side.
+    let shown = live.ctl("show nat --address fd00:1::3");
+    assert!(shown.contains("7301") && shown.contains("2001:db8:64::c000:20"), "{shown}");
+}
+
 /// Whether a host has the MAC address of the router for an address, without asking for it.
 fn knows(host: &Netns, address: &str, mac: &str) -> bool {
     host.ip("neigh show dev eth0").lines().any(|line| {
