@@ -3,6 +3,8 @@
 use std::process::{Command, Output};
 
 use testkit::Scratch;
+use testkit::frames::Frame;
+use testkit::pcap::{Record, read, write_pcap};
 
 const CONFIG: &str = "mode = \"router\"\n\
     [port.lan]\naddresses = [\"192.0.2.1/24\"]\n\
@@ -505,4 +507,75 @@ fn a_firewall_changes_nothing_of_nat64() {
     let expected = frames("");
     assert!(expected.iter().all(|all| all.len() > 5), "{expected:?}");
     assert_eq!(frames("[flow]\n[firewall]\ndefault = \"accept\"\n"), expected);
+}
+
+/// A TCP segment between the ends of a connection, the second one at port 80; its checksum stays wrong.
+fn segment(is_back: bool, port: u16, flags: u8, sequence: u32, acknowledges: u32) -> Vec<u8> {
+    let (source, destination) = if is_back { (80, port) } else { (port, 80) };
+    let frame = Frame::new().tcp(source, destination, sequence, b"");
+    let (a, b) = ("10.0.1.2", "10.0.2.2");
+    let frame = if is_back { frame.ipv4(b, a) } else { frame.ipv4(a, b) };
+    let mut bytes = frame.bytes();
+    bytes[42..46].copy_from_slice(&acknowledges.to_be_bytes());
+    bytes[47] = flags;
+    bytes
+}
+
+/// Connections whose first packets of both directions are in one chunk: a firewall on states decides as if they had come one by
+/// one, in their order, whatever the chunk and the workers.
+#[test]
+fn both_directions_of_a_flow_begin_in_one_chunk() {
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+    const RST: u8 = 0x04;
+    let (mut ins, mut outs, mut time_ns) = ([vec![], vec![]], [vec![], vec![]], 1_000_000_000_000);
+    let mut put = |is_back: bool, frame: Vec<u8>, passes: bool| {
+        time_ns += 1_000;
+        ins[usize::from(is_back)].push(Record::new(time_ns, frame.clone()));
+        if passes {
+            outs[usize::from(!is_back)].push(frame);
+        }
+    };
+    for n in 0..40 {
+        // Opened by the side that may, and answered.
+        let port = 20_000 + n;
+        put(false, segment(false, port, SYN, 100, 0), true);
+        put(true, segment(true, port, SYN | ACK, 500, 101), true);
+        put(false, segment(false, port, ACK, 101, 501), true);
+        let ask = Frame::new().udp(port, 53, b"a question");
+        put(false, ask.bytes(), true);
+        let answer = Frame::new().ipv4("10.0.2.2", "10.0.1.2").udp(53, port, b"an answer");
+        put(true, answer.bytes(), true);
+        // Opened by both at once.
+        let port = 30_000 + n;
+        put(false, segment(false, port, SYN, 100, 0), true);
+        put(true, segment(true, port, SYN, 500, 0), true);
+        put(false, segment(false, port, SYN | ACK, 100, 501), true);
+        put(true, segment(true, port, SYN | ACK, 500, 101), true);
+        // The other side opens first, which it may not; then the first one does; the refused SYN again is part of that.
+        let port = 40_000 + n;
+        put(true, segment(true, port, SYN, 500, 0), false);
+        put(false, segment(false, port, RST | ACK, 0, 501), false);
+        put(false, segment(false, port, SYN, 100, 0), true);
+        put(true, segment(true, port, SYN, 500, 0), true);
+    }
+    for (workers, chunk) in [(1, 256), (1, 8), (2, 256), (4, 64)] {
+        let folder = Scratch::new();
+        write_pcap(&folder.join("a.pcap"), &ins[0]);
+        write_pcap(&folder.join("b.pcap"), &ins[1]);
+        let config = format!(
+            "mode = \"wire\"\n[system]\nworkers = {workers}\n[engine]\nchunk = {chunk}\n\
+             [port.a]\nchecksums = \"ignore\"\n[port.b]\nchecksums = \"ignore\"\n[flow]\n\
+             [firewall]\ndefault = \"drop\"\n\
+             [[rule]]\nstate = \"established,related\"\naction = \"accept\"\n\
+             [[rule]]\nin = \"a\"\nstate = \"new\"\naction = \"accept\"\n"
+        );
+        let output = run(&folder, &config, "a={}a.pcap b={}b.pcap");
+        assert!(output.status.success(), "{}", errors(&output));
+        for (port, expected) in ["a", "b"].iter().zip(&outs) {
+            let found = read(&folder.join(format!("out/{port}.pcapng")));
+            let found: Vec<&[u8]> = found.iter().map(|own| own.data.as_slice()).collect();
+            assert!(found == *expected, "{port}, {workers} workers, chunks of {chunk}");
+        }
+    }
 }
