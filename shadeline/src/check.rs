@@ -14,7 +14,7 @@ use tracing::Level;
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::output::{coloured, say};
-use crate::{color, log, pipelines};
+use crate::{color, compilers, log, pipelines};
 
 /// Reads a configuration; warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     }
     let (report, findings, mut good) = match control::config::load(path, &known) {
         Ok((config, report)) => {
-            let mut findings = findings(&config);
+            let mut findings = compilers::without_counts(|| findings(&config));
             if args.live {
                 live::check(&config, path, interfaces.as_deref(), &mut findings);
             }

@@ -11,6 +11,7 @@ mod check;
 mod classify;
 mod cli;
 mod color;
+mod compilers;
 mod ctl;
 mod demo;
 mod devices;

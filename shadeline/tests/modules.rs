@@ -610,6 +610,8 @@ fn check_compiles_sources() {
         let output =
             command.envs(environment.iter().copied()).output().expect("the program starts");
         let found: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        // clang's count, which PoCL lets it write to standard error.
+        assert!(!errors(&output).contains(" generated."), "{}", errors(&output));
         // The ports of the test are no interfaces of the machine.
         let is_of_port = |own: &Value| own["message"].to_string().contains("has no interface");
         (
