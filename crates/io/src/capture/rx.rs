@@ -53,12 +53,14 @@ struct Waiting {
     path: PathBuf,
     /// Of a pipe, which can be opened only once.
     reader: Option<CaptureReader<Input>>,
+    /// The time of the first packet of a file; `u64::MAX` if it is not known.
+    begins_ns: u64,
 }
 
 impl CaptureRx {
     /// The captures at `paths` in this order; a folder stands for the captures in it and in its
-    /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`, `.xz` or `.zst`) in the order of their paths; `-` is
-    /// standard input.
+    /// folders (`.pcap`, `.pcapng`, `.cap`, and these with `.gz`, `.xz` or `.zst`) in the order of their first packets, so
+    /// that time does not run back; `-` is standard input.
     ///
     /// What cannot be read in a folder that has other captures is an error of the queue ([`RxQueue::take_error`]).
     ///
@@ -97,6 +99,8 @@ impl CaptureRx {
             if files.len() == before && !bad.is_empty() {
                 return Err(bad.swap_remove(0));
             }
+            // Those of the same time stay in the order of their paths.
+            files.make_contiguous()[before..].sort_by_key(|waiting| waiting.begins_ns);
         }
         let mut own = Self {
             files,
@@ -137,7 +141,9 @@ impl CaptureRx {
                 return false;
             }
             let Some((path, reader)) = &mut self.open else {
-                let Some(Waiting { path, reader }) = self.files.pop_front() else { return false };
+                let Some(Waiting { path, reader, .. }) = self.files.pop_front() else {
+                    return false;
+                };
                 let opened = match reader {
                     Some(reader) => Ok(reader),
                     None => source(&path, &self.stop)
@@ -306,12 +312,15 @@ fn look(
     let source = source(&path, stop)?;
     let (len, opened_again) = (source.len_bytes(), source.can_be_opened_again());
     let counted = if opened_again { Arc::default() } else { Arc::clone(bytes_done) };
-    let reader = capture(&path, source, counted)?;
+    let mut reader = capture(&path, source, counted)?;
     if let Some(link_type) = reader.link_type().filter(|t| !t.is_convertible()) {
         let fault = CaptureFault::LinkType(link_type);
         return Err(CaptureError { path: Some(path), offset: 20, fault });
     }
-    Ok((Waiting { path, reader: (!opened_again).then_some(reader) }, len))
+    // A pipe may have no packet yet, and is waited for in its turn.
+    let has_first = opened_again && reader.advance().is_ok_and(|is_there| is_there);
+    let begins_ns = reader.record().filter(|_| has_first).map_or(u64::MAX, |first| first.time_ns);
+    Ok((Waiting { path, reader: (!opened_again).then_some(reader), begins_ns }, len))
 }
 
 /// The file at `path`, not typed by a person.

@@ -267,7 +267,7 @@ fn a_capture_cut_anywhere_gives_what_is_whole() {
 }
 
 #[test]
-fn a_folder_is_read_in_order_of_names_and_past_corrupt_files() {
+fn a_folder_is_read_in_order_of_time_and_past_corrupt_files() {
     let folder = tempfile::tempdir().unwrap();
     let frame = |n: u8| (1_000 + u64::from(n), vec![n; 64]);
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -276,7 +276,7 @@ fn a_folder_is_read_in_order_of_names_and_past_corrupt_files() {
     let files: &[(&str, Vec<u8>)] = &[
         ("b.pcap", corrupt[..corrupt.len() - 5].to_vec()),
         ("c.pcapng.gz", gz.finish().unwrap()),
-        ("a.cap", written(&[frame(0)], Format::Pcap)),
+        ("z.cap", written(&[frame(0)], Format::Pcap)),
         ("readme.txt", b"not a capture".to_vec()),
         ("d.pcap", written(&[], Format::PcapNg)),
         ("deep/er/e.pcap", written(&[frame(4)], Format::Pcap)),
