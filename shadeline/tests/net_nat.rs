@@ -320,12 +320,12 @@ const HAIRPIN: &str = "import socket, sys\n\
     \x20 def end(address, port):\n\
     \x20   s = socket.socket(socket.AF_INET6, kind); s.settimeout(5)\n\
     \x20   s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind((address, port)); return s\n\
-    \x20 asking, at, client = end(other, 7300), end(other, 7300), end(own, 7301)\n\
+    \x20 at, client = end(other, 7300), end(own, 7301)\n\
     \x20 is_tcp = kind == socket.SOCK_STREAM\n\
-    \x20 if is_tcp: at.listen(); asking.connect((server, 7200)); asking.send(b'x'); said = asking.recv(99)\n\
-    \x20 else: at.sendto(b'x', (server, 7200)); said = at.recv(99); asking.close()\n\
+    \x20 if is_tcp:\n\
+    \x20   at.listen(); asking = end(other, 7300); asking.connect((server, 7200)); asking.send(b'x'); said = asking.recv(99)\n\
+    \x20 else: at.sendto(b'x', (server, 7200)); said = at.recv(99)\n\
     \x20 host, port = said.decode().split()[:2]\n\
-    \x20 if not is_tcp: at.close(); at = end(other, 7300)\n\
     \x20 client.connect((prefix + host, int(port))); client.send(b'hi')\n\
     \x20 if is_tcp: taken, peer = at.accept(); taken.send(taken.recv(9).upper())\n\
     \x20 else: data, peer = at.recvfrom(9); at.sendto(data.upper(), peer)\n\

@@ -32,6 +32,7 @@
 
 mod ending;
 mod flows;
+mod gap;
 mod gather;
 mod input;
 mod module;
@@ -172,10 +173,6 @@ pub const SPAN_NS: u64 = 250_000_000;
 /// flows and events, in the same order, with any number of workers, if no packet is [later](Counts::late) than that.
 pub const LATE_NS: u64 = 10_000_000_000;
 
-/// So long without a packet is a gap, in which all flows with shorter time-outs end: 24 days, less than half of what the table's times
-/// can tell apart.
-const GAP_NS: u64 = 24 * 86_400 * 1_000_000_000;
-
 /// Flows of one worker.
 pub struct Tracker<M: Module> {
     table: FlowTable<Hot>,
@@ -199,6 +196,8 @@ pub struct Tracker<M: Module> {
     walk: Option<u32>,
     /// The latest time of a packet.
     latest_ns: u64,
+    /// When the whole table was last swept for the sake of its times; `None` before the first packet.
+    crossed_ns: Option<u64>,
 }
 
 /// What is known of a row of the batch, beside its key.
@@ -257,6 +256,7 @@ impl<M: Module> Tracker<M> {
             states: [0; 8],
             walk: None,
             latest_ns: 0,
+            crossed_ns: None,
         })
     }
 
@@ -448,27 +448,6 @@ impl<M: Module> Tracker<M> {
             return Tracked::INVALID;
         }
         self.rest.error(slot, side)
-    }
-
-    /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
-    /// flow idle whose packets come with earlier times.
-    fn seen_ms(&mut self, time_ns: u64) -> u32 {
-        if time_ns.saturating_sub(self.latest_ns) > GAP_NS && self.latest_ns > 0 {
-            self.cross_gap();
-        }
-        self.latest_ns = self.latest_ns.max(time_ns);
-        ms_of(self.latest_ns)
-    }
-
-    /// No packet came for weeks: what was idle meanwhile ends before the next one is seen. Times of the table wrap around, so later
-    /// sweeps could take flows from before for new ones.
-    #[cold]
-    fn cross_gap(&mut self) {
-        let until_ns = self.latest_ns + GAP_NS;
-        // From where the last piece ended, and then the part before.
-        for _ in 0..2 {
-            while !self.sweep(usize::MAX, until_ns) {}
-        }
     }
 
     /// Packets that are no fragments; the row before which it stopped.

@@ -120,6 +120,36 @@ fn flows_end_in_a_gap_of_years() {
     }
 }
 
+/// Gaps that are shorter, one behind the other, with no sweep in the meantime: the flows before them have ended when the last packet
+/// is seen, in the order of their times.
+#[test]
+fn flows_end_in_several_gaps() {
+    const DAY_NS: u64 = 86_400 * 1_000_000_000;
+    for days in [[7, 161], [7, 20], [11, 11], [13, 13], [20, 20], [24, 24], [2, 365]] {
+        let [first, second] = days.map(|days| days * DAY_NS);
+        let scene = Scene::new(&[step(2, 0, 1), step(7, 0, first), step(12, 0, second)]);
+        let mut tracker = Tracker::new(options(IdleTimeouts::default()), Ears::default()).unwrap();
+        for frame in &scene.frames {
+            let decoded = packet::decode(&frame.bytes, frame.bytes.len());
+            let input = |_| Input {
+                decoded: &decoded,
+                frame: &frame.bytes,
+                frame_len: 60,
+                time_ns: frame.time_ns,
+                port: 0,
+                checksums: false,
+                tunnels: None,
+                segment: None,
+            };
+            tracker.packets(1, input, |_, _| {});
+        }
+        let ended = &tracker.module().ended;
+        let times: Vec<u64> = ended.iter().map(|own| own.record.end_ns).collect();
+        assert_eq!(times, [scene.frames[0].time_ns, scene.frames[1].time_ns], "{days:?}");
+        assert!(ended.iter().all(|own| own.record.reason == Reason::Timeout), "{days:?}");
+    }
+}
+
 /// Fragments from before such a gap are lost, those behind it make their datagram, and all are counted, whatever comes first behind it.
 #[test]
 fn fragments_on_both_sides_of_a_gap_are_counted() {

@@ -1,0 +1,36 @@
+//! Times of the table wrap around after seven weeks ([`flowtable`]): a flow that no sweep has found for so long would be taken for a
+//! new one. Sweeps go on by pieces, with packets; over captures few packets may span years. So the whole table is swept at least
+//! every twelve days of the packets' time.
+
+use super::timeouts::ms_of;
+use super::{LATE_NS, Module, Tracker};
+
+/// So long after the last time, the whole table is swept: a quarter of what its times can tell apart.
+const GAP_NS: u64 = 12 * 86_400 * 1_000_000_000;
+
+impl<M: Module> Tracker<M> {
+    /// When the table sees flows of which there is a packet at `time_ns`: not before the latest packet, so that no sweep finds a
+    /// flow idle whose packets come with earlier times.
+    pub(super) fn seen_ms(&mut self, time_ns: u64) -> u32 {
+        let crossed_ns = *self.crossed_ns.get_or_insert(time_ns);
+        if time_ns.saturating_sub(crossed_ns) > GAP_NS {
+            self.cross_gap(time_ns);
+            self.crossed_ns = Some(time_ns);
+        }
+        self.latest_ns = self.latest_ns.max(time_ns);
+        ms_of(self.latest_ns)
+    }
+
+    /// What was idle up to `time_ns` ends. The first sweep is for flows that others have not come to yet; the next ones go as far as
+    /// the table can tell times apart, for flows that were seen last.
+    #[cold]
+    fn cross_gap(&mut self, time_ns: u64) {
+        for gap_ns in [0, GAP_NS, 2 * GAP_NS] {
+            let until_ns = self.latest_ns.saturating_add(gap_ns).min(time_ns);
+            // From where the last piece ended, and then the part before.
+            for _ in 0..2 {
+                while !self.sweep(usize::MAX, until_ns.saturating_sub(LATE_NS)) {}
+            }
+        }
+    }
+}
