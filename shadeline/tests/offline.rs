@@ -639,7 +639,7 @@ fn both_directions_of_a_flow_begin_in_one_chunk() {
         let output = run(&folder, &config, "a={}a.pcap b={}b.pcap");
         assert!(output.status.success(), "{}", errors(&output));
         for (port, expected) in ["a", "b"].iter().zip(&outs) {
-            let found = testkit::pcap::read(&folder.join(format!("out/{port}.pcapng")));
+            let found = read(&folder.join(&format!("out/{port}.pcapng")));
             let found: Vec<&[u8]> = found.iter().map(|own| own.data.as_slice()).collect();
             assert!(found == *expected, "{port}, {workers} workers, chunks of {chunk}");
         }

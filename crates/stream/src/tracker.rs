@@ -196,8 +196,10 @@ pub struct Tracker<M: Module> {
     walk: Option<u32>,
     /// The latest time of a packet.
     latest_ns: u64,
-    /// When the whole table was last swept for the sake of its times; `None` before the first packet.
+    /// All of the table was swept after this time; `None` before the first packet.
     crossed_ns: Option<u64>,
+    /// When sweeps by pieces last came to the end of the table.
+    round_ns: Option<u64>,
 }
 
 /// What is known of a row of the batch, beside its key.
@@ -257,6 +259,7 @@ impl<M: Module> Tracker<M> {
             walk: None,
             latest_ns: 0,
             crossed_ns: None,
+            round_ns: None,
         })
     }
 
@@ -795,6 +798,9 @@ impl<M: Module> Tracker<M> {
             |_, hot| hot.timeout_ms.saturating_add(1), // times of the table are rounded
             |slot, key, hot| rest.time_out(slot, key, *hot),
         );
+        if swept.is_round {
+            self.note_round(now_ns);
+        }
         if swept.is_round && self.options.active_ns.is_some() {
             self.walk = Some(0);
             return false;

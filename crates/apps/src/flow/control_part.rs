@@ -538,7 +538,11 @@ impl ControlPart for FlowControl {
             ("flows_evicted_total", "Flows that made room for others.", t.evicted),
             ("flows_refused_total", "Flows for which there was no room.", t.refused),
             ("flow_packets_total", "Packets of flows.", t.packets),
-            ("flow_checksum_errors_total", "Packets with a wrong checksum of IPv4 or TCP.", t.bad_checksum),
+            (
+                "flow_checksum_errors_total",
+                "Packets with a wrong checksum of IPv4 or TCP.",
+                t.bad_checksum,
+            ),
             (
                 "flow_late_packets_total",
                 "Packets earlier than one before them by more than 10 s.",

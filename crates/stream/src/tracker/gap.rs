@@ -1,6 +1,6 @@
 //! Times of the table wrap around after seven weeks ([`flowtable`]): a flow that no sweep has found for so long would be taken for a
-//! new one. Sweeps go on by pieces, with packets; over captures few packets may span years. So the whole table is swept at least
-//! every twelve days of the packets' time.
+//! new one. Sweeps go on by pieces, with packets; over captures few packets may span years. So the whole table is swept at once where
+//! pieces have not come round for twelve days of the packets' time.
 
 use super::timeouts::ms_of;
 use super::{LATE_NS, Module, Tracker};
@@ -19,6 +19,14 @@ impl<M: Module> Tracker<M> {
         }
         self.latest_ns = self.latest_ns.max(time_ns);
         ms_of(self.latest_ns)
+    }
+
+    /// A sweep has come to the end of the table: all of it was swept since the end before.
+    pub(super) fn note_round(&mut self, now_ns: u64) {
+        if let Some(before_ns) = self.round_ns.replace(now_ns) {
+            self.crossed_ns =
+                self.crossed_ns.map(|crossed_ns| crossed_ns.max(before_ns.min(now_ns)));
+        }
     }
 
     /// What was idle up to `time_ns` ends. The first sweep is for flows that others have not come to yet; the next ones go as far as
