@@ -66,6 +66,11 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
     let none = live.ctl("show flows --within 1ns --json");
     assert_eq!(none.trim(), "[]");
     assert!(live.try_ctl("show flows --state odd").1.contains("established"));
+    for proto in ["tcp", "TCP", "6"] {
+        assert!(live.ctl(&format!("show flows --proto {proto}")).contains("10.0.2.2:7007"));
+    }
+    assert!(!live.ctl("show flows --proto udp").contains("10.0.2.2:7007"));
+    assert!(live.try_ctl("show flows --proto tpc").1.contains("icmp, tcp, udp"));
     let (status, said) = client.wait(SOON);
     assert!(status.success(), "{said}");
     server.wait(SOON);

@@ -22,6 +22,10 @@ pub struct ShowFlows {
     #[arg(long, value_name = "PORT")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// Only flows of this protocol: a name or a number
+    #[arg(long, value_name = "PROTO", value_parser = super::rows::protocol_word)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proto: Option<String>,
     /// Only flows in this state
     #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed", "bypassed"])]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +57,7 @@ pub struct ShowConnections {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Only connections of this protocol: a name or a number
-    #[arg(long, value_name = "PROTO")]
+    #[arg(long, value_name = "PROTO", value_parser = super::rows::protocol_word)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proto: Option<String>,
     /// Only connections in this state, such as ESTABLISHED or UNREPLIED

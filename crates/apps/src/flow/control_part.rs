@@ -23,7 +23,7 @@ use super::commands::{ShowConnections, ShowFlows};
 use super::decode::FlowDecode;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
-use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, protocol};
+use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, is_protocol, protocol};
 use super::search::FlowSearch;
 use super::stage::{Flow, Shared};
 use crate::firewall::refused::Mailbox;
@@ -277,11 +277,10 @@ impl FlowControl {
                 |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
             let port = |port: &u16| record.client_port == *port || record.server_port == *port;
             let row = ConnectionRow::of(&flow, now_ns);
-            let number = record.protocol.to_string();
             let is_wanted = wanted.address.as_ref().is_none_or(address)
                 && wanted.port.as_ref().is_none_or(port)
                 && wanted.state.as_ref().is_none_or(|state| *state == row.state)
-                && wanted.proto.as_ref().is_none_or(|p| *p == row.proto || *p == number);
+                && wanted.proto.as_ref().is_none_or(|proto| is_protocol(proto, record.protocol));
             if is_wanted {
                 all.push((record.start_ns, record.id, row));
             }
@@ -360,10 +359,12 @@ impl FlowControl {
 fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
     let address = |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
     let port = |port: &u16| record.client_port == *port || record.server_port == *port;
+    let proto = |proto: &String| is_protocol(proto, record.protocol);
     let state = |state: &String| flow_state(record.state) == state;
     let within = |seconds: &f64| now_ns.saturating_sub(record.end_ns) as f64 <= seconds * 1e9;
     wanted.address.as_ref().is_none_or(address)
         && wanted.port.as_ref().is_none_or(port)
+        && wanted.proto.as_ref().is_none_or(proto)
         && wanted.state.as_ref().is_none_or(state)
         && wanted.within_s.as_ref().is_none_or(within)
 }

@@ -276,6 +276,26 @@ pub fn protocol(number: u8) -> String {
     name.to_owned()
 }
 
+/// The protocol that a user names or numbers, by its name if it has one here.
+///
+/// # Errors
+/// What is expected instead.
+pub fn protocol_word(word: &str) -> Result<String, String> {
+    let mut names: Vec<String> = (0..=u8::MAX).map(protocol).collect();
+    names.retain(|name| name.parse::<u8>().is_err());
+    let lower = word.to_ascii_lowercase();
+    match word.parse::<u8>() {
+        Ok(number) => Ok(protocol(number)),
+        Err(_) if names.contains(&lower) => Ok(lower),
+        Err(_) => Err(format!("expected a number or one of {}", names.join(", "))),
+    }
+}
+
+/// Whether a request's `word` is that protocol.
+pub fn is_protocol(word: &str, number: u8) -> bool {
+    protocol_word(word).is_ok_and(|name| name == protocol(number))
+}
+
 /// The state of a flow in a word.
 pub const fn flow_state(state: FlowState) -> &'static str {
     match state {
