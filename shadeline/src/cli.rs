@@ -383,10 +383,10 @@ pub(crate) struct IdsArgs {
     /// Read packets from a capture, or from all captures below a folder
     ///
     /// pcap or pcapng, which may be compressed by gzip, xz or zstd; `-` is standard input.
-    #[arg(short = 'r', long = "read", value_name = "IN", required_unless_present = "test")]
+    #[arg(short = 'r', long = "read", value_name = "IN", required_unless_present_any = ["test", "list_keywords"])]
     pub(crate) read: Vec<PathBuf>,
     /// A file of rules, which may be compressed; may be repeated
-    #[arg(short = 'S', long = "rules", value_name = "RULES", required_unless_present = "config")]
+    #[arg(short = 'S', long = "rules", value_name = "RULES", required_unless_present_any = ["config", "list_keywords"])]
     pub(crate) rules: Vec<PathBuf>,
     /// Write eve.json, fast.log and stats.log into this folder; files of an earlier run are replaced
     #[arg(short = 'l', long = "output", value_name = "OUTDIR")]
@@ -400,6 +400,9 @@ pub(crate) struct IdsArgs {
     /// Test the rules: print each refused rule, and how many were loaded; the exit status is 1 if a rule was refused
     #[arg(short = 'T', long, conflicts_with = "read")]
     pub(crate) test: bool,
+    /// List the keywords of rules, and which of them are evaluated
+    #[arg(long, conflicts_with_all = ["read", "test", "output"])]
+    pub(crate) list_keywords: bool,
     /// Explain why a rule matched or did not: count the matches of each of its conditions alone
     #[arg(long, value_name = "SID", requires = "read")]
     pub(crate) explain: Option<u32>,

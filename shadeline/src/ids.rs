@@ -32,6 +32,9 @@ use crate::{check, log, pipelines, wiring};
 const CONFIG: &str = "mode = \"monitor\"\n[port.capture]\ninterface = \"capture\"\n[flow]\nmidstream = false\n[ids]\n";
 
 pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
+    if args.list_keywords {
+        return list_keywords(args.json);
+    }
     let config = config(args)?;
     if args.test {
         return test(args, &config);
@@ -98,6 +101,30 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
         return Err(Failure::reported());
     }
     interrupt.check()
+}
+
+/// `--list-keywords`.
+fn list_keywords(as_json: bool) -> Result<(), Failure> {
+    let of = |(name, is_evaluated)| Keyword { name, is_evaluated };
+    let all: Vec<_> = rules::keywords().into_iter().map(of).collect();
+    output::figures(None, as_json, &all, || table(&all))
+}
+
+/// An option of rules.
+#[derive(Debug, Serialize)]
+struct Keyword {
+    name: &'static str,
+    #[serde(rename = "evaluated")]
+    is_evaluated: bool,
+}
+
+impl Row for Keyword {
+    const COLUMNS: &'static [&'static str] = &["keyword", "evaluated"];
+
+    fn cells(&self) -> Vec<String> {
+        let evaluated = if self.is_evaluated { "yes" } else { "no" };
+        vec![self.name.to_owned(), evaluated.to_owned()]
+    }
 }
 
 /// Removes a file of an earlier run, if there is one.

@@ -35,6 +35,23 @@ fn rules_that_cannot_be_loaded_are_named_with_their_place() {
 }
 
 #[test]
+fn keywords_are_listed() {
+    let out = ids(&Scratch::new(), &["--list-keywords", "--json"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).expect("JSON");
+    let is_evaluated = |name: &str| {
+        let own = all.iter().find(|own| own["name"] == name);
+        own.unwrap_or_else(|| panic!("{name} is missing"))["evaluated"].as_bool()
+    };
+    for name in ["content", "http.uri", "stream-event", "fragbits", "to_sha256"] {
+        assert_eq!(is_evaluated(name), Some(true), "{name}");
+    }
+    for name in ["dnp3_func", "filemagic", "tld"] {
+        assert_eq!(is_evaluated(name), Some(false), "{name}");
+    }
+}
+
+#[test]
 fn any_number_of_workers_writes_the_same() {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(CASE);
     if !case.is_dir() {

@@ -301,6 +301,15 @@ const OWN: &[&str] = &[
 static WORDS: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| OWN.iter().chain(UNSUPPORTED).copied().chain(Buffer::names()).collect());
 
+/// All names of options, and whether an engine here evaluates them. Some values of an option may be refused nevertheless.
+pub fn keywords() -> impl Iterator<Item = (&'static str, bool)> {
+    let of = |name: &'static str| {
+        let buffer = Buffer::from_sticky(name).or_else(|| Buffer::from_modifier(name));
+        (name, !UNSUPPORTED.contains(&name) && buffer.is_none_or(Buffer::is_supported))
+    };
+    WORDS.iter().copied().map(of)
+}
+
 /// Reads an option.
 pub(crate) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<(), Fault> {
     if content::apply(builder, name, arg)?

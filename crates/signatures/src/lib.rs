@@ -41,6 +41,7 @@ mod variables;
 mod write;
 
 pub use buffer::Buffer;
+pub use keywords::keywords;
 pub use list::{AddressItem, Intervals, LIST_DEPTH_MAX, List, PortRange, RANGES_MAX, ResolveError};
 pub use load::{FileProblem, LoadError, Loaded, Loader, PROBLEMS_MAX, RuleSet, Summary};
 pub use model::*;

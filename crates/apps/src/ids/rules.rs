@@ -25,6 +25,8 @@ use signatures::{
 use super::notes::{self, UnsetBit, Unused};
 use crate::flow::search::Literals;
 
+pub use detect::keywords;
+
 /// What became of rule files.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
