@@ -45,6 +45,30 @@ fn alerts(rules: &Arc<Ruleset>, stream: &[u8], cut: usize) -> Vec<u32> {
     rules
 }
 
+/// Fragments of any kind by themselves, and each event of a stream in a step of its own: they end, too.
+fn apart(rules: &Arc<Ruleset>, stream: &[u8]) {
+    let mut detector = Detector::new(rules.clone());
+    let (mut flow, mut found) = (FlowState::new(1), Vec::new());
+    for field in stream.chunks_exact(2).take(8) {
+        let mut frame = segment(Sender::Client, 16, stream);
+        frame[20..22].copy_from_slice(field);
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        let _ = detector.fragment(&packet, &mut found);
+    }
+    let frame = segment(Sender::Client, 16, stream);
+    let decoded = packet::decode(&frame, frame.len());
+    for name in detect::STREAM_EVENTS {
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        detector.begin(&packet, &mut flow, Sender::Client);
+        detector.stream_event(name, Sender::Client);
+        let _ = detector.finish(&mut flow, &mut found);
+    }
+    detector.begin_end(&mut flow, 2);
+    detector.stream_event("reassembly_seq_gap", Sender::Server);
+    let _ = detector.finish(&mut flow, &mut found);
+}
+
 fuzz_target!(|bytes: &[u8]| {
     let at = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let (text, stream) = bytes.split_at(at);
@@ -58,6 +82,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(rules.len() + refused.len(), set.rules.len());
     let stream = &stream[..stream.len().min(2_000)];
     let rules = Arc::new(rules);
+    apart(&rules, stream);
     let whole = alerts(&rules, stream, 2_000);
     // What a match sets, and how often it counts, is of the order in which matches come; so is what a bound gives up.
     let text = String::from_utf8_lossy(text);
