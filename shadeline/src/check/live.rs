@@ -124,7 +124,9 @@ pub(super) fn check(
         Ok(Some(account)) => {
             let named = config.route_files.iter().map(|own| own.file.as_path());
             let named = named.chain(config.name_files.iter().map(PathBuf::as_path));
-            let all = std::iter::once(file).filter(|file| !files::is_standard(file)).chain(named);
+            let keys = config.associations.iter().map(|own| own.key_file.as_path());
+            let all = std::iter::once(file).filter(|file| !files::is_standard(file));
+            let all = all.chain(named).chain(keys);
             for path in all.filter(|path| !account.may_read(path)) {
                 findings.error_of_all(format_args!(
                     "user `{}`, which the run changes to, cannot read {}: a reload reads it again; let the user read it, or set \

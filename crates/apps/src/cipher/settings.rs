@@ -95,8 +95,8 @@ control::section! {
         rebuild direction: Direction = Direction::Encrypt, words().needed("\"encrypt\"");
         /// Cipher: bits of the key, and mode. Only GCM detects changed packets. ECB shows which blocks are equal.
         rebuild algorithm: Algorithm = Algorithm::Gcm128, words();
-        /// Path of the file with the key, as hexadecimal digits. Only its owner, root or the user who runs the program, may
-        /// have access to it (mode 0600 or 0400). A reload reads the file again.
+        /// Path of the file with the key, as hexadecimal digits. Only its owner may have access to it (mode
+        /// 0600 or 0400); the owner must be root or the user who runs the program. A reload reads the file again.
         rebuild key_file: PathBuf = PathBuf::new(), file("the file with the key").needed("\"cipher.key\"");
         /// `connection`: each direction of each connection has a key of its own, derived from that of the file (16 to 64 bytes)
         /// and from addresses, ports and protocol. `static`: the key of the file, as long as the cipher's, is that of all

@@ -49,7 +49,10 @@ const COLUMNS: [(&str, &str); 8] = [
     ("opened_bytes", "Bytes of what was inside."),
     ("sealed", "Packets sealed."),
     ("sealed_bytes", "Bytes of what is inside."),
-    ("passed", "Packets that passed by a policy, or because none matches."),
+    (
+        "passed",
+        "Decisions that a packet passes as it is, by a policy or because none matches: one for each direction that it takes.",
+    ),
     ("wanted", "Packets that a policy protects, without an association."),
     ("path_mtu", "ICMP errors that a path MTU was learned from."),
     ("path_mtu_ignored", "ICMP errors about ESP packets that were not plausible."),
@@ -159,6 +162,10 @@ pub(super) fn start(
         let added = database.add(parameters(own), key, now_ns);
         added.map_err(|error| format!("{}: {error}", text(own)))?;
     }
+    if setup.is_live {
+        let weak = weak_in_use(&database, &config.associations);
+        weak.iter().for_each(|(_, text)| tracing::warn!("{text}"));
+    }
     add_policies(&mut database, &config.policies)?;
     let (mut linux, mut source, mut asker, mut to_control) = (None, None, None, None);
     if setup.is_live {
@@ -218,33 +225,45 @@ pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut Findin
     if config.ipsec.device && has_device && config.ipsec.workers != SaWorkers::Any {
         findings.warn_of_all("`workers` of [ipsec] has no effect with `device`".to_owned());
     }
-    let mut before: Vec<(&SaEntry, Marks)> = Vec::new();
+    let mut keys = Vec::new();
     for own in &config.associations {
-        let marks = match read_key(own) {
-            Ok(key) => Some(key.marks()),
-            Err(error) => {
-                findings.error_of_all(error);
-                None
-            }
-        };
-        let other = marks.and_then(|marks| before.iter().find(|own| own.1.share_numbers(&marks)));
-        if let Some((other, _)) = other {
-            findings.warn_of_all(format!(
-                "{}: it has the key of the {}, and two packets with one number and key reveal their text: give each a key of \
-                 its own",
-                text(own),
-                text(other)
-            ));
-        }
-        before.extend(marks.map(|marks| (own, marks)));
-        if own.direction == control::config::SaDirection::Out && needs_fresh_keys(own) {
-            findings.warn_of_all(format!(
-                "{}: its numbers begin with `first_number` after each start, and two packets with one number and key reveal \
-                 their text: give it a new key, or AES-CBC with HMAC",
-                text(own)
-            ));
+        match read_key(own) {
+            Ok(key) => keys.push((own, key.marks())),
+            Err(error) => findings.error_of_all(error),
         }
     }
+    weak(&keys).into_iter().for_each(|(_, text)| findings.warn_of_all(text));
+}
+
+/// The associations whose numbers may come again with the same key, each with a sentence.
+fn weak<'a>(all: &[(&'a SaEntry, Marks)]) -> Vec<(&'a SaEntry, String)> {
+    const REVEALED: &str = "two packets with one number and key reveal their text";
+    let mut found = Vec::new();
+    for (number, (own, marks)) in all.iter().enumerate() {
+        if let Some((other, _)) = all[..number].iter().find(|own| own.1.share_numbers(marks)) {
+            let (own_text, other) = (text(own), text(other));
+            let said = format!(
+                "{own_text}: it has the key of the {other}, and {REVEALED}: give each a key of its own"
+            );
+            found.push((*own, said));
+        }
+        if own.direction == control::config::SaDirection::Out && needs_fresh_keys(own) {
+            let said = format!(
+                "{}: its numbers begin with `first_number` after each start, and {REVEALED}: give it a new key, or AES-CBC \
+                 with HMAC",
+                text(own)
+            );
+            found.push((*own, said));
+        }
+    }
+    found
+}
+
+/// The same of associations in use.
+fn weak_in_use<'a>(database: &Database, all: &'a [SaEntry]) -> Vec<(&'a SaEntry, String)> {
+    let marks = |own: &SaEntry| Some(database.get(own.spi, own.destination)?.marks());
+    let keys: Vec<_> = all.iter().filter_map(|own| Some((own, marks(own)?))).collect();
+    weak(&keys)
 }
 
 /// The entries that are new or have other keys than before, with their keys. A file that cannot be read any more changes nothing,
@@ -627,6 +646,7 @@ impl ControlPart for IpsecControl {
                 self.database.delete(own.spi, own.destination);
             }
         }
+        let new: Vec<SaEntry> = added.iter().map(|(own, _)| own.clone()).collect();
         for (own, key) in added {
             if self.listed.contains(&own) {
                 said += &format!("{}: new keys\n", text(&own));
@@ -636,6 +656,11 @@ impl ControlPart for IpsecControl {
             }
         }
         self.listed = associations;
+        for (_, text) in
+            weak_in_use(&self.database, &self.listed).iter().filter(|(own, _)| new.contains(own))
+        {
+            said += &format!("{text}\n");
+        }
         if let Some(linux) = &mut self.linux {
             linux.set_local(local(env.config), &mut self.database, env.now_ns);
         }

@@ -308,7 +308,7 @@ pub struct Counters {
     pub sealed: Counter,
     /// Bytes of what is inside.
     pub sealed_bytes: Counter,
-    /// Packets that passed by a policy, or because none matches.
+    /// Decisions that a packet passes as it is, by a policy or because none matches: one for each direction that it takes.
     pub passed: Counter,
     /// Packets for which no association was there: what a daemon would be asked for.
     pub wanted: Counter,

@@ -44,8 +44,8 @@ crate::section! {
         /// Authentication beside a cipher that does not authenticate.
         live authentication: SaAuthentication = SaAuthentication::None, words();
         /// Path of the file with the keys: a line of hexadecimal digits for the cipher, with the salt at its end if the cipher
-        /// has one, and a line for `authentication`. Only its owner, root or the user who runs the program, may have access
-        /// to it (mode 0600 or 0400). A reload reads the file again.
+        /// has one, and a line for `authentication`. Only its owner may have access to it (mode 0600 or
+        /// 0400); the owner must be root or the user who runs the program. A reload reads the file again.
         live key_file: PathBuf = PathBuf::new(), file("the file with the keys").needed("\"branch.key\"");
         /// Sequence numbers of 64 bits (ESN). Both ends must have the same.
         live esn: bool = false, boolean();
