@@ -508,3 +508,102 @@ fn one_worker_seals_what_others_receive() {
         assert!(status.success(), "{status}\n{output}");
     }
 }
+
+/// Keeps an ESP packet that comes to a gateway.
+const KEEP: &str = "import socket, sys\n\
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)); s.bind(('outside', 0)); s.settimeout(9)\n\
+    print('listens', flush=True)\n\
+    while True:\n\
+    \x20 frame = s.recv(2000)\n\
+    \x20 if frame[23] == 17 and frame[42:46] == bytes([0, 0, 32, 1]): break\n\
+    open(sys.argv[1], 'wb').write(frame)\n";
+
+/// Sends it again: as it is, with a number that was not sent, with an index that nobody has.
+const AGAIN: &str = "import socket, sys\n\
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('outside', 0)); frame = open(sys.argv[1], 'rb').read()\n\
+    number = int.from_bytes(frame[46:50], 'big') + 40\n\
+    s.send(frame)\n\
+    s.send(frame[:46] + number.to_bytes(4, 'big') + frame[50:])\n\
+    s.send(frame[:42] + bytes([0, 0, 77, 77]) + frame[46:])\n";
+
+/// Packets that are refused, and limits that are reached, are events; counts of each association are metrics.
+#[test]
+fn what_becomes_of_packets_and_associations_is_written() {
+    let (true, Some(bin)) = (testkit::require_namespaces(), testkit::shadeline_bin()) else {
+        return;
+    };
+    let nets = [(); 4].map(|()| Netns::new("ipsec"));
+    let [left, one, two, right] = &nets;
+    veth((left, "eth0", mac::LEFT), (one, "inside", mac::ROUTER_LEFT), 1500);
+    veth((one, "outside", "02:00:00:00:03:01"), (two, "outside", "02:00:00:00:03:02"), 1500);
+    veth((right, "eth0", mac::RIGHT), (two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(left, 1), (right, 2)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    let scratches = [Scratch::new(), Scratch::new()];
+    let mut programs = [(1, one), (2, two)].map(|(own, net)| {
+        let scratch = &scratches[usize::from(own) - 1];
+        let key = private(scratch, "first.key", &"5a".repeat(20));
+        // What the first gateway sends has limits.
+        let text = config(scratch, own, &key)
+            .replacen("[system]\n", "[system]\nmetrics = \"127.0.0.1:9333\"\n", 1)
+            .replacen(
+                "[[sa]]\n",
+                "[[sa]]\nsoft_packets = 30\nhard_packets = 60\n",
+                usize::from(own == 1),
+            );
+        let path = scratch.write("gateway.toml", &text);
+        let mut program = net.spawn(&format!("{} run {}", bin.display(), path.display()));
+        program.wait_for("running: ", STARTED);
+        program
+    });
+    assert!(wait_until(SOON, || ping(left, "10.0.2.2", 1) == 1), "{}", programs[0].output());
+    let [keep, again] = [("keep.py", KEEP), ("again.py", AGAIN)].map(|(name, text)| {
+        let script = scratches[1].write(name, text);
+        format!("python3 {} {}", script.display(), scratches[1].join("frame").display())
+    });
+    let mut keep = one.spawn(&keep);
+    keep.wait_for("listens", SOON);
+    assert_eq!(ping(left, "10.0.2.2", 1), 1);
+    let (status, said) = keep.wait(SOON);
+    assert!(status.success(), "{said}");
+    two.run(&again);
+    let events = || std::fs::read_to_string(scratches[0].join("eve.json")).unwrap_or_default();
+    let of = |name: &str| -> Vec<serde_json::Value> {
+        let events = events();
+        let all = events.lines().filter_map(|line| serde_json::from_str(line).ok());
+        all.filter(|own: &serde_json::Value| own["ipsec"]["event"] == name).collect()
+    };
+    for (name, spi) in [("replayed", 0x2001), ("forged", 0x2001), ("unknown_spi", 77 * 257)] {
+        assert!(wait_until(SOON, || of(name).len() == 1), "{name}: {}", events());
+        assert_eq!(of(name)[0]["ipsec"]["spi"], spi, "{name}: {}", events());
+    }
+    let fetch = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:9333/metrics').read().decode())\"";
+    let metrics = one.shell(fetch);
+    let value = |name: &str| {
+        let labels =
+            "{spi=\"0x2001\",destination=\"192.0.2.1\",direction=\"in\",reqid=\"1\",if_id=\"0\"}";
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("shadeline_{name}{labels} ")));
+        line.and_then(|own| own.parse::<u64>().ok())
+    };
+    assert_eq!(value("ipsec_sa_replayed_total"), Some(1), "{metrics}");
+    assert_eq!(value("ipsec_sa_forged_total"), Some(1), "{metrics}");
+    assert!(value("ipsec_sa_packets_total") >= Some(2), "{metrics}");
+    // A limit is said once; the hard one ends the association.
+    for _ in 0..70 {
+        ping(left, "10.0.2.2", 1);
+        if !of("hard").is_empty() {
+            break;
+        }
+    }
+    assert!(wait_until(SOON, || of("hard").len() == 1), "{}", events());
+    assert_eq!((of("soft").len(), of("hard").len()), (1, 1), "{}", events());
+    assert!(of("hard").iter().chain(&of("soft")).all(|own| own["ipsec"]["spi"] == 0x1001));
+    for program in &mut programs {
+        let (status, output) = program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+    }
+}
