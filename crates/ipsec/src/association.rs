@@ -609,6 +609,12 @@ impl Association {
         result
     }
 
+    /// It has no sequence numbers left (RFC 4303 §3.3.3): no packet can be sent by it any more, as after a hard limit.
+    #[cold]
+    pub fn run_out(&self) {
+        self.reach(&self.is_hard);
+    }
+
     #[inline]
     fn reach(&self, limit: &AtomicBool) {
         if !limit.load(Relaxed) && !limit.swap(true, Relaxed) {

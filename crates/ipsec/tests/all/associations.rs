@@ -169,6 +169,26 @@ fn lifetimes_end_an_association_once() {
 }
 
 /// A key has its limits once, whatever changes beside it.
+/// An association without sequence numbers gives way to an older one, and its end is said as that of a hard limit.
+#[test]
+fn an_association_without_numbers_gives_way() {
+    let mut database = Database::new();
+    database.add(out(256), key(), 0).unwrap();
+    let last = Parameters { first_number: u32::MAX.into(), ..out(257) };
+    let last = database.add(last, key_of(4), 0).unwrap().clone();
+    let view = database.view().unwrap();
+    let template = Template { reqid: 7, tunnel: None };
+    let tuple = Tuple { family: 4, ..Tuple::default() };
+    let spi = || view.outbound(&template, &tuple).map(|own| own.parameters().spi);
+    assert_eq!(spi(), Some(257));
+    assert_eq!(last.sealer().unwrap().take(3).count(), 1);
+    assert_eq!(last.sealer().unwrap().take(3).count(), 0);
+    last.run_out();
+    assert_eq!(spi(), Some(256));
+    let said: Vec<_> = database.expire(1).iter().map(|own| (own.spi, own.is_hard)).collect();
+    assert_eq!(said, [(257, true)]);
+}
+
 #[test]
 fn limits_go_on_with_the_key() {
     const SECOND: u64 = 1_000_000_000;

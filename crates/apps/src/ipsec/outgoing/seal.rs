@@ -47,6 +47,7 @@ impl EspOut {
                         association.sealer().map(|own| (*association, own.take(count as u64)));
                 }
                 let Some(number) = numbers.as_mut().and_then(|own| own.1.next()) else {
+                    association.run_out();
                     verdicts[row] = Verdict::drop(reasons::SA_EXPIRED).0;
                     continue;
                 };
