@@ -12,8 +12,9 @@ crate::section! {
     pub struct System("system") {
         /// Worker threads. If a device is named and neither `workers` nor `cpus` is set, a live run leaves one CPU to
         /// the threads of the device. A capture run (`run -r`) has one worker unless this key is set; its output does
-        /// not depend on the number of workers. A named-data forwarder, a switch with storm control, and several
-        /// pipelines or firewalls that limit ICMP errors always read captures with one worker; a warning says so.
+        /// not depend on the number of workers. Some always read captures with one worker, and a warning says so:
+        /// a named-data forwarder, an IPsec gateway, a switch with storm control, an OpenFlow switch with meters, queues
+        /// or time-outs, rules that count per host, and several pipelines or firewalls that limit ICMP errors.
         restart workers: usize = 1, integer(1..=1024).shown("usable CPUs");
         /// CPU of each worker. If the array is empty, workers take the usable CPUs in order; if there are more workers
         /// than usable CPUs, they are not pinned.
