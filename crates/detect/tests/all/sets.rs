@@ -137,7 +137,7 @@ fn mistakes_in_sets() {
         ("dataset:set,a,type string,save /x", "not a file below"),
         ("dataset:isset,a,type string,load ../text.lst", "below the folder of the rules"),
         ("dataset:isset,a,type string,load /etc/shadow", "below the folder of the rules"),
-        ("dataset:isset,a,type string,load text.lst,memcap 9q", "no memcap"),
+        ("dataset:isset,a,type string,load text.lst,memcap 9q", "not a size such as"),
         ("dataset:isset,a,type string,load text.lst,memcap 10", "has room for"),
         ("datarep:a,>,1,type string,load text.lst", "VALUE,NUMBER"),
     ];
