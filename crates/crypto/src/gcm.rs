@@ -12,32 +12,37 @@ mod fused;
 #[allow(unsafe_code)]
 mod wide;
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
 use zeroize::Zeroize;
 
-use crate::aes::{BLOCK, Block};
+use crate::aes::{AesEnc, BLOCK, Block};
 use crate::stream::CtrKey;
 use crate::suite::place_of;
 
 /// A cipher, and the hash key that it makes.
-pub(crate) struct GcmKey {
-    pub(crate) aes: CtrKey,
+pub(crate) struct GcmKey<A = Box<AesEnc>, H = Box<GHash>> {
+    pub(crate) aes: CtrKey<A>,
     /// Apart, likewise.
-    hash: Box<GHash>,
+    hash: H,
     #[cfg(target_arch = "x86_64")]
     wide: Option<wide::Powers>,
 }
 
-impl GcmKey {
+impl<A, H> GcmKey<A, H>
+where
+    A: From<AesEnc> + Borrow<AesEnc>,
+    H: From<GHash> + Borrow<GHash>,
+{
     /// Of a key of 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         let aes = CtrKey::new(key)?;
         let mut h = Block::default();
         aes.encrypt_block(&mut h);
-        let hash = Box::new(GHash::new(&h));
+        let hash = GHash::new(&h).into();
         #[cfg(target_arch = "x86_64")]
         let wide = wide::Powers::new(&h.into());
         h.zeroize();
@@ -56,7 +61,7 @@ impl GcmKey {
         if let Some(wide) = &self.wide {
             return see(place_of(wide));
         }
-        see(place_of(&*self.hash));
+        see(place_of(self.hash.borrow()));
     }
 
     /// Starts to load what a short packet reads.
@@ -77,7 +82,7 @@ impl GcmKey {
             crate::aes::xor(&mut hash, mask);
             return hash;
         }
-        let mut hash = GHash::clone(&self.hash);
+        let mut hash = self.hash.borrow().clone();
         let aad_len = match aad {
             // ESP without extended sequence numbers: less than a block.
             [one] => {

@@ -14,6 +14,7 @@ use std::fmt;
 use cfb_mode::{Decryptor as CfbDecryptor, Encryptor as CfbEncryptor};
 use cipher::{BlockCipherDecrypt, InnerIvInit, StreamCipherCore};
 use ctr::{CtrCore, flavors};
+use ghash::GHash;
 use ofb::OfbCore;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq, ConstantTimeGreater};
 
@@ -181,8 +182,8 @@ pub struct RawKey {
 #[allow(clippy::large_enum_variant)] // one of a connection, not moved
 enum Cipher {
     Aes(Aes),
-    Ctr(CtrKey),
-    Gcm(GcmKey),
+    Ctr(CtrKey<AesEnc>),
+    Gcm(GcmKey<AesEnc, GHash>),
 }
 
 impl fmt::Debug for RawKey {
@@ -366,11 +367,11 @@ fn run(mode: Mode, aes: &Aes, iv: &[u8; BLOCK], text: &mut [u8], is_encrypting: 
 }
 
 /// Adds the key stream to a text: by vectors where the CPU has them.
-fn ctr_stream(key: &CtrKey, iv: &[u8; BLOCK], text: &mut [u8]) {
+fn ctr_stream(key: &CtrKey<AesEnc>, iv: &[u8; BLOCK], text: &mut [u8]) {
     if key.add(iv, text) {
         return;
     }
-    with_cipher!(AesEnc, &*key.aes, cipher => {
+    with_cipher!(AesEnc, &key.aes, cipher => {
         let stream: CtrCore<_, flavors::Ctr128BE> = CtrCore::inner_iv_init(cipher, iv.into());
         stream.apply_keystream_partial(text.into());
     });
@@ -384,7 +385,7 @@ fn counter_block(nonce: [u8; 12], number: u32) -> Block {
 }
 
 /// Adds the key stream to a text; returns the encrypted counter block 1.
-fn gcm_stream(key: &GcmKey, nonce: [u8; 12], text: &mut [u8]) -> Block {
+fn gcm_stream(key: &GcmKey<AesEnc, GHash>, nonce: [u8; 12], text: &mut [u8]) -> Block {
     const RUN: usize = 64;
     let mut mask = counter_block(nonce, 1);
     key.aes.encrypt_block(&mut mask);

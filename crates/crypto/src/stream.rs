@@ -8,6 +8,7 @@
 #[allow(unsafe_code)]
 pub(crate) mod wide;
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use crate::aes::{AesEnc, BLOCK, Block, xor};
@@ -18,18 +19,18 @@ use crate::suite::place_of;
 const RUN: usize = 64;
 
 /// A key of a counter mode.
-pub(crate) struct CtrKey {
-    /// Apart: with vectors, the packets of a key read none of it.
-    pub(crate) aes: Box<AesEnc>,
+pub(crate) struct CtrKey<A = Box<AesEnc>> {
+    /// Apart, where it matters what lies side by side: with vectors, the packets of a key read none of it.
+    pub(crate) aes: A,
     #[cfg(target_arch = "x86_64")]
     pub(crate) wide: Option<wide::RoundKeys>,
 }
 
-impl CtrKey {
+impl<A: From<AesEnc> + Borrow<AesEnc>> CtrKey<A> {
     /// Of 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         Some(Self {
-            aes: Box::new(AesEnc::new(key)?),
+            aes: AesEnc::new(key)?.into(),
             #[cfg(target_arch = "x86_64")]
             wide: wide::RoundKeys::new(key),
         })
@@ -41,7 +42,7 @@ impl CtrKey {
         if let Some(wide) = &self.wide {
             return wide.read_by_packets(see);
         }
-        see(place_of(&*self.aes));
+        see(place_of(self.aes.borrow()));
     }
 
     /// Adds the key stream to a text by vectors: counter blocks from `first` on, all of whose bits count. False, and nothing is done,
@@ -80,11 +81,11 @@ impl CtrKey {
     }
 
     pub(crate) fn encrypt_block(&self, block: &mut Block) {
-        self.aes.encrypt_block(block);
+        self.aes.borrow().encrypt_block(block);
     }
 
     pub(crate) fn encrypt_blocks(&self, blocks: &mut [Block]) {
-        self.aes.encrypt_blocks(blocks);
+        self.aes.borrow().encrypt_blocks(blocks);
     }
 }
 

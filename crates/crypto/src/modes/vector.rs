@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ghash::GHash;
 use zeroize::Zeroize;
 
 use crate::aes::{AesEnc, BLOCK, Block};
@@ -13,7 +14,7 @@ use crate::gcm::GcmKey;
 /// of them shows. It is wiped when it is dropped, and `Debug` shows nothing of it.
 pub struct VectorKey {
     aes: AesEnc,
-    hash: GcmKey,
+    hash: GcmKey<AesEnc, GHash>,
 }
 
 impl fmt::Debug for VectorKey {
