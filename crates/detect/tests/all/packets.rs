@@ -375,7 +375,7 @@ alert tls any any -> any any (ssl_state:client_hello; sid:8;)
     let reasons: Vec<(u32, &str)> =
         refused.iter().map(|own| (own.sid, own.reason.as_str())).collect();
     let expected = [
-        (1, "there is no dataset none"),
+        (1, "dataset none was not loaded"),
         (2, "pcre: a group `(?(`"),
         (4, "stream-event:3whs_synack_flood"),
         (5, "option app-layer-event"),
