@@ -1800,6 +1800,67 @@ def ipsec_narrow():
         yield sent("10.1.0.7", "10.3.0.9", size, flags="DF")
 
 
+def ipsec_fragments():
+    """(port, frame): tunnels over IPv6 and a link of 1,300 bytes: packets that leave and arrive in fragments."""
+    folder = HERE / "ipsec_fragments"
+    folder.mkdir(exist_ok=True)
+    local, peer = "fd00:9::1", "fd00:9::2"
+    key = lambda name: hashlib.sha256(f"fragments {name}".encode()).digest()[:20]
+    inside = {1: ("10.1.0.0/16", "10.2.0.0/16"), 2: ("fd00:1::/64", "fd00:2::/64"), 3: ("10.1.0.0/16", "10.3.0.0/16")}
+    out = [
+        'mode = "router"\n\n[router]\nkernel = false\n',
+        '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16", "fd00:1::1/64"]\n',
+        f'[port.wan]\nmac = "02:00:00:00:02:01"\nmtu = 1300\naddresses = ["{local}/64"]\n',
+        '[[route]]\nprefix = "0.0.0.0/0"\nvia = "10.1.0.7"\n',
+        '[[route]]\nprefix = "::/0"\nvia = "fd00:1::7"\n',
+    ]
+    for reqid, (source, destination) in inside.items():
+        for way, spi in ("out", 0x1000 + reqid), ("in", 0x2000 + reqid):
+            (folder / f"{way}{reqid}.key").write_text(key(f"{way}{reqid}").hex() + "\n")
+            ends = (local, peer) if way == "out" else (peer, local)
+            out.append(
+                f'[[sa]]\ndirection = "{way}"\nspi = {spi:#x}\nsource = "{ends[0]}"\ndestination = "{ends[1]}"\n'
+                f'reqid = {reqid}\nkey_file = "{way}{reqid}.key"\n' + "udp = true\n" * (reqid == 3)
+            )
+        out.append(f'[[policy]]\naction = "protect"\nreqid = {reqid}\nsource = "{source}"\ndestination = "{destination}"\n')
+    (folder / "config.toml").write_text("\n".join(out))
+
+    def packet(source, to, size, **more):
+        ip = (IPv6 if ":" in to else IP)(src=source, dst=to, **more) / UDP(sport=5000, dport=6000)
+        return ip / bytes(i & 255 for i in range(size - len(ip)))
+
+    def sent(to, size):
+        source = "fd00:1::7" if ":" in to else "10.1.0.7"
+        return "lan", bytes(Ether(src="02:00:00:00:01:07", dst="02:00:00:00:01:01") / packet(source, to, size))
+
+    def received(reqid, number, source, size):
+        sa = SecurityAssociation(
+            ESP, spi=0x2000 + reqid, crypt_algo="AES-GCM", crypt_key=key(f"in{reqid}"), auth_algo="NULL", auth_key=None,
+            tunnel_header=IPv6(src=peer, dst=local), nat_t_header=UDP(sport=4500, dport=4500) if reqid == 3 else None,
+        )
+        to = "fd00:1::7" if ":" in source else "10.1.0.7"
+        iv = hashlib.sha256(f"fragments {reqid} {number}".encode()).digest()[:8]
+        esp = bytes(sa.encrypt((IPv6 if ":" in source else IP)(bytes(packet(source, to, size))), seq_num=number, iv=iv))
+        fields = struct.pack("!BBHI", esp[6], 0, 0, 0x10_0000 * reqid + number)
+        whole = IPv6(esp[:40]) / IPv6ExtHdrFragment(fields) / Raw(esp[40:])
+        whole.nh, whole.plen = 44, len(esp) - 40 + 8
+        for part in fragment6(whole, 1280):
+            yield "wan", bytes(Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01") / part)
+
+    # Over IPv6: the longest that leave whole, one more, and what hosts send that are asked for no shorter packets.
+    for size in (1226, 1227, 1500, 3000):
+        yield sent("10.2.0.9", size)
+    for size in (1226, 1227, 1280):
+        yield sent("fd00:2::9", size)
+    # In UDP, whose checksum is that of the whole.
+    for size in (1218, 1219, 1500):
+        yield sent("10.3.0.9", size)
+    # The same the other way, in order and not.
+    for reqid, source in (1, "10.2.0.9"), (2, "fd00:2::9"), (3, "10.3.0.9"):
+        yield from received(reqid, 1, source, 1280)
+        yield from reversed(list(received(reqid, 2, source, 1250)))
+
+
 def ipsec_path():
     """(port, time, frame): links beyond the port that are narrower, by ICMP errors about ESP packets."""
     folder = HERE / "ipsec_path"
@@ -1906,7 +1967,7 @@ def ipsec_path():
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ids_odd, ids_stream_events, ipsec,
-    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_path,
+    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path,
 ]
 
 

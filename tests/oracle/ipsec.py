@@ -208,9 +208,12 @@ def received(config, associations, addresses, ip):
 
 def whole(frames):
     """IP packets of frames; fragments that follow one another become their packet."""
-    out, parts = [], []
+    out, parts, six = [], [], {}
     for frame in frames:
         ip = trimmed(frame[14:])
+        if ip[0] >> 4 == 6 and ip[6] == 44:
+            out += joined_v6(six, ip)
+            continue
         fragment = struct.unpack("!H", ip[6:8])[0] if ip[0] >> 4 == 4 else 0
         if not fragment & 0x3FFF:
             out.append(ip)
@@ -227,6 +230,24 @@ def whole(frames):
             out.append(bytes(header) + b"".join(own[20:] for own in parts))
             parts = []
     return out
+
+
+def joined_v6(known, ip):
+    """The packet of IPv6 that a fragment makes whole, if it does (RFC 8200 §4.5). `known`: parts by ends and identification; None: whole."""
+    protocol, _, place, number = struct.unpack("!BBHI", ip[40:48])
+    ends = ip[8:40], number
+    parts = known.setdefault(ends, [])
+    if parts is None:
+        raise Mismatch(f"two packets with the identification {number:#x}")
+    if len(ip) > 1280 or place & 1 and len(ip) % 8:
+        raise Mismatch(f"a fragment of {len(ip)} bytes")
+    parts.append((place & ~7, place & 1, ip[48:]))
+    parts.sort()
+    payload = b"".join(own for _, _, own in parts)
+    if any(at + len(own) != after for (at, _, own), (after, _, _) in zip(parts, parts[1:])) or parts[0][0] or parts[-1][1]:
+        return []
+    known[ends] = None
+    return [ip[:4] + struct.pack("!HB", len(payload), protocol) + ip[7:40] + payload]
 
 
 def judge(number, port, expected, ip, counts):

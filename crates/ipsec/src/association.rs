@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crypto::esp::{self, AssociationError};
@@ -294,8 +294,9 @@ pub struct Association {
     peer_tag: u64,
     /// Out: what ICMP errors have said of the way.
     path: PathMtu,
-    /// Out: the next identification of outer IPv4 headers, where several associations send between its ends.
-    identification: OnceLock<Arc<AtomicU16>>,
+    /// Out: the next identification of outer headers that may be fragmented. Over IPv4 only where several associations send between
+    /// its ends.
+    identification: OnceLock<Arc<AtomicU32>>,
     /// The place of the association among all, by when they were added.
     generation: u64,
     /// Where its keys are among those that devices have; `u32::MAX`: nowhere.
@@ -537,13 +538,22 @@ impl Association {
     #[inline]
     pub(crate) fn identification(&self, number: u64, may_be_fragmented: bool) -> u16 {
         match self.identification.get() {
-            Some(next) if may_be_fragmented => next.fetch_add(1, Relaxed),
+            Some(next) if may_be_fragmented => next.fetch_add(1, Relaxed) as u16,
             _ => number as u16,
         }
     }
 
+    /// The identification of the fragments of an outer IPv6 packet: those between two addresses have one counter (RFC 8200 §4.5).
+    #[cold]
+    pub(crate) fn identification_v6(&self, number: u64) -> u32 {
+        match self.identification.get() {
+            Some(next) => next.fetch_add(1, Relaxed),
+            None => number as u32,
+        }
+    }
+
     /// Takes identifications from this counter from now on.
-    pub(crate) fn share_identifications(&self, next: &Arc<AtomicU16>) {
+    pub(crate) fn share_identifications(&self, next: &Arc<AtomicU32>) {
         let _ = self.identification.set(next.clone());
     }
 

@@ -10,8 +10,9 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque, btree_map};
+use std::hash::BuildHasher;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use crypto::esp::AssociationError;
@@ -350,13 +351,13 @@ fn are_alike(a: &Marks, b: &Marks) -> bool {
     a.share_numbers(b) || a.authenticate_alike(b)
 }
 
-/// Who sends between two IPv4 addresses.
+/// Who sends between two addresses.
 #[derive(Debug)]
 enum Identifications {
-    /// One association, which counts by its own numbers.
+    /// One association over IPv4, which counts by its own numbers.
     One(Weak<Association>),
-    /// Several, with one counter.
-    Several(Weak<AtomicU16>),
+    /// Several, or any over IPv6, with one counter.
+    Several(Weak<AtomicU32>),
 }
 
 impl Identifications {
@@ -383,8 +384,10 @@ pub struct Database {
     peers: HashMap<(IpAddr, IpAddr, u32, u32), Weak<Peer>>,
     /// Path MTUs that associations between these ends have learned: new ones begin with them.
     paths: HashMap<(IpAddr, IpAddr), u64>,
-    /// Where identifications of outer IPv4 headers come from, by both ends and whether UDP is around ESP.
+    /// Where identifications of outer headers come from, by both ends and whether UDP is around ESP, which IPv6 does not tell apart.
     identifications: HashMap<(IpAddr, IpAddr, bool), Identifications>,
+    /// By which identifications over IPv6 begin.
+    seed: Keyed,
     /// Lookups of both directions, for each `if_id` that has policies and for 0, until a policy changes.
     built: Option<BTreeMap<u32, [Arc<Policies>; 2]>>,
 }
@@ -393,6 +396,12 @@ impl Database {
     /// Empty ones.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with identifications of fragments that begin by this seed, and not by a secret.
+    #[must_use]
+    pub fn with_seed(seed: u64) -> Self {
+        Self { seed: Keyed::new(seed), ..Self::default() }
     }
 
     /// Adds an association. `now_ns`: when its time begins; 0: with its first packet.
@@ -514,23 +523,27 @@ impl Database {
         self.paths.insert((source, destination), word);
     }
 
-    /// Has an association in tunnel mode over IPv4 take identifications from the counter of its ends, if another one has sent there.
+    /// Has an association in tunnel mode take identifications from the counter of its ends: over IPv4 if another one has sent there.
     fn share_identifications(&mut self, made: &Arc<Association>) {
         let Parameters { source, destination, direction, mode, udp, .. } = *made.parameters();
-        if direction == Direction::In || mode == Mode::Transport || made.family() != 4 {
+        if direction == Direction::In || mode == Mode::Transport {
             return;
         }
-        let ends = (source, destination, udp.is_some());
+        let is_v4 = made.family() == 4;
+        let ends = (source, destination, is_v4 && udp.is_some());
         let next = match self.identifications.get(&ends) {
             Some(Identifications::Several(next)) => next.upgrade(),
             Some(Identifications::One(first)) => first.upgrade().map(|first| {
                 // It goes on where it was.
-                let next = Arc::new(AtomicU16::new(first.number() as u16));
+                let next = Arc::new(AtomicU32::new(first.number() as u32));
                 first.share_identifications(&next);
                 next
             }),
             None => None,
         };
+        // Others must not guess them (RFC 7739 §5.1), nor is the beginning that of a counter that is gone.
+        let first = || self.seed.hash_one((source, destination, self.added)) as u32;
+        let next = next.or_else(|| (!is_v4).then(|| Arc::new(AtomicU32::new(first()))));
         let known = match next {
             Some(next) => {
                 made.share_identifications(&next);

@@ -18,6 +18,13 @@ impl Default for Keyed {
     }
 }
 
+impl Keyed {
+    /// No secret: a run over captures is repeatable.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+}
+
 impl BuildHasher for Keyed {
     type Hasher = Mixed;
 

@@ -1,7 +1,7 @@
 //! What is around ESP in packets that are sent.
 //!
 //! ```text
-//!  tunnel     │ outer IP │ UDP │ ESP │ inner packet │ TFC padding, padding, trailer, check value │
+//!  tunnel     │ outer IP, perhaps a fragment header of IPv6 │ UDP │ ESP │ inner packet │ TFC padding, padding, trailer, check value │
 //!  transport  │ IP, headers before ESP │ UDP │ ESP │ the rest of the packet │ padding, trailer, check value │
 //!             ◀── kept ───▶◀── front ──▶◀── payload ───────▶◀── back ──▶
 //! ```
@@ -25,6 +25,8 @@ use crate::association::{Association, Dont, Dscp, Mode, Parameters};
 pub const IPV4: u8 = 4;
 /// IPv6 in a tunnel.
 pub const IPV6: u8 = 41;
+/// Bytes of the fragment header of IPv6.
+const FRAGMENT_LEN: usize = 8;
 /// Bytes of UDP's header.
 pub const UDP_LEN: usize = 8;
 
@@ -60,7 +62,7 @@ pub struct Plan {
     pub family: u8,
     /// The packet is one of the gateway's own, which no router has forwarded: its TTL stays.
     pub is_own: bool,
-    /// The outer IPv4 packet may be fragmented, whatever the inner one says.
+    /// The outer packet may be fragmented, whatever the inner one says ([`Plan::divided`]).
     pub may_divide: bool,
 }
 
@@ -97,9 +99,7 @@ pub fn plan(own: &Association, ip: &[u8], d: &Decoded, mtu: usize) -> Result<Pla
             }
         }
     };
-    // IPv6 counts what is behind its header.
-    let most = if plan.family == 4 { 65_535 } else { 65_575 };
-    if plan.len() > most { Err(Refusal::TooLong) } else { Ok(plan) }
+    plan.bounded()
 }
 
 /// The same by an association in tunnel mode, however long the packet becomes.
@@ -184,6 +184,35 @@ impl Plan {
         (self.kept + self.front + self.payload + self.back) as usize // each is below 2^18
     }
 
+    /// The same of a packet of tunnel mode that may leave in fragments: over IPv4 it has no DF, unless the association sets it; over
+    /// IPv6 it has a fragment header of the whole, by which [`packet::fragment::Fragmenter6`] cuts it (RFC 2473 §7).
+    ///
+    /// # Errors
+    /// [`Refusal::TooLong`].
+    pub fn divided(mut self) -> Result<Self, Refusal> {
+        if self.family == 6 && !self.may_divide {
+            self.front += FRAGMENT_LEN as u32;
+        }
+        self.may_divide = true;
+        self.bounded()
+    }
+
+    fn bounded(self) -> Result<Self, Refusal> {
+        // IPv6 counts what is behind its header.
+        let most = if self.family == 4 { 65_535 } else { 65_575 };
+        if self.len() > most { Err(Refusal::TooLong) } else { Ok(self) }
+    }
+
+    /// Bytes of the outer headers of a tunnel in front of UDP or ESP.
+    #[inline]
+    fn outer_len(&self) -> usize {
+        match (self.family, self.may_divide) {
+            (4, _) => 20,
+            (_, false) => 40,
+            (_, true) => 40 + FRAGMENT_LEN,
+        }
+    }
+
     /// Never true.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -207,7 +236,7 @@ impl Plan {
         let protocol = if parameters.udp.is_some() { IpProtocol::UDP } else { IpProtocol::ESP };
         let udp_at = match parameters.mode {
             Mode::Tunnel => {
-                let outer = if own.family() == 4 { 20 } else { 40 };
+                let outer = self.outer_len();
                 let (header, inner) = packet.split_at_mut(self.front as usize);
                 let next = (protocol, number, self.may_divide);
                 write_outer(own, peer, next, header, inner, behind - outer);
@@ -293,7 +322,16 @@ fn write_outer(
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let outer =
                 Ipv6Header { traffic_class, hop_limit: ttl, ..Ipv6Header::new(src, dst, protocol) };
-            let _ = outer.emit(payload_len, header);
+            if !may_divide {
+                let _ = outer.emit(payload_len, header);
+                return;
+            }
+            let outer = Ipv6Header { next_header: IpProtocol::IPV6_FRAGMENT, ..outer };
+            let _ = outer.emit(FRAGMENT_LEN + payload_len, header);
+            if let Some(fragment) = header.get_mut(40..40 + FRAGMENT_LEN) {
+                fragment[..4].copy_from_slice(&[protocol.0, 0, 0, 0]);
+                fragment[4..].copy_from_slice(&own.identification_v6(number).to_be_bytes());
+            }
         }
         _ => {} // no association has two families
     }
@@ -334,7 +372,8 @@ pub fn finish(own: &Association, plan: &Plan, packet: &mut [u8]) {
     if own.parameters().udp.is_none() || plan.family == 4 {
         return;
     }
-    let at = if own.parameters().mode == Mode::Tunnel { 40 } else { plan.kept as usize };
+    let is_tunnel = own.parameters().mode == Mode::Tunnel;
+    let at = if is_tunnel { plan.outer_len() } else { plan.kept as usize };
     finish_udp(packet, at);
 }
 

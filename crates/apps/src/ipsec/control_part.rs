@@ -155,7 +155,8 @@ pub(super) fn start(
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
     check_places(config)?;
-    let mut database = Database::new();
+    let seed = setup.seed();
+    let mut database = Database::with_seed(seed);
     let now_ns = if setup.is_live { chunk_now_ns() } else { setup.beginning().now_ns };
     for own in &config.associations {
         let key = read_key(own)?;
@@ -194,7 +195,7 @@ pub(super) fn start(
         cleared: [0; COLUMNS.len()],
         looked_ns: 0,
         is_live: setup.is_live,
-        seed: setup.seed(),
+        seed,
         linux,
         source,
         events: Events::default(),

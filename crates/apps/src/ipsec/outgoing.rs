@@ -197,6 +197,9 @@ fn tell(columns: &mut RouterView<'_>, member: &Member<'_>, decision: u32, last: 
     }
     let Some((_, Some(Outer { flow_hash, dst, .. }))) = last.way else { return };
     lead(columns, (*row).into(), (plan.family, dst), (decision, flow_hash));
+    if plan.family == 6 && plan.may_divide {
+        columns.flags[usize::from(*row)] |= flags::MAY_FRAGMENT;
+    }
 }
 
 /// Gives the packet of a row a destination, its way there and its flow hash.

@@ -35,7 +35,7 @@ chunk::drop_reasons! {
     SA_EXPIRED = 14, "sa_expired", "the association has reached its hard lifetime, or has no sequence numbers left",
         "Add a new association before the old one ends: at its soft lifetime.";
     ESP_TOO_BIG = 15, "esp_too_big", "the ESP packet would be longer than the way takes, and may not be fragmented",
-        "Lower the MTU of the hosts, or set `df = \"clear\"` of the association.";
+        "Lower the MTU of the hosts, or set `df` of the association to `copy` or `clear`.";
     ESP_NO_ROUTE = 16, "esp_no_route", "there is no route to the peer of the tunnel, or it leads into a tunnel interface",
         "Add a route to the `destination` of the association that does not lead into a tunnel interface.";
     ESP_NO_INTERFACE = 17, "esp_no_interface", "no tunnel interface has the `if_id` of the association, or it is down",

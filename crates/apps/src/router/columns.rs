@@ -69,7 +69,7 @@ pub(crate) mod flags {
     pub(crate) const ANSWER: u16 = 1 << 2;
     /// An address is link-local: for us at most.
     pub(crate) const LINK_LOCAL: u16 = 1 << 3;
-    /// IPv6 with a fragment header of the whole, from a stage that made it of IPv4: it may leave in fragments
+    /// IPv6 with a fragment header of the whole, from a stage that made it of IPv4 or is its source: it may leave in fragments
     /// ([`packet::fragment::Fragmenter6`]).
     pub(crate) const MAY_FRAGMENT: u16 = 1 << 4;
     /// The argument's lowest bit.

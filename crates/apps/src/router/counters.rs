@@ -17,7 +17,7 @@ pub struct RouterCounters {
     pub icmp_errors_withheld: Counter,
     /// Answers sent for the router's own addresses: ARP, neighbour advertisements, echo replies.
     pub answers_sent: Counter,
-    /// IPv4 packets that were fragmented.
+    /// Packets that were fragmented.
     pub fragmented: Counter,
     /// Fragments made.
     pub fragments_made: Counter,

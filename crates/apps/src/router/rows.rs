@@ -50,7 +50,7 @@ pub struct RouterTotals {
     pub icmp_errors_withheld: u64,
     /// Answers for its own addresses where there is no twin: ARP, neighbour discovery, echo.
     pub answers_sent: u64,
-    /// IPv4 packets that were fragmented.
+    /// Packets that were fragmented.
     pub fragmented: u64,
     /// Fragments made of them.
     pub fragments_made: u64,
@@ -82,7 +82,7 @@ impl RouterTotals {
                 "ARP and neighbour discovery answers for own addresses without a twin.",
                 self.answers_sent,
             ),
-            ("fragmented_packets_total", "IPv4 packets that were fragmented.", self.fragmented),
+            ("fragmented_packets_total", "Packets that were fragmented.", self.fragmented),
             ("fragments_made_total", "Fragments made.", self.fragments_made),
         ];
         for (name, help, value) in families {

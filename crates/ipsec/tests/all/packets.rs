@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use crypto::esp::{self, Seal};
 use crypto::{Authentication, Key, Secret, Suite};
 use ipsec::inbound::{self, Found, Wrong, combined, found, inner, transport_back};
-use ipsec::outbound::{self, Refusal, inner_max, packet_max, plan};
+use ipsec::outbound::{self, Plan, Refusal, inner_max, packet_max, plan};
 use ipsec::{Association, Database, Direction, Dont, Dscp, Mode, Parameters, Udp, words};
 use packet::checksum::internet_checksum;
+use packet::fragment::Fragmenter6;
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
 use packet::{Decoded, IpProtocol, Kind};
@@ -95,7 +96,10 @@ fn decode(ip: &[u8]) -> Decoded {
 
 /// Seals a packet; the IP packet that comes out.
 fn seal(own: &Association, ip: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let plan = plan(own, ip, &decode(ip), usize::MAX)?;
+    Ok(seal_by(own, ip, plan(own, ip, &decode(ip), usize::MAX)?))
+}
+
+fn seal_by(own: &Association, ip: &[u8], plan: Plan) -> Vec<u8> {
     let (kept, rest) = ip.split_at(plan.kept as usize);
     let room = |len: u32| vec![0xee; len as usize];
     let mut out = [kept, &room(plan.front), rest, &room(plan.back)].concat();
@@ -107,7 +111,7 @@ fn seal(own: &Association, ip: &[u8]) -> Result<Vec<u8>, Refusal> {
     esp::seal_batch(&mut seals);
     seals[0].result().unwrap();
     outbound::finish(own, &plan, &mut out);
-    Ok(out)
+    out
 }
 
 /// Opens a packet; the IP packet that was inside.
@@ -231,6 +235,53 @@ proptest! {
         }
         let opened = open(&back, &mut sealed);
         prop_assert_eq!(opened, expected);
+    }
+
+    /// What may leave in fragments is the same packet: over IPv4 without DF, over IPv6 behind a fragment header, and its fragments
+    /// have all of it.
+    #[test]
+    fn what_is_divided_is_opened(
+        packet in inner_packets(),
+        parameters in parameters(),
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        mtu in 56u16..1500,
+    ) {
+        let parameters = Parameters { mode: Mode::Tunnel, ..parameters };
+        let (out, back) = pair(&parameters, suite);
+        let ip = packet.bytes();
+        let whole = plan(&out, &ip, &decode(&ip), usize::MAX).unwrap();
+        let divided = whole.divided().unwrap();
+        prop_assert_eq!(divided.divided(), Ok(divided));
+        let mut sealed = seal_by(&out, &ip, divided);
+        let d = decode(&sealed);
+        prop_assert_eq!(d.anomaly, packet::Anomaly::None);
+        prop_assert_eq!(d.ip_total_len as usize, sealed.len());
+        if whole.family == 4 {
+            prop_assert_eq!(divided.len(), whole.len());
+            prop_assert_eq!(d.has(Decoded::DONT_FRAGMENT), parameters.dont_fragment == Dont::Set);
+        } else {
+            prop_assert_eq!(divided.len(), whole.len() + 8);
+            prop_assert!(d.has(Decoded::FRAGMENT_HEADER) && !d.has(Decoded::FRAGMENT));
+            let mut payload = Vec::new();
+            for own in Fragmenter6::new(&sealed, mtu).unwrap() {
+                prop_assert!(own.total_len() <= usize::from(mtu));
+                prop_assert_eq!(&own.header()[44..], &[0, 0, 0, 1], "its number, out of a database");
+                payload.extend_from_slice(&sealed[own.payload]);
+            }
+            let protocol = sealed[40];
+            sealed.truncate(40);
+            sealed[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+            sealed[6] = protocol;
+            sealed.extend(payload);
+            if parameters.udp.is_some() {
+                let d = decode(&sealed);
+                let udp = &sealed[usize::from(d.l4_offset)..];
+                let (Some(IpAddr::V6(src)), Some(IpAddr::V6(dst))) = (d.src_ip(), d.dst_ip()) else { panic!() };
+                let sum = packet::checksum::pseudo_header_v6(src, dst, IpProtocol::UDP, udp.len() as u32);
+                prop_assert_eq!(packet::checksum::finish(sum + packet::checksum::partial_sum(udp)), 0);
+            }
+        }
+        prop_assert_eq!(open(&back, &mut sealed), lowered(&ip));
     }
 
     /// A flipped bit anywhere in ESP, and a packet that is cut, are refused; nothing panics.
@@ -525,6 +576,78 @@ fn checksums_follow_the_addresses() {
         (0..8).for_each(|len| inbound::repair_checksum(header, &mut segment[..len], 6));
         (0..l4).for_each(|len| inbound::repair_checksum(&header[..len.min(15)], segment, 6));
         assert_eq!(none, before);
+    }
+}
+
+/// A packet whose fragment header makes it longer than any is refused.
+#[test]
+fn the_fragment_header_counts() {
+    let suite = Suite::all().next().unwrap();
+    let ends = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let (out, _) = pair(&Parameters::new(Direction::Out, 0x1234, ends, 1), suite);
+    let of = |len: usize| {
+        let packet =
+            Inner { is_v6: false, class: 0, ttl: 9, df: false, extensions: (false, false), len };
+        let ip = packet.bytes();
+        plan(&out, &ip, &decode(&ip), usize::MAX)
+    };
+    let longest = (65_000..65_515).rev().find_map(|len| of(len).ok()).unwrap();
+    assert!(longest.len() > 65_567);
+    assert_eq!(longest.divided(), Err(Refusal::TooLong));
+    let shorter = of(longest.payload as usize - 20 - 16).unwrap();
+    assert_eq!(shorter.divided().unwrap().len(), shorter.len() + 8);
+}
+
+/// Fragments over IPv6 are joined by addresses and identification alone (RFC 8200 §4.5): associations between two addresses have one
+/// counter, in UDP or not, and it begins where nobody else can know.
+#[test]
+fn identifications_over_ipv6_are_those_of_the_ends() {
+    let suite = Suite::all().next().unwrap();
+    let key = |byte: u8| {
+        let of = |len: usize| Secret::new(vec![byte; len]);
+        Key::new(suite, &of(suite.encryption_key_len()), &of(suite.authentication_key_len()))
+            .unwrap()
+    };
+    let id = |own: &Association| {
+        let ip = Inner {
+            is_v6: false,
+            class: 0,
+            ttl: 9,
+            df: false,
+            extensions: (false, false),
+            len: 40,
+        }
+        .bytes();
+        let plan = plan(own, &ip, &decode(&ip), 1500).unwrap();
+        let sealed = seal_by(own, &ip, plan.divided().unwrap());
+        u32::from_be_bytes(*sealed[44..].first_chunk().unwrap())
+    };
+    let ends = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+    let of = |spi| Parameters::new(Direction::Out, spi, ends, 1);
+    let udp = Some(Udp { source: 4500, destination: 4500 });
+    let all = |mut database: Database| {
+        let first = database.add(of(0x1001), key(1), 0).unwrap();
+        let begin = id(&first);
+        let second = database.add(Parameters { udp, ..of(0x1002) }, key(2), 0).unwrap();
+        let next = [&second, &first, &second].map(|own| id(own).wrapping_sub(begin));
+        assert_eq!(next, [1, 2, 3]);
+        let other = "2001:db8::3".parse().unwrap();
+        let elsewhere = Parameters { destination: other, ..of(0x1003) };
+        let elsewhere = id(&database.add(elsewhere, key(3), 0).unwrap());
+        // A counter that is gone does not begin again where it was.
+        for spi in [0x1001, 0x1002] {
+            database.delete(spi, ends.1).unwrap();
+        }
+        drop((first, second));
+        let again = id(&database.add(of(0x1001), key(4), 0).unwrap());
+        [begin, elsewhere, again]
+    };
+    let seeded = || all(Database::with_seed(7));
+    let (own, other, secret) = (seeded(), all(Database::with_seed(8)), all(Database::new()));
+    assert_eq!(own, seeded(), "a run is repeatable");
+    let far = |a: u32, b: u32| a.wrapping_sub(b).min(b.wrapping_sub(a)) > 1000;
+    for (a, b) in [(own[0], own[1]), (own[0], own[2]), (own[0], other[0]), (own[0], secret[0])] {
+        assert!(far(a, b), "{a:#x} {b:#x}");
     }
 }
 

@@ -268,13 +268,17 @@ impl EspOut {
             })?;
         let is_v4 = d.kind == Kind::Ipv4;
         let inner_df = !is_v4 || d.has(Decoded::DONT_FRAGMENT);
-        // Nobody can make packets of IPv6 shorter than this: they are fragmented behind the tunnel header (RFC 2473 §7.1).
-        plan.may_divide = !is_v4 && len <= IPV6_MTU_MIN && plan.len() > mtu;
+        // Their senders are asked for no shorter ones: the outer packet, whose source the gateway is, leaves in fragments (RFC 2473 §7).
+        let is_short = if is_v4 { !inner_df } else { len <= IPV6_MTU_MIN };
+        if is_short && plan.len() > mtu && parameters.mode == Mode::Tunnel {
+            plan = plan.divided().map_err(|_| reasons::ESP_TOO_BIG)?;
+        }
         let outer_df = match (plan.family, parameters.mode, parameters.dont_fragment) {
             (4, Mode::Transport, _) => inner_df,
             (4, _, Dont::Copy) => inner_df && !plan.may_divide,
             (4, _, Dont::Clear) => false,
-            _ => true,
+            (4, _, Dont::Set) => true,
+            _ => !plan.may_divide,
         };
         // DF asks for the MTU of the interface, too; other packets leave in fragments, if they must.
         let tunnel_mtu = tunnel.map_or(usize::MAX, |own| own.mtu.into());
