@@ -781,6 +781,7 @@ impl<M: Module> Tracker<M> {
     /// Removes datagrams whose fragments did not come by `now_ns` and flows that are idle then, and then reports those that
     /// go on, in a piece of about so many records; whether the piece reached the end of both.
     pub fn sweep(&mut self, records: usize, now_ns: u64) -> bool {
+        let now_ns = now_ns.max(self.swept_ns());
         self.expire_datagrams(now_ns);
         if let Some(from) = self.walk {
             return self.walk(from, records / WALK_RECORDS, now_ns);

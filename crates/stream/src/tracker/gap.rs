@@ -21,6 +21,12 @@ impl<M: Module> Tracker<M> {
         ms_of(self.latest_ns)
     }
 
+    /// What a sweep would find idle before this time has ended. A caller that began a sweep before a gap goes on with a time which the
+    /// table could not tell from a later one.
+    pub(super) fn swept_ns(&self) -> u64 {
+        self.crossed_ns.map_or(0, |crossed_ns| crossed_ns.saturating_sub(LATE_NS))
+    }
+
     /// A sweep has come to the end of the table: all of it was swept since the end before.
     pub(super) fn note_round(&mut self, now_ns: u64) {
         if let Some(before_ns) = self.round_ns.replace(now_ns) {

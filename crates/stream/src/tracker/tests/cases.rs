@@ -150,6 +150,37 @@ fn flows_end_in_several_gaps() {
     }
 }
 
+/// A sweep that began before a gap goes on behind it with the time of its begin, and ends no flow that is new.
+#[test]
+fn a_sweep_goes_on_behind_a_gap() {
+    const DAY_NS: u64 = 86_400 * 1_000_000_000;
+    for days in [1, 13, 30, 50, 2119] {
+        let scene = Scene::new(&[step(2, 0, 1), step(7, 0, days * DAY_NS), step(7, 0, 1)]);
+        let active = Options { active_ns: Some(1_000_000_000), ..options(IdleTimeouts::default()) };
+        let mut tracker = Tracker::new(active, Ears::default()).unwrap();
+        let before_ns = scene.frames[0].time_ns;
+        for frame in &scene.frames {
+            let decoded = packet::decode(&frame.bytes, frame.bytes.len());
+            let input = |_| Input {
+                decoded: &decoded,
+                frame: &frame.bytes,
+                frame_len: 60,
+                time_ns: frame.time_ns,
+                port: 0,
+                checksums: false,
+                tunnels: None,
+                segment: None,
+            };
+            tracker.packets(1, input, |_, _| {});
+            tracker.sweep(usize::MAX, before_ns);
+        }
+        while !tracker.sweep(usize::MAX, before_ns) {}
+        let ended = &tracker.module().ended;
+        assert!(ended.iter().all(|own| own.record.end_ns == before_ns), "{days} days");
+        assert_eq!(ended.len(), usize::from(days > 12), "{days} days");
+    }
+}
+
 /// Fragments from before such a gap are lost, those behind it make their datagram, and all are counted, whatever comes first behind it.
 #[test]
 fn fragments_on_both_sides_of_a_gap_are_counted() {
