@@ -224,7 +224,7 @@ fn errors() {
         ("ether proto 80", 13, "an EtherType"),
         ("ip proto 256", 10, "a protocol from 0 to 255"),
         ("ip proto x", 10, "a protocol from 0 to 255"),
-        ("tcp broadcast", 5, "no `broadcast` behind `tcp`"),
+        ("tcp broadcast", 5, "no `broadcast` after `tcp`"),
         ("80", 3, "a comparison"),
         ("tcp or 80", 10, "a comparison"),
         ("(port 80) or 443", 17, "a comparison"),
