@@ -246,7 +246,7 @@ fn placed(root: &Path, built: &Path, report: &mut Report) -> bool {
     // Suites run side by side, and two of them want it there.
     static PLACE: Mutex<()> = Mutex::new(());
     let _place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
-    match strip(built, &program(root)) {
+    match strip(built, &program(root), Strip::Lines) {
         Ok(()) => true,
         Err(error) => {
             report.counts.fail(format!("{}: {error}", program(root).display()));
@@ -271,11 +271,24 @@ fn glibc(root: &Path, report: &mut Report) -> Option<u32> {
     minor
 }
 
-/// Copies a program without the line tables, half of its size; whole where there is no `strip`.
-pub(crate) fn strip(from: &Path, to: &Path) -> std::io::Result<()> {
+/// What `strip` leaves out of a program.
+#[derive(Clone, Copy)]
+pub(crate) enum Strip {
+    /// Line tables: half of its size.
+    Lines,
+    /// The names of functions, too: a sixth of what is left, packed. Panics name their file and line all the same.
+    Names,
+}
+
+/// Copies a program without these; whole where there is no `strip`.
+pub(crate) fn strip(from: &Path, to: &Path, what: Strip) -> std::io::Result<()> {
     let beside = to.with_extension("new");
     let mut strip = Command::new("strip");
-    strip.arg("--strip-debug").arg("-o").arg(&beside).arg(from);
+    let option = match what {
+        Strip::Lines => "--strip-debug",
+        Strip::Names => "--strip-all",
+    };
+    strip.arg(option).arg("-o").arg(&beside).arg(from);
     if !strip.status().is_ok_and(|status| status.success()) {
         fs::copy(from, &beside)?;
     }

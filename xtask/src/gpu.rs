@@ -215,7 +215,7 @@ fn fill_proofs(proofs: &[(&str, PathBuf)], folder: &Path) -> io::Result<()> {
 
 /// A program as `NAME.gz`: a third of the size, for what may be carried is little.
 fn fill_program(program: &Path, to: &Path) -> io::Result<()> {
-    dist::strip(program, to)?;
+    dist::strip(program, to, dist::Strip::Names)?;
     let status = Command::new("gzip").arg("-f").arg(to).status()?;
     match status.success() {
         true => Ok(()),
