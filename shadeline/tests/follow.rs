@@ -628,7 +628,9 @@ fn inputs_and_outputs_that_fail() {
     says(
         streams(&["-r", &cut]),
         0,
-        &format!("warning: {count} packets are malformed or truncated by the capture's snap length"),
+        &format!(
+            "warning: {count} packets are malformed or truncated by the capture's snap length"
+        ),
     );
     let small =
         "mode = \"monitor\"\n[port.a]\ninterface = \"a\"\n[flow]\nflows = 16\nhalf_open = 16\n";
