@@ -40,6 +40,7 @@
 //! Threads: one instance per worker. Control reads a worker's flows under its lock, a piece at a time.
 
 pub(crate) mod anomalies;
+pub mod by_worker;
 pub mod columns;
 pub mod commands;
 pub mod connections;

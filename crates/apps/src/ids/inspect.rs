@@ -22,7 +22,7 @@ mod tee;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
@@ -43,6 +43,7 @@ use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::anomalies;
+use crate::flow::by_worker::{self, ByWorker};
 use crate::flow::follow::{Follower, Listener, Place};
 use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
@@ -82,12 +83,7 @@ pub enum Decided {
 }
 
 /// An inspector, which the stage behind `flow` asks.
-pub type Shared = Arc<Mutex<Inspector>>;
-
-/// The lock of it.
-pub fn lock(shared: &Shared) -> MutexGuard<'_, Inspector> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub type Shared = by_worker::Shared<Inspector>;
 
 /// What all workers share.
 #[derive(Clone)]
@@ -113,20 +109,18 @@ pub struct Parts {
 /// By pipeline and worker: the inspector there.
 pub struct Places {
     parts: Parts,
-    all: Mutex<Vec<(String, usize, Shared)>>,
+    all: ByWorker<Inspector>,
 }
 
 impl Places {
     /// None yet.
     pub fn new(parts: Parts) -> Self {
-        Self { parts, all: Mutex::default() }
+        Self { parts, all: ByWorker::default() }
     }
 
     /// That of a pipeline and worker, where the stage `flow` has asked for it.
     pub fn of(&self, pipeline: &str, worker: usize) -> Option<Shared> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
-        all.iter().find(is_it).map(|(.., shared)| shared.clone())
+        self.all.find(pipeline, worker)
     }
 }
 
@@ -140,8 +134,7 @@ impl Listener for Places {
         let inspector = Inspector::new(self.parts.clone());
         let rules = inspector.detector.rules().clone();
         let shared = Arc::new(Mutex::new(inspector));
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push((pipeline.to_owned(), at, shared.clone()));
+        self.all.add(pipeline, at, shared.clone());
         Box::new(Following(shared, rules))
     }
 

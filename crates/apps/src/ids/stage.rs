@@ -11,10 +11,11 @@
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
 use engine::{Context, Phases, Spread, Stage};
 
-use super::inspect::{Decided, Shared, lock};
+use super::inspect::{Decided, Shared};
 use super::reasons;
 use crate::firewall::FirewallOptions;
 use crate::firewall::answer::{Answer, Answers};
+use crate::flow::by_worker::lock;
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 

@@ -14,12 +14,13 @@ use controlplane::{
 use engine::Stage;
 use serde::Serialize;
 
-use super::gather::{Places, Sum, UNKNOWN, lock};
+use super::gather::{Places, Sum, UNKNOWN};
 use super::label::{Confidence, collision, number};
 use super::labelling::Options;
 use super::patterns::Patterns;
 use super::stage::L7;
 use crate::flow::Attached;
+use crate::flow::by_worker::lock;
 
 struct L7Control {
     places: Arc<Places>,

@@ -10,14 +10,13 @@
 //!
 //! Threads: one worker; control takes the lock for a moment.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use stream::FlowRecord;
 use stream::tracker::OfFlow;
 
 use super::follow::{Counted, Hears, Labels, OfLabels};
 use super::label::{Confidence, Label, number};
 use super::labelling::Options;
+use crate::flow::by_worker::{self, ByWorker, lock};
 use crate::flow::follow::{Follower, Listener, Place};
 
 /// The name under which flows without a label are counted.
@@ -128,36 +127,10 @@ impl Rows<'_> {
 }
 
 /// What a follower and a stage share.
-pub type Shared = Arc<Mutex<Gathered>>;
+pub type Shared = by_worker::Shared<Gathered>;
 
-/// The lock of it.
-pub fn lock(shared: &Shared) -> MutexGuard<'_, Gathered> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// By pipeline and worker: what is shared there.
-#[derive(Debug, Default)]
-pub struct Places(Mutex<Vec<(String, usize, Shared)>>);
-
-impl Places {
-    /// That of a pipeline and worker. It stays the same when other stages take over.
-    pub fn of(&self, pipeline: &str, worker: usize) -> Shared {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
-        if let Some((.., shared)) = all.iter().find(is_it) {
-            return shared.clone();
-        }
-        let shared = Shared::default();
-        all.push((pipeline.to_owned(), worker, shared.clone()));
-        shared
-    }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<Shared> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|(.., shared)| shared.clone()).collect()
-    }
-}
+/// What is shared in each pipeline and worker.
+pub type Places = ByWorker<Gathered>;
 
 impl Listener for Places {
     /// Nobody asks for a follower without its place.

@@ -12,8 +12,9 @@ use chunk::{Chunk, ColumnSet, Columns, Declaration, Verdict};
 use engine::{Context, Phases, Stage};
 
 use super::columns::L7Columns;
-use super::gather::{Shared, lock};
+use super::gather::Shared;
 use crate::flow::FlowColumns;
+use crate::flow::by_worker::lock;
 use crate::flow::columns::{NO_SLOT, STATE};
 
 /// The stage of one worker.

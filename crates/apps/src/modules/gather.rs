@@ -11,7 +11,6 @@
 //! Threads: one worker; the lock is never contended.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use controlplane::module::{Joined, Piece};
 use packet::{Decoded, IpProtocol};
@@ -19,6 +18,7 @@ use stream::tcp::Want;
 use stream::tracker::{Identity, OfFlow};
 use stream::{FlowRecord, Side};
 
+use crate::flow::by_worker::{self, ByWorker, lock};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
 
 /// A packet of a flow.
@@ -120,34 +120,15 @@ impl Gathered {
 }
 
 /// What a follower and a stage share.
-pub type Shared = Arc<Mutex<Gathered>>;
+pub type Shared = by_worker::Shared<Gathered>;
 
-/// The lock of it; what a panic left behind is the rest of a chunk.
-pub fn lock(shared: &Shared) -> MutexGuard<'_, Gathered> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// By pipeline and worker: what is shared there.
-#[derive(Debug, Default)]
-pub struct Places(Mutex<Vec<(String, usize, Shared)>>);
+/// What is shared in each pipeline and worker.
+pub type Places = ByWorker<Gathered>;
 
 impl Places {
-    /// That of a pipeline and worker. It stays the same when other stages take over.
-    pub fn of(&self, pipeline: &str, worker: usize) -> Shared {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |own: &&(String, usize, Shared)| own.0 == pipeline && own.1 == worker;
-        if let Some((.., shared)) = all.iter().find(is_it) {
-            return shared.clone();
-        }
-        let shared = Shared::default();
-        all.push((pipeline.to_owned(), worker, shared.clone()));
-        shared
-    }
-
     /// Whether streams are read there.
     pub fn set_readers(&self, has_readers: bool) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().for_each(|(.., shared)| lock(shared).has_readers = has_readers);
+        self.all().iter().for_each(|shared| lock(shared).has_readers = has_readers);
     }
 }
 

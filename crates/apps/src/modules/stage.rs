@@ -34,9 +34,10 @@ use packet::checksum::Checksums;
 
 use super::columns::{self, ModuleColumns, ModuleView, layers};
 use super::counters::{Column, Counters};
-use super::gather::{Gathered, Shared, lock};
+use super::gather::{Gathered, Shared};
 use super::kernels::{KernelShade, Sources};
 use super::pieces;
+use crate::flow::by_worker::lock;
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 

@@ -7,9 +7,10 @@ use stream::tcp::{End, Event, Segment, Want};
 use stream::tracker::{Fragments, Identity, Input, OfFlow, Passed, Reject};
 use stream::{FlowRecord, Side};
 
-use super::{Passing, Shared, lock};
+use super::{Passing, Shared};
 use crate::firewall::refused::Refused;
 use crate::flow::anomalies;
+use crate::flow::by_worker::lock;
 use crate::flow::follow::{Follower, Kept, Place};
 use crate::ids::counters::add;
 
