@@ -114,7 +114,15 @@ impl Ovs {
         let words: Vec<String> = words.into_iter().chain(settings).collect();
         own.configure(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
         let switch = ["unix:db.sock", "--no-chdir", "--unixctl=vs.ctl"];
-        let switch = spawn(&own.folder, Path::new(SWITCH), &switch)?;
+        // As root it would leave the interfaces of its bridge behind, so it gets a network namespace of its own.
+        let switch = match rustix::process::geteuid().is_root() {
+            true => spawn(
+                &own.folder,
+                Path::new("unshare"),
+                &[&["-n", "--", SWITCH], &switch[..]].concat(),
+            )?,
+            false => spawn(&own.folder, Path::new(SWITCH), &switch)?,
+        };
         let process = switch.id();
         own.children.push(switch);
         own.configure(&[
