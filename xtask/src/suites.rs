@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::exec::{Log, Outcome};
 use crate::libtest::{self, Counts, TestProgram};
-use crate::seats::{self, CLOCKS, SPARE};
+use crate::seats::{self, BESIDE, CLOCKS, SPARE};
 use crate::{abuse, dist, fuzz, gpu, peers, setup, skip_rule, soak, tidy, tree};
 
 /// A named part of the tests.
@@ -217,7 +217,7 @@ impl Report {
     fn test(&mut self, label: &str, command: &mut Command, limit: Duration) -> Outcome {
         command.env("PATH", &self.path);
         let (_seat, command) = match self.has_time {
-            true => (SPARE.take(self.rank), &mut seats::idle(command)),
+            true => (BESIDE.take(self.rank), &mut seats::idle(command)),
             false => (CLOCKS.take(self.rank), command),
         };
         let begun = Instant::now();
@@ -745,6 +745,7 @@ fn valgrind(root: &Path) -> Report {
 /// Miri needs a nightly toolchain, which `cargo xtask setup miri` brings.
 fn miri(root: &Path) -> Report {
     let mut report = Report::begin(root, "miri");
+    report.has_time = true;
     if !setup::has_miri() {
         report.counts.skip("miri", "no Miri (`cargo xtask setup miri`)", report.in_ci);
         return report.end();
@@ -757,7 +758,7 @@ fn miri(root: &Path) -> Report {
         // The random cases ran in full already; here the memory accesses count.
         command.env("PROPTEST_CASES", "2");
         command.env("CARGO_TARGET_DIR", tree::target_dir(root).join("miri"));
-        report.build_harness(name, &mut command, BUILD_LIMIT);
+        report.run_harness(name, &mut command, BUILD_LIMIT);
     }
     report.end()
 }
