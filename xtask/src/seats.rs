@@ -1,9 +1,10 @@
 //! Who may work when suites run side by side.
 //!
 //! There is one seat for what looks at a clock, or has peers that do: most tests. They wait for much of their time. What
-//! they leave of the processors goes to the other seat, whose holder takes all of them but has the kernel's idle priority, so
-//! that no test waits for it: builds, and tests that only compute (sanitizers, Miri, loom). No two hold the same seat at
-//! once. Among those who wait for a seat the suite that stands first in the list gets it.
+//! they leave of the processors goes to the two other seats, whose holders have the kernel's idle priority, so that no test
+//! waits for them: one for builds, one for tests that only compute (sanitizers, fuzzing, Miri, loom). Some of those tests are
+//! one thread, and a build has stretches of one: side by side they fill two processors. No two hold the same seat at once.
+//! Among those who wait for a seat the suite that stands first in the list gets it.
 
 use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,8 +21,10 @@ struct Line {
     waiting: Vec<usize>,
 }
 
-/// For what uses spare processor time.
+/// For builds, which use spare processor time.
 pub(crate) static SPARE: Seat = Seat::new();
+/// For tests that use spare processor time, beside a build.
+pub(crate) static BESIDE: Seat = Seat::new();
 /// For what looks at a clock.
 pub(crate) static CLOCKS: Seat = Seat::new();
 

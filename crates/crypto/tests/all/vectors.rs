@@ -1,10 +1,8 @@
 //! Published known answers, and those that OpenSSL gave (`vectors/make.py`).
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::{bytes, values};
+use crate::common::{bytes, values};
 use crypto::modes::{Mode, Padding, RawKey, Text, decrypt_batch, encrypt_batch};
 use crypto::{
     Authentication, Encryption, Key, KeySize, Request, Secret, Suite, open_batch, seal_batch,

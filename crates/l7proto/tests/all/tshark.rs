@@ -1,12 +1,10 @@
 //! Fields against tshark, where it is installed: names and fingerprints of TLS, heads of HTTP/1, names of DNS.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::{Flow, flows};
+use crate::common::{Flow, flows};
 use l7proto::http1::{Field, Head, Span};
 use l7proto::tls::{HelloReader, hex};
 use l7proto::{Direction, Protocol, dns};

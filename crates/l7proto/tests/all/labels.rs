@@ -1,10 +1,8 @@
 //! Labels of real flows, against those that tshark 4.0.17 gave them.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Piece, flows, identify};
+use crate::common::{Piece, flows, identify};
 use l7proto::{Answer, Confidence, Identifier, Label, Transport};
 
 const FOLDER: &str = "pcap-l7/zeek";

@@ -1,9 +1,12 @@
 //! Classifiers. What all of them must do is in [`suite`], and what one alone has is in its own module. One line here
-//! adds a classifier.
+//! adds a classifier. Besides: checks of sets, files of ClassBench, generated sets.
 
+mod check;
+mod classbench;
 #[path = "../common/mod.rs"]
 mod common;
 mod cuts;
+mod generate;
 mod linear;
 mod rfc_tic;
 mod suite;

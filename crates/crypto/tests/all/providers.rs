@@ -1,9 +1,7 @@
 //! AWS-LC beside RustCrypto: the same bytes of each suite, and each opens what the other has sealed.
 #![cfg(feature = "aws-lc-rs")]
 
-mod common;
-
-use common::filled;
+use crate::common::filled;
 use crypto::{Failure, Key, Provider, Request, Secret, Suite, open_batch, seal_batch};
 use proptest::prelude::*;
 

@@ -1,10 +1,8 @@
 //! Batches against one packet at a time and against another implementation, and packets that are not genuine.
 
-mod common;
-
+use crate::common::{filled, key};
 use aes_gcm::aead::AeadInOut;
 use aes_gcm::{AesGcm, KeyInit};
-use common::{filled, key};
 use crypto::esp::{self, Inbound, OpenError, Outbound};
 use crypto::modes::{self, Mode, ModeError, RawKey, Text};
 use crypto::window::Replay;

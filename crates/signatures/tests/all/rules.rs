@@ -43,7 +43,7 @@ fn etopen() -> Option<(RuleSet, Vec<Vec<u8>>)> {
 #[test]
 fn emerging_threats_load() {
     let Some((set, _)) = etopen() else { return };
-    let listed = include_str!("data/etopen.txt");
+    let listed = include_str!("../data/etopen.txt");
     let listed = listed.lines().filter(|line| !line.starts_with('#'));
     let found: Vec<String> = set.problems.iter().map(|p| p.to_string()).collect();
     let listed: Vec<&str> = listed.collect();

@@ -1,10 +1,8 @@
 //! Labels against those of nDPI, on its own captures: also of protocols for which there is no signature.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::flows;
+use crate::common::flows;
 
 /// nDPI's names and ours; it writes `protocol.service`.
 const NAMES: &[(&str, &str)] = &[

@@ -1,11 +1,9 @@
 //! Checks of a set against their definitions.
 
-mod common;
-
+use crate::common::{Random, SETS, classify, headers, rules, schemas, set};
 use classify::check::{Warning, check};
 use classify::reference::Reference;
 use classify::{Condition, Match, RuleSet, Schema};
-use common::{Random, SETS, classify, headers, rules, schemas, set};
 use proptest::prelude::*;
 
 /// The definitions, pair by pair.

@@ -1,8 +1,6 @@
 //! Whole ESP packets of others: RFC 3602's, RFC 7634's, and tcpdump's captures.
 
-mod common;
-
-use common::{bytes, key, values};
+use crate::common::{bytes, key, values};
 use crypto::esp::{self, Inbound, OpenError, Outbound, Trailer};
 use crypto::modes::{Mode, Padding, RawKey};
 use crypto::window::Replay;

@@ -1,13 +1,11 @@
 //! Files of ClassBench: all that are there, what a file may have wrong, and what is written is read again.
 
-mod common;
-
+use crate::common::{SETS, TRACES, classify, rules, shared};
 use classify::classbench::{
     NO_FILTER, ProblemKind, Problems, parse_rules, parse_trace, read_rules, write_rules,
     write_trace,
 };
 use classify::{Condition, Match, Schema};
-use common::{SETS, TRACES, classify, rules, shared};
 use proptest::prelude::*;
 
 #[test]

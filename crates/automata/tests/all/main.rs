@@ -1,0 +1,5 @@
+//! Automata against plain forms: matches, images, regular expressions.
+
+mod image;
+mod matches;
+mod regexes;

@@ -1,0 +1,5 @@
+//! Translation of addresses: random packets and rules, FTP, and what is refused.
+
+mod ftp;
+mod properties;
+mod refusals;
