@@ -131,6 +131,8 @@ fn write_if_changed(path: &Path, content: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use apps::ndn::NdnColumns;
     use apps::router::RouterColumns;
     use apps::switch::SwitchColumns;
@@ -138,9 +140,15 @@ mod tests {
 
     use super::*;
 
+    /// The list, made once: that takes a while.
+    fn listed() -> &'static [Program] {
+        static LISTED: OnceLock<Vec<Program>> = OnceLock::new();
+        LISTED.get_or_init(|| all().unwrap())
+    }
+
     #[test]
     fn programs_of_every_pipeline_and_of_the_self_test_are_listed() {
-        let programs = all().unwrap();
+        let programs = listed();
         let kernel =
             |program: &&Program, name: &str| program.source.contains(&format!("\nKERNEL({name})"));
         // What the pipelines run, over the router's own columns.
@@ -183,13 +191,13 @@ mod tests {
             let (config, _) = control::config::load(&path, &pipelines::known()).unwrap();
             record(&config, &recorded).unwrap();
         }
-        let (listed, asked) = (all().unwrap(), recorded.programs());
+        let asked = recorded.programs();
         for name in ["flow", "firewall", "openflow"] {
             assert!(asked.iter().any(|program| program.name == name), "{name}");
         }
         assert!(asked.iter().any(|program| program.source.contains("\nKERNEL(flow_search)")));
         for program in asked {
-            assert!(listed.iter().any(|p| p.source == program.source), "{}", program.name);
+            assert!(listed().iter().any(|p| p.source == program.source), "{}", program.name);
         }
     }
 }
