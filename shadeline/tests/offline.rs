@@ -359,6 +359,36 @@ fn a_ttl_that_ends_at_a_flow_is_named() {
     assert!(said.contains("\nflow_ttl ") && !said.contains("no_controller"), "{said}");
 }
 
+/// Each of several switches has its own ports, and those of pipelines without a switch: FLOOD and ALL go to no other ones, and
+/// its flows cannot name them.
+#[test]
+fn switches_of_a_program_have_ports_of_their_own() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config = |actions: &str| {
+        let flows = folder.write("flows.txt", &format!("actions={actions}\n"));
+        format!(
+            "mode = \"of_a\"\n[pipeline.of_a]\nstages = [\"a\"]\n[pipeline.of_b]\nstages = [\"b\"]\n\
+             [pipeline.plain]\nstages = [\"wire\"]\n\
+             [stage.a]\nkind = \"openflow\"\nflows = [{flows:?}]\n[stage.b]\nkind = \"openflow\"\n\
+             [port.p1]\n[port.p2]\n[port.p3]\npipeline = \"of_b\"\n[port.p4]\npipeline = \"of_b\"\n\
+             [port.p5]\npipeline = \"plain\"\n[port.p6]\npipeline = \"plain\"\n"
+        )
+    };
+    for actions in ["flood", "all", "output:2,output:3,output:4,output:5,output:6"] {
+        let _ = std::fs::remove_dir_all(folder.join("out"));
+        let output = run(&folder, &config(actions), "p1={}in.pcap");
+        assert!(output.status.success(), "{}", errors(&output));
+        let sent =
+            |port: u32| testkit::pcap::read(&folder.join(&format!("out/p{port}.pcapng"))).len();
+        let received = testkit::pcap::read(&folder.join("in.pcap")).len();
+        let wanted = [0, received, 0, 0, received, received];
+        assert_eq!([1, 2, 3, 4, 5, 6].map(sent), wanted, "{actions}");
+    }
+    let said = errors(&run(&folder, &config("output:p3"), "p1={}in.pcap"));
+    assert!(said.contains("flows.txt:1: column ") && said.contains("`p3`"), "{said}");
+}
+
 /// `-` is standard input, as for captures; files of the configuration are regular ones, so that nobody waits for a writer.
 #[test]
 fn flows_come_by_standard_input() {
