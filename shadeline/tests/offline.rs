@@ -389,6 +389,33 @@ fn switches_of_a_program_have_ports_of_their_own() {
     assert!(said.contains("flows.txt:1: column ") && said.contains("`p3`"), "{said}");
 }
 
+/// A switch that has no cell for a copy says so.
+#[test]
+fn copies_of_a_switch_that_are_lost_are_counted() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config = |copies: usize| {
+        let buckets = |actions: &str, count: usize| format!(",bucket={actions}").repeat(count);
+        let text = format!(
+            "group_id=1,type=all{}\ngroup_id=2,type=all{}\nactions=group:2\n",
+            buckets("output:wan", copies),
+            buckets("group:1", 5)
+        );
+        let flows = folder.write("flows.txt", &text);
+        format!(
+            "mode = \"openflow\"\n[system]\ncells = 1024\n[stage.openflow]\nflows = [{flows:?}]\n\
+             [port.lan]\n[port.wan]\n"
+        )
+    };
+    for (copies, are_lost) in [(4, false), (250, true)] {
+        let _ = std::fs::remove_dir_all(folder.join("out"));
+        let output = run(&folder, &config(copies), "lan={}in.pcap");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", errors(&output));
+        assert_eq!(said.contains(" copies lost for lack of a cell"), are_lost, "{said}");
+    }
+}
+
 /// `-` is standard input, as for captures; files of the configuration are regular ones, so that nobody waits for a writer.
 #[test]
 fn flows_come_by_standard_input() {

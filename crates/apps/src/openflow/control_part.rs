@@ -646,8 +646,10 @@ impl ControlPart for OpenFlowControl {
         let totals = self.totals();
         let line = format!("{} in {} tables", thousands(totals.flows), self.control.tables().len());
         let mut fields = Map::new();
-        fields.insert(self.name.clone(), serde_json::to_value(totals).unwrap_or_default());
-        (fields, vec![["flows".to_owned(), line]])
+        fields.insert(self.name.clone(), serde_json::to_value(&totals).unwrap_or_default());
+        let [made, lost] = [totals.copies, totals.copies_lost].map(thousands);
+        let copies = format!("{made} made, {lost} lost");
+        (fields, vec![["flows".to_owned(), line], ["copies".to_owned(), copies]])
     }
 
     fn metrics(&self, out: &mut Metrics) {
@@ -662,6 +664,10 @@ impl ControlPart for OpenFlowControl {
             .sample(&stage, totals.controller_rate);
         out.counter("openflow_to_normal_total", "Packets that went to NORMAL.")
             .sample(&stage, totals.to_normal);
+        out.counter("openflow_copies_total", "Copies of packets, beside the packet itself.")
+            .sample(&stage, totals.copies);
+        out.counter("openflow_copies_lost_total", "Copies lost for lack of a cell.")
+            .sample(&stage, totals.copies_lost);
         if let Some(link) = &self.link {
             let mut family = out.gauge(
                 "openflow_controller_connected",
@@ -687,7 +693,7 @@ impl ControlPart for OpenFlowControl {
             return Vec::new(); // `ctl` and the metrics have it
         }
         let totals = self.totals();
-        let text = format!(
+        let mut text = format!(
             "{}: {} flows, {} lookups, {} matched, {} packets for a controller\n",
             self.name,
             thousands(totals.flows),
@@ -695,6 +701,10 @@ impl ControlPart for OpenFlowControl {
             thousands(totals.matched),
             thousands(totals.to_controller)
         );
+        if totals.copies_lost > 0 {
+            let lost = thousands(totals.copies_lost);
+            text += &format!("{lost} copies lost for lack of a cell: raise `cells` of [system]\n");
+        }
         vec![Section::new(&self.name, &totals, text)]
     }
 
