@@ -359,6 +359,63 @@ fn a_ttl_that_ends_at_a_flow_is_named() {
     assert!(said.contains("\nflow_ttl ") && !said.contains("no_controller"), "{said}");
 }
 
+/// Each of several switches has its own ports, and those of pipelines without a switch: FLOOD and ALL go to no other ones, and
+/// its flows cannot name them.
+#[test]
+fn switches_of_a_program_have_ports_of_their_own() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config = |actions: &str| {
+        let flows = folder.write("flows.txt", &format!("actions={actions}\n"));
+        format!(
+            "mode = \"of_a\"\n[pipeline.of_a]\nstages = [\"a\"]\n[pipeline.of_b]\nstages = [\"b\"]\n\
+             [pipeline.plain]\nstages = [\"wire\"]\n\
+             [stage.a]\nkind = \"openflow\"\nflows = [{flows:?}]\n[stage.b]\nkind = \"openflow\"\n\
+             [port.p1]\n[port.p2]\n[port.p3]\npipeline = \"of_b\"\n[port.p4]\npipeline = \"of_b\"\n\
+             [port.p5]\npipeline = \"plain\"\n[port.p6]\npipeline = \"plain\"\n"
+        )
+    };
+    for actions in ["flood", "all", "output:2,output:3,output:4,output:5,output:6"] {
+        let _ = std::fs::remove_dir_all(folder.join("out"));
+        let output = run(&folder, &config(actions), "p1={}in.pcap");
+        assert!(output.status.success(), "{}", errors(&output));
+        let sent =
+            |port: u32| testkit::pcap::read(&folder.join(&format!("out/p{port}.pcapng"))).len();
+        let received = testkit::pcap::read(&folder.join("in.pcap")).len();
+        let wanted = [0, received, 0, 0, received, received];
+        assert_eq!([1, 2, 3, 4, 5, 6].map(sent), wanted, "{actions}");
+    }
+    let said = errors(&run(&folder, &config("output:p3"), "p1={}in.pcap"));
+    assert!(said.contains("flows.txt:1: column ") && said.contains("`p3`"), "{said}");
+}
+
+/// A switch that has no cell for a copy says so.
+#[test]
+fn copies_of_a_switch_that_are_lost_are_counted() {
+    let folder = Scratch::new();
+    std::fs::write(folder.join("in.pcap"), data("tcp-urgent1.pcap")).expect("a file");
+    let config = |copies: usize| {
+        let buckets = |actions: &str, count: usize| format!(",bucket={actions}").repeat(count);
+        let text = format!(
+            "group_id=1,type=all{}\ngroup_id=2,type=all{}\nactions=group:2\n",
+            buckets("output:wan", copies),
+            buckets("group:1", 5)
+        );
+        let flows = folder.write("flows.txt", &text);
+        format!(
+            "mode = \"openflow\"\n[system]\ncells = 1024\n[stage.openflow]\nflows = [{flows:?}]\n\
+             [port.lan]\n[port.wan]\n"
+        )
+    };
+    for (copies, are_lost) in [(4, false), (250, true)] {
+        let _ = std::fs::remove_dir_all(folder.join("out"));
+        let output = run(&folder, &config(copies), "lan={}in.pcap");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", errors(&output));
+        assert_eq!(said.contains(" copies lost for lack of a cell"), are_lost, "{said}");
+    }
+}
+
 /// `-` is standard input, as for captures; files of the configuration are regular ones, so that nobody waits for a writer.
 #[test]
 fn flows_come_by_standard_input() {

@@ -85,6 +85,21 @@ fn numbers(settings: &Settings, interfaces: &Interfaces) -> Result<PortNumbers, 
     Ok(PortNumbers { local: local.transpose()? })
 }
 
+/// The ports of the switch of a name: all but those whose packets enter another switch of the program.
+fn own_ports(
+    config: &Config,
+    name: &str,
+    interfaces: &Interfaces,
+    ports: PortNumbers,
+) -> Vec<PortNo> {
+    let is_own = |port: &u16| {
+        let mut switches =
+            config.pipeline_of(interfaces.name(*port)).named(super::STAGE).peekable();
+        switches.peek().is_none() || switches.any(|own| own == name)
+    };
+    interfaces.ports().filter(is_own).map(|port| ports.number(port)).collect()
+}
+
 /// Whether the stages of a switch are behind those of a name, in all pipelines that have them.
 fn has_switch(config: &Config, name: &str) -> bool {
     let mut own = config.in_use().filter(|own| own.named(super::STAGE).any(|own| own == name));
@@ -122,8 +137,9 @@ impl Egress for ToNormal {
     fn free(&mut self, _: Vec<u8>) {}
 }
 
-/// Control's side with the flows of the files.
+/// Control's side of the switch of a name, with the flows of the files.
 fn begin(
+    (config, name): (&Config, &str),
     settings: &Settings,
     more: &[PathBuf],
     interfaces: &Interfaces,
@@ -134,10 +150,10 @@ fn begin(
     let ports = numbers(settings, interfaces)?;
     let shapes = queues::shapes(&settings.queues, interfaces)?;
     control.set_queues(queues::numbers(&shapes, ports));
-    for port in interfaces.ports() {
-        set_port(&mut control, ports.number(port), true);
+    for number in own_ports(config, name, interfaces, ports) {
+        set_port(&mut control, number, true);
     }
-    let by_name = port_names(interfaces, ports);
+    let by_name = port_names(&control, interfaces, ports);
     let own = settings.flows.iter().map(|path| (path, text_of(path)));
     for (path, text) in own.chain(more.iter().map(|path| (path, text_of_input(path)))) {
         load(&mut control, (path, &text?), &by_name, settings.protocol(), now_ns)?;
@@ -159,7 +175,8 @@ pub(super) fn start(
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now_ns = since.map_or(0, |since| if setup.is_live { since.as_nanos() as u64 } else { 0 });
     let more = setup.attached::<FlowFiles>().map_or(&[][..], |own| &own.0);
-    let (mut control, mut own, shapes) = begin(&settings, more, setup.interfaces, now_ns)?;
+    let (mut control, mut own, shapes) =
+        begin((setup.config, setup.name), &settings, more, setup.interfaces, now_ns)?;
     control.take_patches().iter().for_each(|patch| own.apply(patch));
     let ports = numbers(&settings, setup.interfaces)?;
     let link = match setup.is_live {
@@ -225,7 +242,7 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
                 "`fail_mode = \"standalone\"` needs the stages of a switch after `{name}`: {stages}"
             ));
         }
-        if let Err(error) = begin(&own, &[], interfaces, 0) {
+        if let Err(error) = begin((config, name), &own, &[], interfaces, 0) {
             findings.error_of_all(error);
         }
     }
@@ -285,7 +302,11 @@ impl OpenFlowControl {
         }
         // The same as long as it runs, whichever ports come and leave.
         if link.datapath_id == 0 {
-            link.datapath_id = datapath_id(env.records);
+            let is_own = |(port, _): &(usize, _)| {
+                self.control.port(self.ports.number(*port as u16)).is_some()
+            };
+            let own = env.records.iter().enumerate().filter(is_own);
+            link.datapath_id = datapath_id(own.map(|(_, record)| record));
         }
         let mut out = std::mem::take(&mut link.out);
         let lookups = (0..self.control.settings().tables).map(|table| self.lookups(table));
@@ -365,7 +386,7 @@ impl OpenFlowControl {
         let before = self.control.len();
         let found = self.control.matching(&request, self.version).unwrap_or_default();
         self.control.flow_mod(&request, self.version, now_ns).map_err(|error| {
-            let by_name = port_names(&self.interfaces, self.ports);
+            let by_name = port_names(&self.control, &self.interfaces, self.ports);
             let syntax = Syntax::with_ports(&by_name).for_version(self.version);
             let own = (&self.control, self.version);
             Refusal::new(kind(error), refused_in_words(own, &syntax, text, command, error))
@@ -386,7 +407,7 @@ impl OpenFlowControl {
         &self,
         parse: impl FnOnce(Syntax<'_>) -> Result<T, openflow::syntax::SyntaxError>,
     ) -> Result<T, Refusal> {
-        let by_name = port_names(&self.interfaces, self.ports);
+        let by_name = port_names(&self.control, &self.interfaces, self.ports);
         let parsed = parse(Syntax::with_ports(&by_name).for_version(self.version));
         parsed.map_err(|error| {
             let text = format!("column {}: {}", error.at + 1, error.message);
@@ -417,7 +438,7 @@ impl OpenFlowControl {
             }
             "flow_replace" => {
                 let commands::FlowReplace { file, flows, .. } = call.read()?;
-                let by_name = port_names(&self.interfaces, self.ports);
+                let by_name = port_names(&self.control, &self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let control = &mut self.control;
                 let done = replace(control, &file, &flows, &syntax, self.version, now_ns);
@@ -434,7 +455,7 @@ impl OpenFlowControl {
             }
             "flow_diff" => {
                 let commands::FlowReplace { file, flows, .. } = call.read()?;
-                let by_name = port_names(&self.interfaces, self.ports);
+                let by_name = port_names(&self.control, &self.interfaces, self.ports);
                 let syntax = Syntax::with_ports(&by_name).for_version(self.version);
                 let found = difference(&self.control, &file, &flows, &syntax, self.version);
                 let found = found.map_err(|error| Refusal::new(ErrorKind::BadRequest, error))?;
@@ -601,8 +622,7 @@ impl ControlPart for OpenFlowControl {
 
     fn commit(&mut self, _: &Config, _: &Config, env: &mut Environment<'_>) -> String {
         self.interfaces = env.interfaces.clone();
-        let numbers: Vec<PortNo> =
-            self.interfaces.ports().map(|port| self.ports.number(port)).collect();
+        let numbers = own_ports(env.config, &self.name, &self.interfaces, self.ports);
         let is_new = |number: &PortNo| self.control.port(*number).is_none();
         let new: Vec<PortNo> = numbers.iter().copied().filter(is_new).collect();
         let is_gone = |number: &PortNo| !numbers.contains(number);
@@ -626,8 +646,10 @@ impl ControlPart for OpenFlowControl {
         let totals = self.totals();
         let line = format!("{} in {} tables", thousands(totals.flows), self.control.tables().len());
         let mut fields = Map::new();
-        fields.insert(self.name.clone(), serde_json::to_value(totals).unwrap_or_default());
-        (fields, vec![["flows".to_owned(), line]])
+        fields.insert(self.name.clone(), serde_json::to_value(&totals).unwrap_or_default());
+        let [made, lost] = [totals.copies, totals.copies_lost].map(thousands);
+        let copies = format!("{made} made, {lost} lost");
+        (fields, vec![["flows".to_owned(), line], ["copies".to_owned(), copies]])
     }
 
     fn metrics(&self, out: &mut Metrics) {
@@ -642,6 +664,10 @@ impl ControlPart for OpenFlowControl {
             .sample(&stage, totals.controller_rate);
         out.counter("openflow_to_normal_total", "Packets that went to NORMAL.")
             .sample(&stage, totals.to_normal);
+        out.counter("openflow_copies_total", "Copies of packets, beside the packet itself.")
+            .sample(&stage, totals.copies);
+        out.counter("openflow_copies_lost_total", "Copies lost for lack of a cell.")
+            .sample(&stage, totals.copies_lost);
         if let Some(link) = &self.link {
             let mut family = out.gauge(
                 "openflow_controller_connected",
@@ -667,7 +693,7 @@ impl ControlPart for OpenFlowControl {
             return Vec::new(); // `ctl` and the metrics have it
         }
         let totals = self.totals();
-        let text = format!(
+        let mut text = format!(
             "{}: {} flows, {} lookups, {} matched, {} packets for a controller\n",
             self.name,
             thousands(totals.flows),
@@ -675,6 +701,10 @@ impl ControlPart for OpenFlowControl {
             thousands(totals.matched),
             thousands(totals.to_controller)
         );
+        if totals.copies_lost > 0 {
+            let lost = thousands(totals.copies_lost);
+            text += &format!("{lost} copies lost for lack of a cell: raise `cells` of [system]\n");
+        }
         vec![Section::new(&self.name, &totals, text)]
     }
 

@@ -14,10 +14,14 @@ use openflow::{ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, PortNo, Vers
 
 use super::stage::PortNumbers;
 
-/// The ports of the program by name.
-pub(super) fn port_names(interfaces: &Interfaces, ports: PortNumbers) -> Vec<(String, PortNo)> {
+/// The ports of the switch by name.
+pub(super) fn port_names(
+    control: &FlowControl,
+    interfaces: &Interfaces,
+    ports: PortNumbers,
+) -> Vec<(String, PortNo)> {
     let of = |port| (interfaces.name(port).to_owned(), ports.number(port));
-    interfaces.numbers().map(of).collect()
+    interfaces.ports().map(of).filter(|(_, number)| control.port(*number).is_some()).collect()
 }
 
 /// A line of a file.

@@ -57,8 +57,8 @@ pub(super) fn precise(duration: Duration) -> Duration {
 }
 
 /// 16 bits of zero, and the lowest address of a port: the same after each start. Ports that are gone have none.
-pub(super) fn datapath_id(records: &[Interface]) -> u64 {
-    let macs = records.iter().map(|record| record.mac).filter(|mac| *mac != [0; 6]);
+pub(super) fn datapath_id<'a>(records: impl Iterator<Item = &'a Interface>) -> u64 {
+    let macs = records.map(|record| record.mac).filter(|mac| *mac != [0; 6]);
     macs.min().unwrap_or_default().iter().fold(0, |id, byte| id << 8 | u64::from(*byte))
 }
 
