@@ -563,6 +563,8 @@ fn without_a_controller_the_switch_learns() {
     assert!(controllers.contains("refused"), "{controllers}");
     live.ofctl("add-flow", "priority=60000,icmp,actions=drop");
     assert!(live.pings(SOON), "flows wait for a controller");
+    let traced = live.ctl("flow trace in_port=1,icmp");
+    assert!(traced.ends_with("all packets go to NORMAL\nsent to: NORMAL\n"), "{traced}");
     let run = "ovs-testcontroller --unixctl=none ptcp:6654:127.0.0.1";
     let mut controller = live.switch.spawn(run);
     let is_connected = || {

@@ -160,10 +160,9 @@ enum Protection {
     Tls,
 }
 
-/// Whether the addresses and the files of TLS can be used.
-pub(super) fn check(settings: &Settings) -> Result<(), String> {
+/// Whether the addresses and the files of TLS can be used. `addresses`: those of other switches of the program, and then its own.
+pub(super) fn check(settings: &Settings, addresses: &mut Vec<SocketAddr>) -> Result<(), String> {
     let mut needs_tls = false;
-    let mut addresses: Vec<SocketAddr> = Vec::new();
     for text in settings.listen.iter().chain(&settings.snoop) {
         let (protection, address) = listener(text)?;
         needs_tls |= protection == Protection::Tls;
@@ -466,12 +465,14 @@ mod tests {
         let mut settings =
             Settings { listen: vec!["tls:127.0.0.1:6653".into()], ..Settings::default() };
         let error = "`tls:` needs `private_key` in [stage.openflow]";
-        assert_eq!(check(&settings), Err(error.to_owned()));
+        assert_eq!(check(&settings, &mut Vec::new()), Err(error.to_owned()));
         settings.listen = vec!["tcp:127.0.0.1:6653".into()];
-        assert_eq!(check(&settings), Ok(()));
-        // An address is there once.
+        let mut addresses = Vec::new();
+        assert_eq!(check(&settings, &mut addresses), Ok(()));
+        // An address is there once, also where the program has another switch.
+        assert!(check(&settings, &mut addresses).is_err());
         settings.snoop = vec!["ptcp:6653:127.0.0.1".into()];
-        let error = check(&settings).unwrap_err();
+        let error = check(&settings, &mut Vec::new()).unwrap_err();
         assert!(error.contains("is in `listen` or `snoop` already"), "{error}");
     }
 

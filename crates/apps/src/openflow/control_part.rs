@@ -212,9 +212,10 @@ pub(super) fn check_files(config: &Config, interfaces: &Interfaces, findings: &m
     names.sort_unstable();
     names.dedup(); // pipelines may share a stage
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
+    let mut addresses = Vec::new();
     for name in names {
         let own = settings(config, name);
-        if let Err(error) = check_channels(&own) {
+        if let Err(error) = check_channels(&own, &mut addresses) {
             findings.error_of_all(error);
         }
         if own.device && own.flows_max as usize > flowtable::device::FLOWS_MAX {
@@ -473,7 +474,12 @@ impl OpenFlowControl {
                 let commands::FlowTrace { packet, .. } = call.read()?;
                 let (packet, ttl) = self.parse(|syntax| syntax.packet(&packet))?;
                 packet.check().map_err(refusal)?;
-                let traced = trace(&self.control, &packet, ttl);
+                let mut traced = trace(&self.control, &packet, ttl);
+                if self.has_switch && self.link.as_ref().is_some_and(|link| link.is_standalone) {
+                    traced.truncate(1); // flows wait for a controller
+                    traced.push("no controller is connected: all packets go to NORMAL".to_owned());
+                    traced.push("sent to: NORMAL".to_owned());
+                }
                 Ok(Outcome::Rows(lines("steps", call.as_text, traced)))
             }
         }
