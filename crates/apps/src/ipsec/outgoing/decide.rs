@@ -59,7 +59,7 @@ impl EspOut {
         let first = if tunnel.is_none() { view.carrier(number, &tuple) } else { None };
         let chosen = match first {
             None => {
-                let action = view.outgoing.answer(number).copied();
+                let action = view.outgoing().answer(number).copied();
                 self.choose(view, (&tuple, action, now_ns), tunnel, last)?
             }
             first => first,
@@ -137,7 +137,7 @@ impl EspOut {
                 return Ok(Fate::Pass);
             }
         }
-        let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let action = if tunnel.is_none() { view.outgoing().find(&tuple) } else { None };
         let by = self.by_answer(view, (packet, &d), (&tuple, action), tunnel);
         let is_by_answer = by.is_some();
         let (tuple, action) = by.unwrap_or((tuple, action));
@@ -171,7 +171,7 @@ impl EspOut {
     ) -> Option<(Tuple, Option<Action>)> {
         let Some(own) = tunnel else {
             let answer = action.is_none().then(|| Tuple::answering(packet.data(), d))??;
-            let action = view.outgoing.find(&answer);
+            let action = view.outgoing().find(&answer);
             return matches!(action, Some(Action::Protect(_))).then_some((answer, action));
         };
         match view.through(own.if_id, tuple) {
@@ -370,7 +370,7 @@ impl<'v> Last<'v> {
 fn path_mtu(own: &Association, link: u16, now_ns: u64) -> (u16, Option<u64>) {
     match own.knows_path() {
         false => (link, None),
-        true => (own.path_mtu(now_ns).map_or(link, |path| path.min(link)), Some(now_ns)),
+        true => (own.aged_path_mtu(now_ns).map_or(link, |path| path.min(link)), Some(now_ns)),
     }
 }
 
