@@ -282,6 +282,8 @@ impl EspOut {
         };
         // DF asks for the MTU of the interface, too; other packets leave in fragments, if they must.
         let tunnel_mtu = tunnel.map_or(usize::MAX, |own| own.mtu.into());
+        // IPv6 needs 1,280 bytes of every link; what has fewer below it fragments there (RFC 8200 §5).
+        let tunnel_mtu = if is_v4 { tunnel_mtu } else { tunnel_mtu.max(IPV6_MTU_MIN) };
         if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
             let most = match parameters.mode {
                 Mode::Tunnel => outbound::inner_max(association, mtu),
@@ -290,7 +292,12 @@ impl EspOut {
             let most = most.min(tunnel_mtu);
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
             let is_told = inner_df && len > most && most > 0;
-            return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+            let is_least = !is_v4 && len <= IPV6_MTU_MIN;
+            return match (is_told, is_least) {
+                (true, _) => Ok(Fate::TooBig(most as u32)),
+                (false, true) => Err(reasons::ESP_MIN_MTU),
+                (false, false) => Err(reasons::ESP_TOO_BIG),
+            };
         }
         // Before it counts. What Linux sends by a twin comes by one worker as it is.
         let is_own = packet.mark & MARK_FROM_HOST != 0;
