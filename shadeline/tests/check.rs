@@ -324,3 +324,40 @@ fn states_do_not_know_answers_through_nat64() {
         guarded(&format!("[[rule]]\nsrc = \"64:ff9b::/96\"\naction = \"accept\"\n{gateway}"));
     assert!(good && !said.contains("nat64"), "{said}");
 }
+
+/// Policies that no stage asks would let packets leave as they are.
+#[test]
+fn pipelines_that_ask_no_policies_are_named() {
+    let folder = Scratch::new();
+    let of = |lan: &str, wan: &str, more: &str| {
+        let stages = |name: &str| match name {
+            "sealed" => "\"decode\", \"esp_in\", \"route\", \"esp_out\", \"rewrite\"",
+            _ => "\"decode\", \"route\", \"rewrite\"",
+        };
+        let text = format!(
+            "mode = \"{lan}\"\n[port.lan]\nbackend = \"memory\"\npipeline = \"{lan}\"\n[port.wan]\nbackend = \"memory\"\n\
+             pipeline = \"{wan}\"\n[pipeline.sealed]\nstages = [{}]\n[pipeline.plain]\nstages = [{}]\n{more}",
+            stages("sealed"),
+            stages("plain")
+        );
+        check(&folder, &text, false)
+    };
+    let policy = "[[policy]]\naction = \"discard\"\n";
+    let linux = "[ipsec]\nlinux = true\n";
+    for (section, more) in [("policy", policy), ("ipsec", linux)] {
+        let (good, said) = of("plain", "plain", more);
+        let wanted = format!(
+            "error: `{section}` has no effect: the pipeline `plain` has no `esp_out`: packets would leave unprotected"
+        );
+        assert!(!good && said.contains(&wanted), "{said}");
+        for (lan, wan) in [("sealed", "plain"), ("plain", "sealed")] {
+            let (good, said) = of(lan, wan, more);
+            let wanted = format!("warning: `{section}` has no effect at ports of `plain`");
+            assert!(good && said.contains(&wanted), "{said}");
+        }
+        let (good, said) = of("sealed", "sealed", more);
+        assert!(good && !said.contains("no effect at"), "{said}");
+    }
+    let (good, said) = of("plain", "plain", "");
+    assert!(good && !said.contains("unprotected"), "{said}");
+}

@@ -607,3 +607,99 @@ fn what_becomes_of_packets_and_associations_is_written() {
         assert!(status.success(), "{status}\n{output}");
     }
 }
+
+/// Datagrams that iperf3 sent, and how many of them the other side did not get.
+fn datagrams(text: &str) -> (u64, u64) {
+    let start = text.find('{').unwrap_or(0);
+    let all: serde_json::Value = serde_json::from_str(&text[start..]).expect(text);
+    let sum = &all["end"]["sum"];
+    (sum["packets"].as_u64().expect(text), sum["lost_packets"].as_u64().expect(text))
+}
+
+/// Keys change three times while iperf3 sends both ways: what one gateway seals the other one opens, and nothing is lost.
+#[test]
+fn keys_change_under_load_without_loss() {
+    if !testkit::require_namespaces() || testkit::require_tool("iperf3").is_none() {
+        return;
+    }
+    let nets = [(); 4].map(|()| Netns::new("ipsec"));
+    let [left, one, two, right] = nets;
+    veth((&left, "eth0", mac::LEFT), (&one, "inside", mac::ROUTER_LEFT), 1500);
+    veth((&one, "outside", "02:00:00:00:03:01"), (&two, "outside", "02:00:00:00:03:02"), 1500);
+    veth((&right, "eth0", mac::RIGHT), (&two, "inside", mac::ROUTER_RIGHT), 1500);
+    for (host, number) in [(&left, 1), (&right, 2)] {
+        host.address("eth0", &format!("10.0.{number}.2/24"));
+        host.ip(&format!("route add default via 10.0.{number}.1"));
+    }
+    let (Some(mut one), Some(mut two)) = (Site::start(1, one, left), Site::start(2, two, right))
+    else {
+        return;
+    };
+    assert!(wait_until(SOON, || ping(&one.host, "10.0.2.2", 1) == 1));
+    let mut servers = [5201, 5202].map(|port| {
+        let mut server = two.host.spawn(&format!("iperf3 -s -1 -p {port} --forceflush"));
+        server.wait_for("Server listening", SOON);
+        server
+    });
+    let mut clients = [(5201, ""), (5202, "-R")].map(|(port, way)| {
+        let line = format!("iperf3 -c 10.0.2.2 -p {port} -u -b 20M -l 1200 -t 6 --json {way}");
+        one.host.spawn(&line)
+    });
+    let add = |site: &Site, own: u8, from: u8, spi: u32| {
+        let key = private(&site.scratch, &format!("{spi}.key"), &format!("{spi:08x}").repeat(5));
+        let (direction, to) = (if own == from { "out" } else { "in" }, 3 - from);
+        site.ctl(&format!(
+            "sa add direction {direction} spi {spi} source 192.0.2.{from} destination 192.0.2.{to} reqid 1 \
+             --key-file {key} --udp"
+        ));
+    };
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(500));
+    for round in 0..3 {
+        pause();
+        let (there, back) = (4098 + round, 8194 + round);
+        // Both ends know the keys before anybody sends by them.
+        add(&two, 2, 1, there);
+        add(&one, 1, 2, back);
+        add(&one, 1, 1, there);
+        add(&two, 2, 2, back);
+        pause();
+        for site in [&one, &two] {
+            site.ctl(&format!("sa del spi {} destination 192.0.2.2", there - 1));
+            site.ctl(&format!("sa del spi {} destination 192.0.2.1", back - 1));
+        }
+    }
+    let mut lost_all = 0;
+    for client in &mut clients {
+        let (status, text) = client.wait(SOON);
+        assert!(status.success(), "{text}");
+        let (sent, lost) = datagrams(&text);
+        assert!(sent > 10_000, "{text}");
+        lost_all += lost;
+    }
+    servers.iter_mut().for_each(|server| drop(server.wait(SOON)));
+    // Linux of the hosts loses datagrams if iperf3 does not get its CPU in time, and counts them.
+    let full = [&one.host, &two.host].map(|host| {
+        let snmp = host.run("cat /proc/net/snmp");
+        let udp = snmp.lines().rfind(|own| own.starts_with("Udp:")).expect(&snmp);
+        udp.split(' ').nth(5).and_then(|own| own.parse::<u64>().ok()).expect(&snmp)
+    });
+    assert!(lost_all <= full.iter().sum(), "{lost_all} were lost, {full:?} at full sockets");
+    let counts = [&mut one, &mut two].map(|site| {
+        let (status, output) = site.program.stop(Stop::Terminate, SOON);
+        assert!(status.success(), "{status}\n{output}");
+        // Names of stages are there, too.
+        let is_ours = |own: &&str| {
+            let name = own.split(' ').next().unwrap_or_default();
+            let is_stage = ["esp_in", "esp_out"].contains(&name);
+            !is_stage && ["esp_", "sa_", "policy_"].iter().any(|begin| name.starts_with(begin))
+        };
+        assert_eq!(output.lines().find(is_ours), None, "{output}");
+        let line = output.lines().find(|line| line.contains(" packets opened (")).expect(&output);
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let counts = line.split("IPsec: ").nth(1).expect(line).split(" packets opened (");
+        let sealed = line.split("), ").nth(1).expect(line).split(" sealed (").next();
+        [counts.clone().next(), sealed].map(|own| digits(own.expect(line)))
+    });
+    let [[opened_one, sealed_one], [opened_two, sealed_two]] = counts;
+    assert_eq!((opened_one, opened_two), (sealed_two, sealed_one));
+}

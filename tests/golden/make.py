@@ -9,6 +9,7 @@ import logging
 import pathlib
 import socket
 import struct
+import sys
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
 
@@ -21,6 +22,9 @@ from scapy.layers.ipsec import ESP, SecurityAssociation  # noqa: E402
 from scapy.utils import checksum  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "oracle"))
+from ipsec import shortened  # noqa: E402
+
 HOST, ROUTER = "02:00:00:00:01:02", "02:00:00:00:01:01"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 
@@ -1433,14 +1437,21 @@ SUITES = [
     ("null", "hmac-sha1-96", "NULL", "HMAC-SHA1-96", 0, 20),
     ("null", "hmac-sha384-192", "NULL", "SHA2-384-192", 0, 48),
 ]
+# With shorter check values, and the middle key of GMAC.
+SHORT = [
+    ("aes-128-gcm-8", "none", "AES-GCM", "NULL", 20, 0),
+    ("aes-256-gcm-12", "none", "AES-GCM", "NULL", 36, 0),
+    ("aes-192-gmac", "none", "AES-NULL-GMAC", "NULL", 28, 0),
+]
 GATEWAYS = {4: "192.0.2.1", 6: "2001:db8:ffff::1"}
 
 
 def tunnels():
     """One table for each pair of associations: every suite in each mode and family, plain and in UDP in turn."""
     number = 0
-    for mode in ("tunnel", "transport"):
-        for at, suite in enumerate(SUITES):
+    ways = [(mode, suites) for suites in (SUITES, SHORT) for mode in ("tunnel", "transport")]
+    for mode, suites in ways:
+        for at, suite in enumerate(suites):
             for outer in (4, 6):
                 number += 1
                 inner = outer if mode == "transport" else (4, 6)[at // 2 % 2]
@@ -1452,7 +1463,8 @@ def tunnels():
                 host = peer if mode == "transport" else host
                 yield {
                     "number": number, "mode": mode, "suite": suite, "outer": outer, "inner": inner, "local": local,
-                    "peer": peer, "udp": outer == 4 and at % 3 == 1, "esn": at in (1, 6, 9), "host": host,
+                    "peer": peer, "udp": outer == 4 and at % 3 == 1, "esn": at in (1, 6, 9) and suites is SUITES,
+                    "host": host,
                 }
 
 
@@ -1470,13 +1482,14 @@ def scapy_of(tunnel, direction):
     src, dst = ends if direction == "out" else ends[::-1]
     key, mac = key_of(tunnel)
     header = IP(src=src, dst=dst) if tunnel["outer"] == 4 else IPv6(src=src, dst=dst)
-    return SecurityAssociation(
+    made = SecurityAssociation(
         ESP, spi=(0x1000 if direction == "out" else 0x2000) + tunnel["number"], seq_num=1,
         crypt_algo=crypt, crypt_key=key, auth_algo=auth, auth_key=mac or None,
         tunnel_header=header if tunnel["mode"] == "tunnel" else None,
         nat_t_header=UDP(sport=4500, dport=4500) if tunnel["udp"] else None,
         esn_en=tunnel["esn"], esn=0,
     )
+    return shortened(made, tunnel["suite"][0])
 
 
 def ipsec_files(folder):
@@ -1772,15 +1785,24 @@ def ipsec_narrow():
     out = [
         'mode = "router"\n\n[router]\nkernel = false\n',
         '[port.lan]\nmac = "02:00:00:00:01:01"\naddresses = ["10.1.0.1/16", "fd00:1::1/64"]\n',
-        '[port.wan]\nmac = "02:00:00:00:02:01"\nmtu = 1300\naddresses = ["192.0.2.1/24"]\n',
+        '[port.wan]\nmac = "02:00:00:00:02:01"\nmtu = 1300\naddresses = ["192.0.2.1/24", "fd00:9::1/64"]\n',
+        '[port.branch]\nbackend = "ipsec"\nif_id = 7\nmtu = 1200\naddresses = ["10.9.7.1/30"]\n',
         '[[route]]\nprefix = "0.0.0.0/0"\nvia = "192.0.2.254"\n',
-        '[[route]]\nprefix = "::/0"\nvia = "fd00:1::7"\n',
+        '[[route]]\nprefix = "::/0"\nvia = "fd00:9::fe"\n',
+        '[[route]]\nprefix = "10.7.0.0/16"\nvia = "branch"\n',
+        '[[route]]\nprefix = "fd00:7::/32"\nvia = "branch"\n',
         sa.format("0x1001", *ends, 1, ""),
         sa.format("0x2001", *ends, 2, "pad_to = 9000"),
         sa.format("0x3001", "10.1.0.7", "10.3.0.9", 3, 'mode = "transport"'),
+        sa.format("0x4001", *ends, 4, 'df = "set"'),
+        sa.format("0x5001", "fd00:1::7", "fd00:5::9", 5, 'mode = "transport"'),
+        sa.format("0x7001", *ends, 7, "if_id = 7"),
         policy.format(1, "fd00:1::/64", "fd00:2::/32"),
         policy.format(2, "10.1.0.0/16", "10.2.0.0/16"),
         policy.format(3, "10.1.0.7/32", "10.3.0.9/32"),
+        policy.format(4, "10.1.0.0/16", "10.4.0.0/16"),
+        policy.format(4, "fd00:1::/64", "fd00:4::/32"),
+        policy.format(5, "fd00:1::7/128", "fd00:5::9/128"),
     ]
     (folder / "config.toml").write_text("\n".join(out))
 
@@ -1798,6 +1820,19 @@ def ipsec_narrow():
     # Transport mode: the longest that fits, and one more.
     for size in (1266, 1267):
         yield sent("10.1.0.7", "10.3.0.9", size, flags="DF")
+    # Always DF outside: who can send shorter packets is answered, and what others send is lost.
+    for size, flags in ((1246, 0), (1246, "DF"), (1247, 0), (1247, "DF")):
+        yield sent("10.1.0.7", "10.4.0.9", size, flags=flags)
+    for size in (1246, 1247, 1280, 1281):
+        yield sent("fd00:1::7", "fd00:4::9", size)
+    # Transport mode over IPv6: nobody may divide the packet, and the host sends none that is shorter than 1,280.
+    for size in (1266, 1267, 1280, 1281):
+        yield sent("fd00:1::7", "fd00:5::9", size)
+    # A tunnel interface with an MTU of 1,200 bytes: one of IPv6 takes 1,280.
+    for size, flags in ((1200, "DF"), (1201, "DF"), (1201, 0)):
+        yield sent("10.1.0.7", "10.7.0.9", size, flags=flags)
+    for size in (1200, 1280, 1281):
+        yield sent("fd00:1::7", "fd00:7::9", size)
 
 
 def ipsec_fragments():

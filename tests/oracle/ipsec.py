@@ -16,15 +16,27 @@ import sys
 import tomllib
 
 import router as routing
+from cryptography.hazmat.primitives.ciphers import algorithms, modes
 from router import Mismatch
 from scapy.all import IP, UDP, IPv6
-from scapy.layers.ipsec import ESP, SecurityAssociation
+from scapy.layers.ipsec import ESP, CryptAlgo, SecurityAssociation
 
 CRYPT = {"cbc": "AES-CBC", "ctr": "AES-CTR", "gcm": "AES-GCM", "gmac": "AES-NULL-GMAC"}
 AUTH = {
     "none": "NULL", "hmac-sha1-96": "HMAC-SHA1-96", "hmac-sha256-128": "SHA2-256-128", "hmac-sha384-192": "SHA2-384-192",
     "hmac-sha512-256": "SHA2-512-256",
 }
+
+
+def shortened(association, cipher):
+    """The same with the check value of AES-GCM as short as `aes-…-gcm-8` says. scapy's own class cannot: it seals with 16 bytes always."""
+    icv = cipher.rpartition("-gcm-")[2]
+    if icv.isdigit():
+        association.crypt_algo = CryptAlgo(
+            "AES-GCM", algorithms.AES, modes.GCM, block_size=1, iv_size=8, key_size=(16, 24, 32), icv_size=int(icv), salt_size=4,
+            format_mode_iv=lambda sa, iv, **_: sa.crypt_salt + iv,
+        )
+    return association
 
 
 class Association:
@@ -38,11 +50,11 @@ class Association:
         lines = [bytes.fromhex(line) for line in (folder / table["key_file"]).read_text().split()]
         crypt = cipher.upper() if cipher in ("null", "chacha20-poly1305") else CRYPT[cipher.split("-")[2]]
         header = (IPv6 if ":" in self.source else IP)(src=self.source, dst=self.destination)
-        self.scapy = SecurityAssociation(
+        self.scapy = shortened(SecurityAssociation(
             ESP, spi=self.spi, crypt_algo=crypt, crypt_key=None if cipher == "null" else lines[0], auth_algo=AUTH[auth],
             auth_key=None if auth == "none" else lines[-1], tunnel_header=header if self.is_tunnel else None,
             nat_t_header=UDP(sport=4500, dport=4500) if self.udp else None, esn_en=table.get("esn", False), esn=0,
-        )
+        ), cipher)
         self.sent, self.seen = 0, set()
 
     def open(self, ip):
@@ -84,16 +96,17 @@ def tunnel(config, address):
 
 
 def policy(config, ip, incoming, if_id=None):
-    source, destination, protocol, ports, _ = fields(ip)
-    if incoming:
-        source, destination, ports = destination, source, ports and ports[::-1]
     for own in config.get("policy", []):
-        if own.get("if_id") != if_id or own.get("direction", "both") == ("out" if incoming else "in"):
+        direction = own.get("direction", "both")
+        if own.get("if_id") != if_id or direction == ("out" if incoming else "in"):
             continue
+        source, destination, protocol, ports, _ = fields(ip)
+        if incoming and direction == "both":
+            source, destination, ports = destination, source, ports and ports[::-1]
         holds = lambda key, address: key not in own or address in ipaddress.ip_network(own[key])
         if not holds("source", source) or not holds("destination", destination):
             continue
-        if "protocol" in own and {"tcp": 6, "udp": 17}[own["protocol"]] != protocol:
+        if "protocol" in own and {"icmp": 1, "tcp": 6, "udp": 17}[own["protocol"]] != protocol:
             continue
         if "destination_port" in own and (not ports or ports[1] != own["destination_port"]):
             continue

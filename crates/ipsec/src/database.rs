@@ -18,8 +18,9 @@ use std::sync::{Arc, Weak};
 use crypto::esp::AssociationError;
 use crypto::{Key, Marks};
 
-use crate::association::{Association, Direction, Expiry, Mode, Parameters, Past, Used};
+use crate::association::{Association, Expiry, Past, Used};
 use crate::hash::Keyed;
+use crate::parameters::{Direction, Mode, Parameters};
 use crate::path;
 use crate::peer::Peer;
 use crate::policy::{Action, Number, Policies, Policy, PolicyError, Selector, Template, Tuple};
@@ -174,7 +175,7 @@ pub struct View {
     /// Policies of packets that were received.
     pub incoming: Arc<Policies>,
     /// Policies of packets that are sent. [`View::set_outgoing`] changes them.
-    pub outgoing: Arc<Policies>,
+    outgoing: Arc<Policies>,
     /// By their numbers: the newest association of the template, if it is between its ends. What it is found by is in one line.
     protecting: Vec<Option<Ahead<Arc<Association>>>>,
 }
@@ -185,6 +186,12 @@ impl View {
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 64;
         self.inbound.len().max(self.outbound.len()) > LARGE
+    }
+
+    /// Policies of packets that are sent.
+    #[inline]
+    pub fn outgoing(&self) -> &Arc<Policies> {
+        &self.outgoing
     }
 
     /// Puts other policies of packets that are sent in the place of these.
@@ -502,6 +509,16 @@ impl Database {
         before.or_else(|| self.paths.get(&(source, destination)).copied())
     }
 
+    /// Shares the path MTUs of all associations, if it is not known which ones have learned theirs.
+    pub fn share_path_mtus(&mut self, now_ns: u64) {
+        let mut all: Vec<(u32, IpAddr)> = Vec::new();
+        for known in self.associations.values().filter(|known| known.association.knows_path()) {
+            let Parameters { spi, destination, .. } = *known.association.parameters();
+            all.push((spi, destination));
+        }
+        all.into_iter().for_each(|(spi, to)| self.share_path_mtu(spi, to, now_ns));
+    }
+
     /// An association has learned a path MTU: so have all others between its ends, and those to come.
     pub fn share_path_mtu(&mut self, spi: u32, destination: IpAddr, now_ns: u64) {
         let Some(own) = self.get(spi, destination) else { return };
@@ -520,7 +537,10 @@ impl Database {
         if self.paths.len() > PATHS_MIN.max(2 * self.associations.len()) {
             self.paths.retain(|_, word| path::at(*word, now_ns).is_some());
         }
-        self.paths.insert((source, destination), word);
+        let known = self.paths.get(&(source, destination));
+        if known.and_then(|known| path::at(*known, now_ns)).is_none_or(|known| mtu <= known) {
+            self.paths.insert((source, destination), word);
+        }
     }
 
     /// Has an association in tunnel mode take identifications from the counter of its ends: over IPv4 if another one has sent there.

@@ -8,8 +8,9 @@ use packet::checksum::{finish, partial_sum, pseudo_header_v4, pseudo_header_v6, 
 use packet::ipv4::fill_checksum;
 use packet::{Decoded, IpProtocol, Kind};
 
-use crate::association::{Association, Mode, Parameters};
+use crate::association::Association;
 use crate::outbound::{IPV4, IPV6, UDP_LEN};
+use crate::parameters::{Mode, Parameters};
 
 /// The port of ESP in UDP (RFC 3948).
 pub const UDP_PORT: u16 = 4500;

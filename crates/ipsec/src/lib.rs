@@ -34,7 +34,7 @@
 //! })?;
 //! let view = database.view()?;
 //! let tuple = Tuple { family: 4, dst: [0, 0x0a02_0001], ..Tuple::default() };
-//! let Some(Action::Protect(template)) = view.outgoing.find(&tuple) else { panic!() };
+//! let Some(Action::Protect(template)) = view.outgoing().find(&tuple) else { panic!() };
 //! assert_eq!(view.outbound(&template, &tuple).unwrap().parameters().spi, 0x1000);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -47,15 +47,14 @@ pub mod database;
 mod hash;
 pub mod inbound;
 pub mod outbound;
+mod parameters;
 pub mod path;
 mod peer;
 pub mod policy;
 
-pub use association::{
-    Association, Direction, Dont, Dscp, Exhausted, Expiry, Limit, Limits, Mode, Parameters, Tally,
-    Udp,
-};
+pub use association::{Association, Exhausted, Expiry, Tally};
 pub use database::{Ahead, Database, DatabaseError, NotCarried, View};
+pub use parameters::{Direction, Dont, Dscp, Limit, Limits, Mode, Parameters, Udp};
 pub use policy::{Action, Number, Policies, Policy, Room, Selector, Template, Tuple};
 
 /// An address as packets are looked up by: IPv6 as `[high, low]`, IPv4 as `[0, address]`.

@@ -19,7 +19,8 @@ use packet::ipv4::{Ipv4Header, fill_checksum};
 use packet::ipv6::{Ipv6Header, decrement_hop_limit};
 use packet::{Decoded, IpProtocol, Kind};
 
-use crate::association::{Association, Dont, Dscp, Mode, Parameters};
+use crate::association::Association;
+use crate::parameters::{Dont, Dscp, Mode, Parameters};
 
 /// IPv4 in a tunnel.
 pub const IPV4: u8 = 4;

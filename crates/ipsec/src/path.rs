@@ -187,6 +187,18 @@ impl PathMtu {
         }
     }
 
+    /// The same; an MTU that is too old at this time is forgotten.
+    #[inline]
+    pub(crate) fn aged(&self, now_ns: u64) -> Option<u16> {
+        let word = self.word();
+        let mtu = at(word, now_ns);
+        if mtu.is_none() && is_old(word, now_ns) {
+            // If another one was learned meanwhile, that stays.
+            let _ = self.0.compare_exchange(word, 0, Relaxed, Relaxed);
+        }
+        mtu
+    }
+
     fn learn(&self, mtu: u16, now_ns: u64) -> Learned {
         let now_ms = now_ns / 1_000_000;
         let mut learned = Learned::Known;
@@ -204,6 +216,11 @@ impl PathMtu {
 pub(crate) fn at(word: u64, now_ns: u64) -> Option<u16> {
     let age_ms = (now_ns / 1_000_000).checked_sub(word >> 16)?;
     (word != 0 && age_ms < AGE_MS).then_some(word as u16)
+}
+
+/// Whether the MTU of a word is used no longer. One that was learned after this time is not old.
+fn is_old(word: u64, now_ns: u64) -> bool {
+    word != 0 && (now_ns / 1_000_000).checked_sub(word >> 16).is_some_and(|age| age >= AGE_MS)
 }
 
 #[cfg(test)]
@@ -231,6 +248,17 @@ mod tests {
         let other = PathMtu::default();
         other.set(own.word());
         assert_eq!(other.at(2000 * SECOND), Some(1450));
+        // Packets before it was learned and while it is used forget nothing.
+        assert_eq!(
+            [1999, 2000, 2599].map(|at| own.aged(at * SECOND)),
+            [None, Some(1450), Some(1450)]
+        );
+        assert_eq!(own.word(), other.word());
+        assert_eq!((own.aged(2600 * SECOND), own.word()), (None, 0), "it costs nothing then");
+        assert_eq!(
+            (own.aged(2600 * SECOND), own.learn(1450, 2600 * SECOND)),
+            (None, Learned::Lowered(1450))
+        );
     }
 
     #[test]

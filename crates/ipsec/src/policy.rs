@@ -13,7 +13,7 @@ use packet::quoted::{Quoted, is_error_packet, quoted};
 use packet::{Decoded, Kind};
 
 use crate::Words;
-use crate::association::Direction;
+use crate::parameters::Direction;
 
 /// Policies of one family that are searched one after the other; above, by tuples of their masks.
 const LINEAR_MAX: usize = 128;

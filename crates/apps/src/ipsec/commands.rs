@@ -184,11 +184,16 @@ impl SaAdd {
     pub(super) fn keys(&self) -> Keys {
         let text = |key: &str, own: String| Some((key.to_owned(), Value::from(own)));
         let number = |key: &str, own: u32| Some((key.to_owned(), Value::from(i64::from(own))));
+        // As all else writes it.
+        let hexadecimal = |key: &str, own: u32| {
+            let value = format!("{own:#x}").parse::<Value>();
+            Some((key.to_owned(), value.unwrap_or_else(|_| Value::from(i64::from(own)))))
+        };
         let large = |key: &str, own: i64| Some((key.to_owned(), Value::from(own)));
         let flag = |key: &str, own: bool| own.then(|| (key.to_owned(), Value::from(true)));
         let all = [
             text("direction", self.direction.clone()),
-            number("spi", self.spi),
+            hexadecimal("spi", self.spi),
             text("source", self.source.to_string()),
             text("destination", self.destination.to_string()),
             number("reqid", self.reqid),

@@ -476,6 +476,9 @@ impl ControlPart for IpsecControl {
             }
             self.expire(env.now_ns);
             self.keep_alive(env);
+            if self.current.take_untold_path() {
+                self.database.share_path_mtus(env.now_ns);
+            }
             if env.config.ipsec.workers == SaWorkers::Auto {
                 let work = |own: &Arc<WorkerCounters>| Work {
                     packets: own.rx_packets.get(),
@@ -821,7 +824,9 @@ mod tests {
 
     #[test]
     fn a_request_is_an_entry_of_the_file() {
-        let own = with(&[], request(None).keys()).unwrap();
+        let keys = request(None).keys();
+        assert!(keys.iter().any(|(key, value)| key == "spi" && value.to_string() == "0x1000"));
+        let own = with(&[], keys).unwrap();
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
         assert_eq!(own.mode, control::config::SaMode::Transport);
         assert_eq!((own.first_number, own.hard_packets), (7, Some(4)));

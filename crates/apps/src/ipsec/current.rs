@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -183,6 +183,8 @@ pub struct Current {
     limit: Limit,
     /// Live runs.
     sender: Option<SyncSender<Event>>,
+    /// A path MTU was learned that control does not know of.
+    has_untold_path: AtomicBool,
     workers: SaWorkers,
 }
 
@@ -195,6 +197,7 @@ impl Current {
             asker,
             limit: Limit::new(),
             sender,
+            has_untold_path: AtomicBool::new(false),
             workers: SaWorkers::Any,
         }
     }
@@ -213,6 +216,11 @@ impl Current {
         };
         self.generation.fetch_add(1, Ordering::Release);
         drop(before); // not under the lock
+    }
+
+    /// Whether a path MTU was learned, and control was behind, since this was asked.
+    pub fn take_untold_path(&self) -> bool {
+        self.has_untold_path.swap(false, Ordering::Relaxed)
     }
 
     /// The view in use.
@@ -277,6 +285,15 @@ impl Reader {
             self.tell(Event::Reached);
         }
         result
+    }
+
+    /// Tells control of the path MTU of an association. If it is behind, it looks itself within a second: the error may not come again.
+    pub fn tell_path(&self, spi: u32, destination: IpAddr, mtu: u16) {
+        if let Some(sender) = &self.current.sender
+            && sender.try_send(Event::Path { spi, destination, mtu }).is_err()
+        {
+            self.current.has_untold_path.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Tells control, unless it is behind.
@@ -350,6 +367,23 @@ mod tests {
         assert_eq!([2, 1, 3, 1, 3].map(told), [0, 1, 0, 1, 0]);
         let said = database.expire(0);
         assert_eq!(said.iter().map(|own| own.is_hard).collect::<Vec<_>>(), [false, true]);
+    }
+
+    /// Control may be behind: a flood of other events came before.
+    #[test]
+    fn a_path_mtu_that_control_did_not_hear_of_is_looked_for() {
+        let (sender, events) = std::sync::mpsc::sync_channel(1);
+        let view = Database::new().view().unwrap();
+        let current = Arc::new(Current::new(view, Some(sender), None));
+        let reader = Reader::new(current.clone());
+        let learn = || reader.tell_path(0x1001, [192, 0, 2, 2].into(), 1400);
+        learn();
+        assert!(!current.take_untold_path());
+        learn();
+        assert!(current.take_untold_path() && !current.take_untold_path());
+        assert!(matches!(events.try_recv(), Ok(Event::Path { mtu: 1400, .. })));
+        learn();
+        assert!(!current.take_untold_path());
     }
 
     #[test]

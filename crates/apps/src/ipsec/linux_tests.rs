@@ -164,9 +164,9 @@ fn a_tunnel_of_a_daemon_carries_packets() {
     let there = tuple("10.1.0.9", "10.2.0.9");
     let tunnel = Some((ip(US), ip(PEER)));
     let expected = Template { reqid: 7, tunnel };
-    assert_eq!(view.outgoing.find(&there), Some(Action::Protect(expected)));
+    assert_eq!(view.outgoing().find(&there), Some(Action::Protect(expected)));
     assert_eq!(view.outbound(&expected, &there).unwrap().parameters().spi, 0x201);
-    assert_eq!(view.outgoing.find(&tuple("10.1.0.9", "10.3.0.9")), None);
+    assert_eq!(view.outgoing().find(&tuple("10.1.0.9", "10.3.0.9")), None);
 
     // A packet without an association is asked for.
     bed.ask(gone(&sa(US, PEER, 0x201)));
@@ -248,7 +248,7 @@ fn missing_policies_drop_packets() {
     policy(&mut bed, "10.2.0.0", 1, protected.clone());
     policy(&mut bed, "10.3.0.0", 2, Vec::new());
     let find = |bed: &mut Bed, to: &str| {
-        bed.database.view().unwrap().outgoing.find(&tuple("10.1.0.9", to))
+        bed.database.view().unwrap().outgoing().find(&tuple("10.1.0.9", to))
     };
     let all = ["10.2.0.9", "10.3.0.9", "10.9.0.9"];
     let found = all.map(|to| find(&mut bed, to));
@@ -321,7 +321,7 @@ fn what_cannot_be_done_drops_packets() {
     bed.ask(protect(XFRM_POLICY_OUT, selector("10.1.0.0", "10.2.0.0"), template(US, PEER)));
     let view = bed.database.view().unwrap();
     let there = tuple("10.1.0.9", "10.2.0.9");
-    let Some(Action::Protect(template)) = view.outgoing.find(&there) else { panic!() };
+    let Some(Action::Protect(template)) = view.outgoing().find(&there) else { panic!() };
     assert!(view.outbound(&template, &there).is_none());
 
     // Policies that ask for more than ESP once.
@@ -409,7 +409,7 @@ fn associations_and_policies_migrate() {
     let view = bed.database.view().unwrap();
     let expected = Template { reqid: 7, tunnel: Some((ip(US), ip(AWAY))) };
     let there = tuple("10.1.0.9", "10.2.0.9");
-    assert_eq!(view.outgoing.find(&there), Some(Action::Protect(expected)));
+    assert_eq!(view.outgoing().find(&there), Some(Action::Protect(expected)));
     assert_eq!(view.outbound(&expected, &there).unwrap().peer().0, ip(AWAY));
 }
 

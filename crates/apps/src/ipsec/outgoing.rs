@@ -185,7 +185,7 @@ impl EspOut {
             self.headers.push(*d);
             true
         });
-        view.outgoing.find_in(&mut self.room);
+        view.outgoing().find_in(&mut self.room);
     }
 }
 
@@ -412,7 +412,7 @@ impl EspOut {
         let Some(fib) = cx.tables.find::<RouterPart>() else { return };
         self.tunnels.look(cx.version, fib);
         let has_tunnels = self.tunnels.is_any();
-        if view.outgoing.is_empty()
+        if view.outgoing().is_empty()
             && (view.incoming.is_empty() || !self.with_nat)
             && !has_tunnels
             && !view.sends_in_udp

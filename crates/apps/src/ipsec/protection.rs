@@ -31,12 +31,12 @@ impl Guard for Protection {
         let view = self.0.get();
         let d = received::decode(frame);
         let Some(tuple) = Tuple::of(&d) else { return false };
-        match view.outgoing.find(&tuple) {
+        match view.outgoing().find(&tuple) {
             Some(Action::Bypass) => false,
             Some(Action::Protect(_) | Action::Discard) => true,
             None => {
                 let answer = Tuple::answering(frame.data(), &d);
-                let action = answer.and_then(|answer| view.outgoing.find(&answer));
+                let action = answer.and_then(|answer| view.outgoing().find(&answer));
                 matches!(action, Some(Action::Protect(_)))
             }
         }

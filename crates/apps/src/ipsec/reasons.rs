@@ -44,4 +44,6 @@ chunk::drop_reasons! {
         "See `disable_xfrm` in ipsec.md; IPv6 has no such setting: use a tunnel interface for packets of Linux itself.";
     ESP_ANSWER = 19, "esp_answer", "an answer of the router to a packet that came by an association would leave unprotected",
         "Nothing: it would show what was inside. A policy that protects it lets it leave.";
+    ESP_MIN_MTU = 20, "esp_min_mtu", "an IPv6 packet of 1,280 bytes at most does not fit the way when it is sealed, and may not be fragmented",
+        "Raise the MTU of the link. In a tunnel over IPv4, set `df` of the association to `copy` or `clear`.";
 }

@@ -50,7 +50,8 @@ pub(super) fn check(
     firewall::check(reads("firewall"), config, spans, walk);
     firewall::stages(config, spans, walk);
     nat::check(config, spans, walk);
-    ipsec::check(config, spans, walk);
+    let has_ipsec = known.kinds.iter().any(|kind| kind.name == "esp_out");
+    ipsec::check(has_ipsec && reads("policy"), config, spans, walk);
     for (stage, (place, _)) in config.stages.iter().zip(&spans.stages) {
         if !config.in_use().any(|pipeline| pipeline.stages.contains(&stage.name)) {
             let message =

@@ -106,11 +106,11 @@ proptest! {
             })
             .collect();
         tuples.iter().for_each(|tuple| room.put(tuple));
-        view.outgoing.find_in(&mut room);
+        view.outgoing().find_in(&mut room);
         for (at, tuple) in tuples.iter().enumerate() {
             let number = room.number(at);
             let carrier = view.carrier(number, tuple).map(|own| own.parameters().spi);
-            let expected = match view.outgoing.answer(number) {
+            let expected = match view.outgoing().answer(number) {
                 Some(Action::Protect(template)) => {
                     let found = view.outbound(template, tuple).map(|own| own.parameters().spi);
                     found.filter(|spi| *spi == newest[template.reqid as usize])
@@ -409,7 +409,7 @@ fn tunnel_interfaces_have_associations_and_policies_of_their_own() {
     assert_eq!(through(&mut database, 3), Ok(258));
     let view = database.view().unwrap();
     assert!(view.enters(3, 7, &tuple) && !view.enters(3, 8, &tuple));
-    assert_eq!(view.outgoing.find(&tuple), None, "no policy of all others");
+    assert_eq!(view.outgoing().find(&tuple), None, "no policy of all others");
     for spi in [256, 258] {
         database.delete(spi, ends().1);
     }

@@ -247,4 +247,12 @@ fn a_new_association_begins_with_the_path_mtu_of_its_ends() {
     assert_eq!(error.told(&beside, 20 * SECOND), Some(Learned::Lowered(1300)));
     database.share_path_mtu(0x1001, destination, 20 * SECOND);
     assert_eq!(beside.path_mtu(21 * SECOND), Some(1300));
+    // Nobody said which one has learned it: all are looked at, in any order.
+    let late = database.add(of(0x1005), key(5), 0).unwrap();
+    assert_eq!(late.path_mtu(21 * SECOND), Some(1400));
+    database.share_path_mtus(21 * SECOND);
+    let last = database.add(of(0x1006), key(6), 0).unwrap();
+    let all = [&again, &beside, &later, &late, &last].map(|own| own.path_mtu(22 * SECOND));
+    assert_eq!(all, [Some(1300); 5]);
+    assert_eq!(elsewhere.path_mtu(22 * SECOND), None);
 }

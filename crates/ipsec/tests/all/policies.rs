@@ -121,7 +121,7 @@ proptest! {
         }
         let view = database.view().unwrap();
         for tuple in &tuples {
-            prop_assert_eq!(view.outgoing.find(tuple), reference::find(plain.iter(), tuple));
+            prop_assert_eq!(view.outgoing().find(tuple), reference::find(plain.iter(), tuple));
             prop_assert_eq!(view.incoming.find(tuple), None);
         }
     }

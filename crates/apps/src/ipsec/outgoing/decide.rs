@@ -59,7 +59,7 @@ impl EspOut {
         let first = if tunnel.is_none() { view.carrier(number, &tuple) } else { None };
         let chosen = match first {
             None => {
-                let action = view.outgoing.answer(number).copied();
+                let action = view.outgoing().answer(number).copied();
                 self.choose(view, (&tuple, action, now_ns), tunnel, last)?
             }
             first => first,
@@ -137,7 +137,7 @@ impl EspOut {
                 return Ok(Fate::Pass);
             }
         }
-        let action = if tunnel.is_none() { view.outgoing.find(&tuple) } else { None };
+        let action = if tunnel.is_none() { view.outgoing().find(&tuple) } else { None };
         let by = self.by_answer(view, (packet, &d), (&tuple, action), tunnel);
         let is_by_answer = by.is_some();
         let (tuple, action) = by.unwrap_or((tuple, action));
@@ -171,7 +171,7 @@ impl EspOut {
     ) -> Option<(Tuple, Option<Action>)> {
         let Some(own) = tunnel else {
             let answer = action.is_none().then(|| Tuple::answering(packet.data(), d))??;
-            let action = view.outgoing.find(&answer);
+            let action = view.outgoing().find(&answer);
             return matches!(action, Some(Action::Protect(_))).then_some((answer, action));
         };
         match view.through(own.if_id, tuple) {
@@ -282,6 +282,8 @@ impl EspOut {
         };
         // DF asks for the MTU of the interface, too; other packets leave in fragments, if they must.
         let tunnel_mtu = tunnel.map_or(usize::MAX, |own| own.mtu.into());
+        // IPv6 needs 1,280 bytes of every link; what has fewer below it fragments there (RFC 8200 §5).
+        let tunnel_mtu = if is_v4 { tunnel_mtu } else { tunnel_mtu.max(IPV6_MTU_MIN) };
         if plan.len() > mtu && outer_df || inner_df && len > tunnel_mtu {
             let most = match parameters.mode {
                 Mode::Tunnel => outbound::inner_max(association, mtu),
@@ -290,7 +292,12 @@ impl EspOut {
             let most = most.min(tunnel_mtu);
             let most = if is_v4 { most } else { most.max(IPV6_MTU_MIN) };
             let is_told = inner_df && len > most && most > 0;
-            return if is_told { Ok(Fate::TooBig(most as u32)) } else { Err(reasons::ESP_TOO_BIG) };
+            let is_least = !is_v4 && len <= IPV6_MTU_MIN;
+            return match (is_told, is_least) {
+                (true, _) => Ok(Fate::TooBig(most as u32)),
+                (false, true) => Err(reasons::ESP_MIN_MTU),
+                (false, false) => Err(reasons::ESP_TOO_BIG),
+            };
         }
         // Before it counts. What Linux sends by a twin comes by one worker as it is.
         let is_own = packet.mark & MARK_FROM_HOST != 0;
@@ -370,7 +377,7 @@ impl<'v> Last<'v> {
 fn path_mtu(own: &Association, link: u16, now_ns: u64) -> (u16, Option<u64>) {
     match own.knows_path() {
         false => (link, None),
-        true => (own.path_mtu(now_ns).map_or(link, |path| path.min(link)), Some(now_ns)),
+        true => (own.aged_path_mtu(now_ns).map_or(link, |path| path.min(link)), Some(now_ns)),
     }
 }
 

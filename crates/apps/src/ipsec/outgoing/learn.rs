@@ -10,7 +10,6 @@ use ipsec::{Parameters, View};
 use lookup::fib::Fib;
 
 use super::super::MARK_TOO_BIG;
-use super::super::current::Event;
 use super::super::incoming::is_own;
 use super::EspOut;
 use crate::received;
@@ -40,7 +39,7 @@ impl EspOut {
             Some((own, Learned::Lowered(mtu))) => {
                 self.counters.path_mtu.add(1);
                 let Parameters { spi, destination, .. } = *own.parameters();
-                self.reader.tell(Event::Path { spi, destination, mtu });
+                self.reader.tell_path(spi, destination, mtu);
             }
             Some((_, Learned::Known)) => self.counters.path_mtu.add(1),
             Some((_, Learned::Refused)) | None => self.counters.path_mtu_ignored.add(1),

@@ -4,11 +4,19 @@ use std::ops::RangeInclusive;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use crate::config::Topic;
 use crate::config::read::Spans;
 use crate::config::types::*;
 use crate::config::walk::{Place, Walk};
 
-pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+/// The stage that seals.
+const STAGE: &str = "esp_out";
+
+/// `may_be`: whether the pipeline can have IPsec.
+pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    if may_be {
+        stages(config, spans, walk);
+    }
     for (number, (own, place)) in config.associations.iter().zip(&spans.associations).enumerate() {
         association(own, place, walk);
         interface(config, own, place, walk);
@@ -30,6 +38,34 @@ pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
                 format!("this policy never matches: policy {first} matches all its packets");
             walk.warning(place.header(), message).expected(format!("it before policy {first}"));
         }
+    }
+}
+
+/// Pipelines that do not ask the policies: packets would leave unprotected.
+fn stages(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
+    let is_used = match (config.ipsec.linux, config.policies.is_empty()) {
+        (_, false) => Some("policy"),
+        (true, true) => Some("ipsec"),
+        (false, true) => (!config.associations.is_empty()).then_some("sa"),
+    };
+    let Some(section) = is_used else { return };
+    if !config.in_use().any(|pipeline| pipeline.has(STAGE)) {
+        let name = &config.pipeline.name;
+        // As with rules of a firewall: whoever writes policies relies on them.
+        let message = format!(
+            "`{section}` has no effect: the pipeline `{name}` has no `{STAGE}`: packets would leave unprotected"
+        );
+        walk.error(spans.file.at(section), message)
+            .expected("`esp_in` and `esp_out` in its `stages`");
+        return;
+    }
+    let routes = |pipeline: &&Pipeline| pipeline.has("route") && !pipeline.has(STAGE);
+    for pipeline in config.in_use().filter(routes) {
+        let name = &pipeline.name;
+        let message = format!(
+            "`{section}` has no effect at ports of `{name}`: it has no `{STAGE}`, and packets leave unprotected"
+        );
+        walk.warning(spans.file.at(section), message).about(Topic::Unfiltered);
     }
 }
 
