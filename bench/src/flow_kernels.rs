@@ -2,21 +2,25 @@
 //! order of the segments of a job.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use apps::flow::connections::{ConnectionColumns as C, Connections, OfConnection, memory_of};
 use apps::flow::decode::{HeadColumns as H, reference, segment};
 use apps::flow::kernels::{CONNECTIONS as TABLE, FLOW, REASSEMBLY};
 use apps::flow::reassembly::{self, InStream, ReassemblyColumns as R};
-use chunk::Columns;
+use chunk::{CHUNK_PACKETS_MAX, Columns};
 use device::accelerator::Step;
 use device::driver::{Driver, Program};
 use kernels::files::ORDER;
 use kernels::job::JobBytes;
 use packet::checksum::Checksums;
+use stream::FlowKey;
+use stream::table::{Class, FlowTable, Found, Limits, Slot};
 
 use crate::Report;
 use crate::app_kernels::Alone;
 use crate::on_device::program_of;
+use crate::report::Row;
 use crate::streams::frames::{Ends, FRAME_MIN, Segment, write};
 use crate::tables::Random;
 
@@ -278,6 +282,53 @@ fn numbered(
         "connection table of {cells}, jobs of {all} segments, {of} connections, kernels alone"
     );
     report.rows.push(ran.row(name, "Mpps", rows as f64 / 1e6, None));
+    looked_up(rounds, rows, CELLS, report)
+}
+
+/// The same segments looked up in the table of the tracker, of the same size, by one core: batches of a chunk.
+fn looked_up(
+    rounds: usize,
+    rows: usize,
+    capacity: usize,
+    report: &mut Report,
+) -> Result<(), String> {
+    let limits = Limits { capacity, half_open_max: capacity };
+    let mut table = FlowTable::<u64>::new(limits, 7).map_err(|error| error.to_string())?;
+    let keys: Vec<FlowKey> = segments(rows)
+        .iter()
+        .map(|own| {
+            let [src, dst] = [own.ports >> 16, own.ports & 0xffff].map(|port| port as u16);
+            FlowKey::new((own.src, src), (own.dst, dst), 6, 4, 0).0
+        })
+        .collect();
+    let mut found = vec![Found::NONE; CHUNK_PACKETS_MAX];
+    let mut figures = Vec::with_capacity(rounds);
+    // The first round inserts.
+    for round in 0..=rounds.max(1) {
+        let begin = Instant::now();
+        let mut known = 0;
+        for keys in keys.chunks(CHUNK_PACKETS_MAX) {
+            let found = &mut found[..keys.len()];
+            table.lookup(
+                keys,
+                1_000,
+                &mut (|_| Some(Class::Full), |_: Slot, _: &FlowKey, _: &u64| {}),
+                found,
+            );
+            known += found.iter().filter(|own| !own.is_new()).count();
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        if round > 0 {
+            figures.push(rows as f64 / 1e6 / seconds);
+            if known != rows {
+                report.wrong.push(format!("{known} of {rows} segments were found on the CPU"));
+            }
+        }
+    }
+    let (all, of, cells) = (count(rows), count(CONNECTIONS), count(capacity));
+    let name =
+        format!("the tracker's table of {cells} on one core, {all} segments, {of} connections");
+    report.rows.push(Row::new(name, "Mpps", figures));
     Ok(())
 }
 

@@ -135,9 +135,17 @@ pub(crate) fn warn_of(report: &Report) -> Result<(), Failure> {
     let malformed = report.flow_packets("malformed");
     if malformed > 0 {
         note!(
-            "warning: {} {} malformed or truncated by the capture's snap length, and belong to no connection",
+            "warning: {} {} malformed or truncated by the capture's snap length in a header or a fragment, and belong to no connection",
             thousands(malformed),
             is_are(malformed)
+        );
+    }
+    let cut = report.flow_packets("cut");
+    if cut > 0 {
+        note!(
+            "warning: {} {} cut by the capture's snap length: the bytes that were not captured are gaps of the streams",
+            thousands(cut),
+            is_are(cut)
         );
     }
     let encapsulated = report.flow_packets("encapsulated");

@@ -683,6 +683,117 @@ fn inputs_and_outputs_that_fail() {
     assert_eq!(ok(&own).lines().collect::<Vec<_>>(), [all.lines().next().unwrap()]);
 }
 
+/// Packets and bytes by sender and receiver, of TCP.
+type Sent = BTreeMap<[String; 4], (u64, u64)>;
+
+fn sent(events: &[Value]) -> Sent {
+    let mut all = Sent::new();
+    for event in events.iter().filter(|own| own["event_type"] == "flow" && own["proto"] == "TCP") {
+        let [src, dst] = ["src", "dest"].map(|end| {
+            [text(&event[format!("{end}_ip")]), event[format!("{end}_port")].to_string()]
+        });
+        for (way, [a, b]) in [("server", [&src, &dst]), ("client", [&dst, &src])] {
+            let ends = [a[0].clone(), a[1].clone(), b[0].clone(), b[1].clone()];
+            let count = |what: &str| event["flow"][format!("{what}_to{way}")].as_u64().unwrap();
+            let own = all.entry(ends).or_default();
+            *own = (own.0 + count("pkts"), own.1 + count("bytes"));
+        }
+    }
+    all.retain(|_, own| own.0 > 0);
+    all
+}
+
+fn sent_by_tshark(capture: &Path) -> Sent {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(capture).args(["-Y", "tcp && !icmp", "-T", "fields"]);
+    command.args(["-E", "separator=,"]);
+    for field in ["ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "frame.len"] {
+        command.args(["-e", field]);
+    }
+    let mut all = Sent::new();
+    for line in ok(&command.output().unwrap()).lines() {
+        let fields: Vec<String> = line.split(',').map(str::to_owned).collect();
+        let [a, b, c, d, bytes] = fields.try_into().unwrap();
+        let own = all.entry([a, b, c, d]).or_default();
+        *own = (own.0 + 1, own.1 + bytes.parse::<u64>().unwrap());
+    }
+    all
+}
+
+/// Captures that were cut by a snap length have the flows of the whole ones, and the conversations that tshark finds; what was not
+/// captured is a gap.
+#[test]
+fn a_cut_capture_has_the_flows_of_the_whole_one() {
+    let scratch = Scratch::new();
+    for name in ["smtp.pcap", "http-proxy.pcap", "http-putty-upload.pcap", "wikipedia.pcap"] {
+        let whole = repository().join("tests/data").join(name);
+        let records = testkit::pcap::read(&whole);
+        let cut = scratch.join(name);
+        let of = |len: usize| {
+            records.iter().map(move |own| Record {
+                data: own.data[..own.data.len().min(len)].to_vec(),
+                ..own.clone()
+            })
+        };
+        write_pcap(&cut, &of(96).collect::<Vec<_>>());
+        let [(events, report), (events_of_cut, report_of_cut)] =
+            [&whole, &cut].map(|capture| monitored(capture, ""));
+        let expected = sent(&events);
+        assert!(!expected.is_empty(), "{name}");
+        assert_eq!(sent(&events_of_cut), expected, "{name}");
+        if testkit::require_tool("tshark").is_some() {
+            assert_eq!(sent_by_tshark(&cut), expected, "{name}");
+        }
+        // Headers of IPv4 and TCP are there.
+        let long = records.iter().filter(|own| own.data.len() > 96).count();
+        assert!(long > 0, "{name}");
+        assert_eq!(report_of_cut["flow"]["cut"], long, "{name}");
+        assert_eq!(report["flow"]["cut"], Value::Null, "{name}");
+        assert_eq!(report_of_cut["flow"]["malformed"], report["flow"]["malformed"], "{name}");
+        // The same connections, and the bytes that are there.
+        let rows = |capture: &Path| {
+            let own = streams(&["-r", capture.to_str().unwrap(), "--json"]);
+            let rows = ok(&own);
+            let rows: Vec<Value> =
+                rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            (rows, String::from_utf8_lossy(&own.stderr).into_owned())
+        };
+        let (expected, _) = rows(&whole);
+        let (found, said) = rows(&cut);
+        assert!(said.contains(&format!("warning: {long} packets are cut by")), "{said}");
+        assert_eq!(found.len(), expected.len(), "{name}");
+        let mut missing = 0;
+        for (mut found, mut expected) in found.into_iter().zip(expected) {
+            for end in ["client", "server"] {
+                let number = |row: &Value, what: &str| row[end][what].as_u64().unwrap();
+                let all = |row: &Value| number(row, "bytes") + number(row, "gap_bytes");
+                assert_eq!(all(&found), all(&expected), "{name}: {found}");
+                missing += number(&found, "gap_bytes");
+                for what in ["bytes", "gaps", "gap_bytes", "sha1"] {
+                    (found[end][what], expected[end][what]) = (Value::Null, Value::Null);
+                }
+            }
+            assert_eq!(found, expected, "{name}");
+        }
+        let payload = |own: &Record| {
+            let (ip, end) =
+                (14, 14 + usize::from(u16::from_be_bytes([own.data[16], own.data[17]])));
+            let tcp = ip + 4 * usize::from(own.data[ip] & 15);
+            end.saturating_sub((tcp + 4 * usize::from(own.data[tcp + 12] >> 4)).max(96))
+        };
+        let is_tcp = |own: &&Record| own.data[12..14] == [8, 0] && own.data[23] == 6;
+        let most: usize = records.iter().filter(is_tcp).map(payload).sum();
+        assert!(missing > 0 && missing <= most as u64, "{name}: {missing} of {most}");
+        // Frames that were sent so short are wrong, as ever.
+        let short: Vec<_> =
+            of(96).map(|own| Record { original_len: own.data.len() as u32, ..own }).collect();
+        write_pcap(&cut, &short);
+        let (_, report) = monitored(&cut, "");
+        assert_eq!(report["flow"]["cut"], Value::Null, "{name}");
+        assert!(report["flow"]["malformed"].as_u64().unwrap() >= long as u64, "{name}");
+    }
+}
+
 /// Events over captures: one line a flow, the same with four workers, and flows that end by their time-outs in order.
 #[test]
 fn events_are_in_order() {

@@ -9,7 +9,7 @@
 use chunk::Packet;
 use engine::MARK_CHECKSUMS_IGNORED;
 use packet::checksum::Checksums;
-use packet::{Anomaly, Decoded};
+use packet::{Anomaly, Decoded, IpProtocol};
 
 /// What is done about the checksums of a packet.
 #[inline]
@@ -39,6 +39,40 @@ pub(crate) fn forgive(packet: &Packet, d: &mut Decoded) {
 pub(crate) fn decode_into(packet: &Packet, d: &mut Decoded) {
     packet::decode::decode_into(packet.data(), packet.frame_len(), d);
     forgive(packet, d);
+}
+
+/// What [`decode_into`] finds of a packet that a capture cut, by the length that it had on the wire: the payload may end before
+/// the packet does. For stages that follow packets and send none. A fragment stays truncated, for its datagram cannot be put
+/// together, and so does a packet that was cut within its headers, or whose sender sent fewer bytes than its header says. Whether it
+/// changed the record.
+#[cold]
+pub(crate) fn decode_cut(packet: &Packet, d: &mut Decoded) -> bool {
+    if packet.cut_bytes() == 0 {
+        return false;
+    }
+    let mut own = Decoded::default();
+    packet::decode::decode_into(packet.data(), packet.wire_len(), &mut own);
+    forgive(packet, &mut own);
+    let has_headers = own.anomaly != Anomaly::Truncated
+        && packet.data().len()
+            >= usize::from(own.l4_offset) + upper_header_len(packet.data(), &own);
+    let is_better = has_headers && !own.has(Decoded::FRAGMENT);
+    if is_better {
+        *d = own;
+    }
+    is_better
+}
+
+/// Bytes of the header behind that of IP, without which a packet has no flow.
+fn upper_header_len(frame: &[u8], d: &Decoded) -> usize {
+    match d.protocol {
+        IpProtocol::TCP => {
+            let words = frame.get(usize::from(d.l4_offset) + 12).map_or(0, |byte| byte >> 4);
+            packet::tcp::HEADER_LEN.max(4 * usize::from(words))
+        }
+        IpProtocol::UDP | IpProtocol::ICMP | IpProtocol::ICMPV6 => 8,
+        _ => 0,
+    }
 }
 
 /// [`packet::decode()`] for a received packet.

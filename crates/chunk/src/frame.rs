@@ -32,6 +32,10 @@ pub const FRAME_CELLS_MAX: usize = (1 << (u32::BITS - EXTENT_BITS)) - 1;
 /// Bits of a packet's extent that hold the frame's length; those above hold its number of cells.
 const EXTENT_BITS: u32 = 21;
 
+/// Bit of [`Packet::mark`] of a packet whose capture left bytes out, and the bits that hold how many.
+const CUT: u32 = 1 << 27;
+const CUT_BYTES: u32 = (1 << 20) - 1;
+
 /// One cell, in an extent.
 const ONE_CELL: u32 = 1 << EXTENT_BITS;
 
@@ -52,7 +56,8 @@ pub struct Packet {
     pub offload: Offload,
     /// Index of the port that received it, [`PORT_NONE`] for one that a stage made.
     pub port: u16,
-    /// For stages and queues that hand a packet on; the engine does not read it.
+    /// For stages and queues that hand a packet on; the engine does not read it. Bit 27, see [`Packet::set_cut`], and the bits that
+    /// crates above name by `MARK_…`.
     pub mark: u32,
 }
 
@@ -103,6 +108,29 @@ impl Packet {
     #[inline]
     pub fn frame_len(&self) -> usize {
         (self.extent & (ONE_CELL - 1)) as usize
+    }
+
+    /// The capture that the packet was read from left out its last `bytes` bytes: it has a snap length. Nothing happens for 0.
+    #[inline]
+    pub fn set_cut(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.mark = self.mark & !CUT_BYTES | CUT | bytes.min(CUT_BYTES as usize) as u32;
+        }
+    }
+
+    /// Bytes that a capture left out at the end of the frame; 0 for a whole one.
+    #[inline]
+    pub fn cut_bytes(&self) -> usize {
+        match self.mark & CUT {
+            0 => 0,
+            _ => (self.mark & CUT_BYTES) as usize,
+        }
+    }
+
+    /// Bytes that the frame had on the wire.
+    #[inline]
+    pub fn wire_len(&self) -> usize {
+        self.frame_len() + self.cut_bytes()
     }
 
     /// Number of cells the frame lies in.
@@ -205,6 +233,22 @@ impl Packet {
 mod tests {
     use super::*;
     use crate::cell::{HEADROOM_BYTES, HugePages, Pool};
+
+    #[test]
+    fn what_a_capture_left_out_counts_on_the_wire() {
+        let (_, depot) = Region::new(1, HugePages::Off).unwrap();
+        let mut pool = Pool::new(depot, 1);
+        let mut p = Packet::copy_from(&mut pool, &[1, 2, 3]).unwrap();
+        p.mark = 1 << 31 | 5;
+        p.set_cut(0);
+        assert_eq!((p.cut_bytes(), p.wire_len(), p.mark), (0, 3, 1 << 31 | 5));
+        p.set_cut(1400);
+        assert_eq!((p.cut_bytes(), p.wire_len(), p.frame_len()), (1400, 1403, 3));
+        assert_eq!(p.mark >> 28, 1 << 3, "marks of others stay");
+        p.set_cut(usize::MAX);
+        assert_eq!(p.cut_bytes(), (1 << 20) - 1);
+        p.free(&mut pool);
+    }
 
     #[test]
     fn headroom_and_length_are_respected() {

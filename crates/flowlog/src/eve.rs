@@ -21,13 +21,15 @@
 //!
 //! Where the records differ from Suricata's:
 //!
+//! * `netflow` has no line for a direction without packets; Suricata always writes the one to the server.
 //! * `reason` is `timeout` for a closed flow, as in Suricata, which keeps closed flows for a time; `state` is `closed`
 //!   then. `forced` is a flow whose place was needed. `active` is not Suricata's: it marks a flow that goes on.
 //! * The type of ICMP that the server sent is the one that answers the client's first packet: a record does not have it.
 //!   It is missing where no type answers.
 //! * IPv6 addresses are written as RFC 5952 has them, not with all their digits.
 //! * `tcp` has further fields, prefixed by the direction (`ts_`, to the server; `tc_`, to the client), where they are not
-//!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`.
+//!   0: `retransmissions`, `out_of_order`, `overlaps`, `conflicts`, `gap_bytes`, `rtt_us`; and `handshake_rtt_us`. It does not have
+//!   `ts_max_regions` and `tc_max_regions`, which are of Suricata's buffers, nor the offsets of urgent bytes. `closing` is `last_ack`.
 //! * `tunnels` is not Suricata's: the tunnels around the flow, the outermost first, each with its `type` and, if it has one, its
 //!   `id`. It is missing where there are none.
 //! * `app_proto` is there where the record has an application. Its name is Suricata's for protocols that Suricata knows.

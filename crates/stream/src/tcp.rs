@@ -107,8 +107,24 @@ pub struct Segment<'a> {
     pub urgent_pointer: u16,
     /// Options as bytes.
     pub options: &'a [u8],
-    /// Data.
+    /// Data, as far as it was captured.
     pub payload: &'a [u8],
+    /// Bytes of data behind those, which a capture with a snap length left out.
+    pub missing: u16,
+}
+
+impl Segment<'_> {
+    /// Bytes of data on the wire.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.payload.len() + usize::from(self.missing)
+    }
+
+    /// Whether it has no data.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<'a> From<&TcpView<'a>> for Segment<'a> {
@@ -122,6 +138,7 @@ impl<'a> From<&TcpView<'a>> for Segment<'a> {
             urgent_pointer: view.urgent_pointer(),
             options: view.options_bytes(),
             payload: view.payload(),
+            missing: 0,
         }
     }
 }
@@ -438,6 +455,7 @@ impl Reassembler {
     fn is_next(&self, connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
         let (at, acknowledgment) = (side.index(), segment.acknowledgment);
         connection.flags[at] == 0
+            && segment.missing == 0
             && segment.sequence == connection.next(side)
             && distance(connection.acked[at], acknowledgment) >= 0
             && distance(acknowledgment, connection.next(side.other())) >= 0
@@ -461,7 +479,7 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) -> Outcome {
-        if segment.payload.len() > PAYLOAD_MAX {
+        if segment.len() > PAYLOAD_MAX {
             return Outcome::Ignored;
         }
         if segment.flags & flags::RST != 0 {

@@ -136,6 +136,8 @@ pub struct Counts {
     pub malformed: u64,
     /// Packets with a wrong checksum of IPv4 or TCP.
     pub checksum: u64,
+    /// Packets that were not captured to their end; the caller [counts](Tracker::count_cut) them.
+    pub cut: u64,
     /// Packets for whose flow there was no place.
     pub no_room: u64,
     /// Packets that were earlier than one before them by more than [`LATE_NS`].
@@ -291,6 +293,12 @@ impl<M: Module> Tracker<M> {
     #[inline(always)]
     pub fn count_states(&mut self, packets: &[u64; 8]) {
         self.states.iter_mut().zip(packets).for_each(|(all, own)| *all += own);
+    }
+
+    /// Counts packets of which the capture has a part only. Who decodes them knows.
+    #[cold]
+    pub fn count_cut(&mut self, packets: usize) {
+        self.counts.cut += packets as u64;
     }
 
     /// Changes [`Options::confirms`]; a flow that is not decided yet stays so.

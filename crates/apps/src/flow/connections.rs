@@ -19,6 +19,8 @@
 //! - Idle connections are removed in pieces, as launches without rows: a [`Stage::sweep`](engine::Stage::sweep) whose rows name
 //!   [`SWEPT`] buckets each. §4.1 marks records in one sweep and removes them in the next, as its device had no clock; packets bring
 //!   their time here. Those that ended leave sooner.
+//! - The time-outs of `[flow]` are not those of the table: those of established connections are days (Linux), so that it would fill up with
+//!   idle ones, while one that is removed early costs a search when it comes again.
 //! - Capacity is what the configuration says, and is taken as a whole when a shard moves to the device. Tables should be half empty:
 //!   then one connection in a hundred finds its bucket full.
 //!

@@ -104,6 +104,9 @@ pub(super) struct FlowTotals {
     pub bad_checksum: u64,
     /// IP packets whose headers are wrong.
     pub malformed: u64,
+    /// IP packets of which a capture has a part only, by its snap length; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cut: u64,
     /// Frames that are not IP.
     pub not_ip: u64,
     /// Of them those with MPLS, PPPoE or more than two VLAN tags, which are not looked into; left out if there were none.
@@ -230,6 +233,7 @@ impl FlowControl {
             all.packets += counts.packets;
             all.bad_checksum += counts.checksum;
             all.malformed += counts.malformed;
+            all.cut += counts.cut;
             all.not_ip += counts.not_ip;
             all.encapsulated += counts.encapsulated;
             all.late += counts.late;

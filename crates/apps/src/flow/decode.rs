@@ -162,6 +162,7 @@ pub fn segment_of<'a>(
         urgent_pointer: (words[1] >> 32) as u16,
         options: header.get(packet::tcp::HEADER_LEN..)?,
         payload,
+        missing: 0, // a kernel takes a cut packet for a truncated one
     }))
 }
 

@@ -63,6 +63,8 @@ pub struct Flow {
     places: Vec<Option<Range<usize>>>,
     /// Rows of a chunk that are looked at.
     rows: Vec<u16>,
+    /// Those whose packets a capture cut, by place in `decoded`.
+    cut: Vec<usize>,
     /// How many of them are decoded and looked up at once. Those behind a packet that waits are looked at again: the more
     /// chunks are divided, the fewer.
     ahead: usize,
@@ -100,6 +102,7 @@ impl Flow {
             linear: Vec::new(),
             places: Vec::new(),
             rows: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX),
+            cut: Vec::new(),
             ahead: chunk::CHUNK_PACKETS_MAX,
             inner: Vec::new(),
             tunnels: Kinds::NONE,
@@ -203,7 +206,7 @@ impl Flow {
             let input = Input {
                 decoded: &decoded,
                 frame: packet.data(),
-                frame_len: packet.frame_len() as u32,
+                frame_len: packet.wire_len() as u32,
                 time_ns: cx.arrival_ns(packet),
                 port: packet.port,
                 checksums: true,
@@ -381,6 +384,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             self.places.clear();
             self.linear.clear();
             self.inner.clear();
+            self.cut.clear();
             owned.module().clean.clear();
             if self.is_searched {
                 let clean = SearchColumns::view(rows).flow_clean;
@@ -426,6 +430,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     }
                     Known::Nothing => crate::received::decode_into(packet, decoded),
                 }
+                if decoded.anomaly == Anomaly::Truncated
+                    && crate::received::decode_cut(packet, decoded)
+                {
+                    self.cut.push(at);
+                }
                 if !self.tunnels.is_empty() {
                     let checksums = crate::received::checksums(packet);
                     let inner = tunnel::inside(packet.data(), decoded, &self.tunnels, checksums);
@@ -462,7 +471,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 Input {
                     decoded: &self.decoded[at],
                     frame,
-                    frame_len: packet.frame_len() as u32,
+                    frame_len: packet.wire_len() as u32,
                     time_ns: cx.arrival_ns(packet),
                     port: packet.port,
                     checksums: crate::received::checksums(packet)
@@ -490,6 +499,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                 (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
                     columns::encode(tracked);
             });
+            if !self.cut.is_empty() {
+                owned.count_cut(self.cut.iter().filter(|at| **at < taken).count());
+            }
             // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
             let arrival = |row: &u16| cx.arrival_ns(&packets[usize::from(*row)]);
             // Of a clock they have all the same.
@@ -526,7 +538,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             let input = Input {
                 decoded,
                 frame: bytes,
-                frame_len: packet.frame_len() as u32,
+                frame_len: packet.wire_len() as u32,
                 time_ns: now_ns,
                 port: packet.port,
                 checksums: crate::received::checksums(packet)

@@ -209,6 +209,7 @@ impl CaptureRx {
         }
         let mut packet = Packet::copy_from(pool, bytes)?;
         packet.time_ns = record.time_ns;
+        packet.set_cut((record.wire_len as usize).saturating_sub(record.data.len()));
         Some(packet)
     }
 }

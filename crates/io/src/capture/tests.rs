@@ -367,6 +367,24 @@ fn other_link_layers_become_ethernet_or_are_refused_by_name() {
 }
 
 #[test]
+fn packets_say_what_their_capture_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pcap");
+    let record = |len: u32, data: usize| testkit::pcap::Record {
+        original_len: len,
+        ..testkit::pcap::Record::new(1, vec![3; data])
+    };
+    testkit::pcap::write_pcap(&path, &[record(60, 60), record(1514, 96)]);
+    let (mut pool, mut packets) = (pool(64), Vec::new());
+    let mut rx = CaptureRx::open([&path]).unwrap();
+    rx.recv(&mut pool, &mut packets, 8);
+    let found: Vec<_> =
+        packets.iter().map(|own| (own.frame_len(), own.cut_bytes(), own.wire_len())).collect();
+    assert_eq!(found, [(60, 0, 60), (96, 1418, 1514)]);
+    packets.into_iter().for_each(|own| own.free(&mut pool));
+}
+
+#[test]
 fn a_frame_longer_than_all_cells_does_not_stop_the_capture() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jumbo.pcapng");

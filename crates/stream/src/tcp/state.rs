@@ -1,5 +1,7 @@
 //! Segments off the fast path: which of them a host would take, what they acknowledge, how they end a connection.
 
+use std::ops::Range;
+
 use packet::tcp::flags;
 
 use super::connection::{Connection, SCALE_UNKNOWN, bits, distance, is_after, marks};
@@ -80,7 +82,7 @@ impl Reassembler {
             connection.base[side.index()] = segment.sequence;
             connection.unset(side, bits::UNKNOWN);
         } else if connection.has(side, bits::GUESSED) {
-            let is_keep_alive = ahead == -1 && segment.payload.len() <= 1;
+            let is_keep_alive = ahead == -1 && segment.len() <= 1;
             if ahead < 0 && !is_keep_alive {
                 connection.base[side.index()] = segment.sequence;
             }
@@ -100,7 +102,7 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) {
-        let (is_fin, len) = (segment.flags & flags::FIN != 0, segment.payload.len());
+        let (is_fin, len) = (segment.flags & flags::FIN != 0, segment.len());
         let ahead = i64::from(distance(connection.next(side), segment.sequence));
         let is_all_acknowledged =
             connection.acknowledged(side.other()) == Some(connection.next(side));
@@ -143,26 +145,29 @@ impl Reassembler {
         sink: &mut impl Sink,
     ) {
         let mut bytes = segment.payload.get(cut..).unwrap_or_default();
+        // They were not captured, and follow the others.
+        let mut missing = segment.len().saturating_sub(cut) - bytes.len();
         if connection.has(side, bits::FIN) {
             let fin_place = connection.cold(side).fin_place;
             let room = usize::try_from(fin_place.saturating_sub(place)).unwrap_or(usize::MAX);
-            if room < bytes.len() {
+            if room < bytes.len() + missing {
                 sink.event(side, Event::DataAfterFin);
-                bytes = &bytes[..room];
+                bytes = &bytes[..room.min(bytes.len())];
+                missing = room - bytes.len();
             }
             if place.saturating_sub(cut as u64) >= fin_place {
                 return;
             }
         }
         if connection.has(side, bits::STOPPED) {
-            if !bytes.is_empty() {
+            if bytes.len() + missing > 0 {
                 // What is between is not missed any more.
                 connection.skip(side, place - connection.place(side));
-                connection.position[side.index()] += bytes.len() as u64;
+                connection.position[side.index()] += (bytes.len() + missing) as u64;
             }
             return;
         }
-        if bytes.is_empty() {
+        if bytes.is_empty() && missing == 0 {
             let cold = connection.cold_mut(side);
             cold.retransmissions = cold.retransmissions.saturating_add(1);
             connection.rtt_start_ns[side.index()] = 0;
@@ -175,7 +180,37 @@ impl Reassembler {
             urgent = at.checked_sub(cut).filter(|&at| at < bytes.len());
             sink.event(side, Event::Urgent);
         }
+        let before = connection.offset(side);
+        let at = place + bytes.len() as u64;
         self.take(connection, side, Data { place, bytes, urgent, is_cut: cut > 0 }, now_ns, sink);
+        if missing > 0 {
+            let before = (cut == 0).then_some(before);
+            self.leave_out(connection, side, at..at + missing as u64, (before, now_ns), sink);
+        }
+    }
+
+    /// Bytes of a segment that were not captured. If the bytes before them were delivered, they are a gap at once; else they are a
+    /// hole like any other. `before` is the offset of the next byte before the segment, of one without repeated bytes.
+    #[cold]
+    #[inline(never)]
+    fn leave_out(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        places: Range<u64>,
+        (before, now_ns): (Option<u64>, u64),
+        sink: &mut impl Sink,
+    ) {
+        if connection.place(side) < places.start {
+            return;
+        }
+        let sampled_ns = connection.rtt_start_ns[side.index()];
+        self.give_up(connection, side, places.end, sink);
+        // They were sent all the same, and so they are acknowledged.
+        connection.rtt_start_ns[side.index()] = sampled_ns;
+        if let Some(before) = before.filter(|_| connection.place(side) == places.end) {
+            connection.time_data(side, before, now_ns);
+        }
     }
 
     /// Takes an acknowledgment of the other side's data by `side`; `false` if it is invalid.
@@ -428,7 +463,7 @@ pub(super) fn window_max(connection: &Connection, side: Side) -> i32 {
 fn is_within(connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
     let other = side.other();
     let next = connection.next(side);
-    let end = segment.sequence.wrapping_add(segment.payload.len() as u32);
+    let end = segment.sequence.wrapping_add(segment.len() as u32);
     let (limit, known) = match connection.acknowledged(other) {
         Some(acknowledged) => (window_max(connection, other), latest(acknowledged, next)),
         None => (DISTANCE_MAX, next),

@@ -229,7 +229,7 @@ fn learn(connection: &mut Connection, side: Side, segment: &Segment<'_>) -> SynO
     connection.unset(side, bits::UNKNOWN | bits::GUESSED);
     connection.mark(side, marks::SYN);
     let cold = connection.cold_mut(side);
-    cold.highest = first.wrapping_add(segment.payload.len() as u32);
+    cold.highest = first.wrapping_add(segment.len() as u32);
     cold.scale = options.scale.unwrap_or(SCALE_NONE);
     // Windows are scaled if both sides offer it (RFC 7323 §2.2).
     let scales = connection.cold.map(|cold| cold.scale);

@@ -14,7 +14,7 @@ use crate::tcp::Segment;
 pub struct Input<'a> {
     /// What decoding found.
     pub decoded: &'a Decoded,
-    /// The frame; all of it, for TCP and fragments. Of a packet in a tunnel the frame or IP packet that is inside.
+    /// The frame; all of it, for TCP and fragments, that was captured. Of a packet in a tunnel the frame or IP packet that is inside.
     pub frame: &'a [u8],
     /// Bytes of the frame on the wire, of all of it.
     pub frame_len: u32,
@@ -236,7 +236,11 @@ pub(super) fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
 pub(super) fn segment_of<'a>(input: &Input<'a>) -> Option<Segment<'a>> {
     match input.segment {
         Some(checked) => checked.ok(),
-        None => Some(Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?)),
+        None => {
+            let segment = Segment::from(&TcpView::new_checked(tcp_bytes(input)?)?);
+            let missing = input.decoded.l3_end().saturating_sub(input.frame.len());
+            Some(Segment { missing: missing.min(u16::MAX.into()) as u16, ..segment })
+        }
     }
 }
 

@@ -112,6 +112,7 @@ proptest! {
                 urgent_pointer,
                 options: &[],
                 payload: &bytes,
+                missing: 0,
             };
             let keep_alives = bench.connection.keep_alives(A);
             let _ = bench.send(A, segment);
@@ -242,6 +243,7 @@ proptest! {
                 flags: *flags,
                 window: *window,
                 urgent_pointer: *urgent_pointer % 64,
+                missing: if skew % 5 == 0 { window % 3000 } else { 0 },
                 options,
                 payload: &payload[usize::from(*skew) % 3..][..(*len).min(4990)],
             };
@@ -267,6 +269,56 @@ proptest! {
             reassembler.close(connection, sink);
         }
         prop_assert_eq!(reassembler.buffer_bytes_used(), 0);
+    }
+
+    /// Segments that a capture cut, in any order: what was captured is delivered, and the rest are gaps of the same lengths. In
+    /// order, nothing of them waits for another one.
+    #[test]
+    fn what_was_not_captured_is_a_gap(
+        segments in prop::collection::vec((1u16..900, 0u16..900, any::<u8>()), 1..40),
+        is_reordered in any::<bool>(),
+        initial in [initials(), initials()],
+    ) {
+        let mut bench = Bench::open_at(Options::default(), initial);
+        let (mut all, mut whole, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        for (len, captured, order) in segments {
+            let (start, captured) = (whole.len(), captured.min(len));
+            whole.extend((start..start + usize::from(len)).map(stream));
+            expected.extend_from_slice(&whole[start..start + usize::from(captured)]);
+            expected.resize(whole.len(), b'-');
+            all.push((start, captured, len - captured, order));
+        }
+        if is_reordered {
+            all.sort_by_key(|(.., order)| *order);
+        }
+        let last = whole.len();
+        let missing: u64 = all.iter().map(|own| u64::from(own.2)).sum();
+        for (start, captured, missing, _) in all {
+            let is_last = start + usize::from(captured) + usize::from(missing) == last;
+            let segment = Segment {
+                sequence: initial[0].wrapping_add(1 + start as u32),
+                acknowledgment: initial[1].wrapping_add(1),
+                flags: if is_last { FIN | ACK } else { ACK },
+                window: 1000,
+                payload: &whole[start..start + usize::from(captured)],
+                missing,
+                ..Segment::default()
+            };
+            prop_assert_eq!(bench.send(A, segment), super::Outcome::Accepted);
+            if !is_reordered {
+                prop_assert_eq!(bench.reassembler.buffer_bytes_used(), 0);
+                prop_assert_eq!(bench.sink.end[0], is_last.then_some(End::Fin));
+            }
+        }
+        bench.close();
+        prop_assert_eq!(bench.sink.bytes(A), expected);
+        prop_assert_eq!(bench.sink.end[0], Some(End::Fin));
+        let mut record = SideRecord::default();
+        bench.connection.report(A, &mut record);
+        prop_assert_eq!(record.gap_bytes, missing);
+        let SideRecord { retransmissions, overlaps, conflicts, .. } = record;
+        prop_assert_eq!([retransmissions, overlaps, conflicts], [0; 3]);
+        prop_assert!(is_reordered || record.out_of_order == 0);
     }
 
     /// A whole connection, cut in two ways: the same bytes and the same end.
