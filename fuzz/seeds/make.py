@@ -239,6 +239,13 @@ CLIENT_HELLO = hello(1, b"\x03\x03" + bytes(32) + b"\0\0\x06\x13\x01\xc0\x2f\x0a
 SERVER_HELLO = hello(2, b"\x03\x03" + bytes(32) + b"\0\x13\x01\0\0\x06" + extension(43, b"\x03\x04"))
 HTTP = b"POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Type: text/html\r\n\tfolded\r\nUpgrade: h2c\r\n\r\nbody"
 DNS = bytes.fromhex("1234818000010001000000000377777707657861") + b"mple\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x7f\0\0\x01"
+# RFC 7541 C.4.1 and C.5.1, in two parts; a body.
+H2_CLIENT = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex(
+    "000000040000000000" "000011010500000001828684418cf1e3c2e5f23a6ba0ab90f4ff"
+)
+H2_SERVER = bytes.fromhex(
+    "000000040000000000" "000004010000000001" "48033330" "000001090400000001" "32" "000006000900000001" "016162636400"
+)
 QUIC = bytes.fromhex(
     # RFC 9001 A.3
     "cf000000010008f067a5502a4262b5004075c0d95a482cd0991cd25b0aac406a5816b6394100f37a1c69797554780bb38cc5a99f5ede4cf73c3ec2493a1839b3"
@@ -331,6 +338,8 @@ SEEDS = {
         "ftp": flow(2, (1, b"220 a\r\n"), (0, b"PASV\r\n"), (1, b"227 a (1,2,3,4,5,6)\r\n"), (0, b"AUTH TLS\r\n"), (1, b"234 a\r\n")),
         "ssh": flow(3, (0, b"SSH-2.0-a\r\n"), (1, b"SSH-2.0-b\r\n" + struct.pack(">IBB", 77, 4, 20) + bytes(16)
                        + b"\0\0\0\1a" * 10 + bytes(9))),
+        "http2": flow(0, (0, H2_CLIENT), (1, H2_SERVER)),
+        "upgrade": flow(0, (0, HTTP), (1, b"HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n" + H2_SERVER), (0, H2_CLIENT)),
         "tls": flow(5, (0, CLIENT_HELLO), (1, SERVER_HELLO), (1, b"\x14\3\3\0\1\1"), (0, b"\x17\3\3\0\1x")),
         "dns": flow(12, (0, DNS), (1, DNS)),
         "dns-stream": flow(4, (0, struct.pack(">H", len(DNS)) + DNS), (1, struct.pack(">H", len(DNS)) + DNS)),

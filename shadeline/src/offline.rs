@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use chunk::{DropReason, Packet, Pool};
 use control::api::table::thousands;
-use control::config::{Config, Pipeline};
+use control::config::{Config, EngineBackend, Pipeline};
 use controlplane::ahead::LearnAhead;
 use controlplane::{Interfaces, Publisher, Running};
+use device::Backend;
 use engine::UnderWay;
 use indicatif::{ProgressBar, ProgressStyle};
 use io::capture::{CaptureRx, CaptureTx, Format};
@@ -132,7 +133,12 @@ impl<'a> Carry<'a> {
             PortIo::new(port, vec![(None, Some(tx))])
         };
         let io = interfaces.ports().map(sink).collect();
-        let (file, backends, outputs) = (String::new(), None, None);
+        // No stage that follows flows has a device form of itself: looking for a device would be most of a short run.
+        let (engine, is_auto) = (&config.engine, EngineBackend::Auto);
+        let may_use = !engine.devices.is_empty() || engine.backend != is_auto;
+        let asks = config.flow.device || config.ids.device;
+        let backends = (!may_use && !asks).then(|| Backend::Cpu.into());
+        let (file, outputs) = (String::new(), None);
         Self { config, interfaces, file, backends, merged, progress, io, outputs, attachments }
     }
 }

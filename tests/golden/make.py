@@ -4,6 +4,7 @@
 Run with the interpreter of .venv, which has scapy. Real captures stand in tests/data instead.
 """
 
+import gzip
 import hashlib
 import logging
 import pathlib
@@ -18,6 +19,7 @@ from scapy.all import (  # noqa: E402
     ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, ICMPv6TimeExceeded, IPOption_LSRR, IPOption_NOP, IPOption_RR, IPv6,
     IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, Raw, fragment, fragment6,
 )
+from scapy.contrib.http2 import HPackHdrTable  # noqa: E402
 from scapy.layers.ipsec import ESP, SecurityAssociation  # noqa: E402
 from scapy.utils import checksum  # noqa: E402
 
@@ -1418,6 +1420,62 @@ def ids_stream_events():
     yield "in", bytes(ether() / v4() / TCP(sport=5003, dport=80, seq=0, flags="S") / b"early")
 
 
+def ids_http2():
+    """(port, frame): connections of HTTP/2 in the clear, with the header blocks of scapy: Huffman's code, fields of the table."""
+    def segments(port, steps):
+        seq = {"c": 0, "s": 1000}
+        def frame(side, flags, data=b""):
+            other = "s" if side == "c" else "c"
+            ends = (ether(), v4()) if side == "c" else (Ether(src=ROUTER, dst=HOST), v4("10.0.1.2", src="10.0.2.2"))
+            ports = {"sport": port, "dport": 80} if side == "c" else {"sport": 80, "dport": port}
+            acked = 0 if flags == "S" else seq[other]
+            out = bytes(ends[0] / ends[1] / TCP(seq=seq[side], ack=acked, flags=flags, **ports) / data)
+            seq[side] += len(data) + ("S" in flags) + ("F" in flags)
+            return "in", out
+        yield frame("c", "S")
+        yield frame("s", "SA")
+        yield frame("c", "A")
+        for side, data in steps:
+            # Segments end within frames.
+            for at in range(0, len(data), 100):
+                yield frame(side, "PA", data[at : at + 100])
+        yield frame("c", "FA")
+        yield frame("s", "FA")
+
+    def side():
+        table = HPackHdrTable()
+        index = lambda name: True  # noqa: E731
+        def message(stream, lines, body=None):
+            return bytes(table.parse_txt_hdrs("\n".join(lines).encode(), stream_id=stream, body=body, should_index=index))
+        return message
+
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    client, server = side(), side()
+    def request(path, method="GET", *more):
+        return [f":method {method}", f":path {path}", ":scheme http", ":authority Shop.example:80", "user-agent: weird agent/1.0", *more]
+    body = gzip.compress(b"a file with the word treasure in it", mtime=0)
+    # Two streams at the same time: the second request has its agent from the table, the first response comes last.
+    answers = server(3, [":status 404", "server: s"], b"nothing"), server(1, [":status 200", "content-encoding: gzip"], body)
+    yield from segments(5000, [
+        ("c", preface), ("s", settings),
+        ("c", client(1, request("/list%2fall?of=%41", "GET", "cookie: a=1", "cookie: b=2"))),
+        ("c", client(3, request("/upload", "POST"), b"name=secret")),
+        ("s", answers[0]), ("s", answers[1]),
+    ])
+    # HTTP/1 is left for HTTP/2, and the server begins.
+    client, server = side(), side()
+    upgrade = b"GET /old HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    yield from segments(5001, [
+        ("c", upgrade), ("s", b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n" + settings),
+        ("s", server(1, [":status 200"], b"as before")), ("c", preface), ("c", client(3, request("/new"))),
+        ("s", server(3, [":status 302", "location: http://other.example/"])),
+    ])
+    # A block with a field that no table has, and one that promises more bytes than it has.
+    broken = bytes([0, 0, 2, 1, 5, 0, 0, 0, 1]) + bytes([0x82, 0xFF])
+    yield from segments(5002, [("c", preface + broken)])
+
+
 # --- IPsec ----------------------------------------------------------------------------------------------------
 
 # Cipher and authentication of the configuration, those of scapy, bytes of their keys, with the salt.
@@ -2001,7 +2059,7 @@ def ipsec_path():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path,
 ]
 

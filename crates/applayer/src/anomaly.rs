@@ -31,6 +31,7 @@ macro_rules! kinds {
 }
 
 const HTTP: Option<Protocol> = Some(Protocol::Http1);
+const HTTP2: Option<Protocol> = Some(Protocol::Http2);
 const DNS: Option<Protocol> = Some(Protocol::Dns);
 const TLS: Option<Protocol> = Some(Protocol::Tls);
 const SSH: Option<Protocol> = Some(Protocol::Ssh);
@@ -93,6 +94,21 @@ kinds! {
     HttpUnknownCoding "abnormal_ce_header" HTTP;
     /// A multipart body without a boundary, or one that does not begin with it.
     HttpMultipart "multipart_generic_error" HTTP;
+
+    /// The client does not begin with the preface (RFC 9113 §3.4).
+    Http2Magic "invalid_client_magic" HTTP2;
+    /// A frame is shorter than what has to be in it.
+    Http2FrameLength "invalid_frame_length" HTTP2;
+    /// A frame is not where it may be, or has more padding than bytes.
+    Http2FrameData "invalid_frame_data" HTTP2;
+    /// A header block that cannot be read.
+    Http2Header "invalid_header" HTTP2;
+    /// `:authority` and `host` name different servers.
+    Http2AuthorityMismatch "authority_host_mismatch" HTTP2;
+    /// A header block that is longer than the limit, or has too many fields.
+    Http2HeaderTooLong "reassembly_limit_reached" HTTP2;
+    /// More streams are open than the limit.
+    Http2TooManyStreams "too_many_streams" HTTP2;
 
     /// A message that cannot be read.
     DnsMalformed "malformed_data" DNS;
@@ -167,6 +183,8 @@ impl AnomalyKind {
                 | Self::HttpTooManyOpen
                 | Self::HttpBomb
                 | Self::HttpTooManyCodings
+                | Self::Http2HeaderTooLong
+                | Self::Http2TooManyStreams
                 | Self::SmtpLongCommand
                 | Self::SmtpLongReply
                 | Self::MimeLongHeader

@@ -25,6 +25,7 @@ mod dns;
 mod file;
 mod ftp;
 mod http1;
+mod http2;
 mod limits;
 mod line;
 mod mime;

@@ -6,6 +6,7 @@ use crate::anomaly::AnomalyKind;
 use crate::dns::DnsFlow;
 use crate::ftp::FtpFlow;
 use crate::http1::Http1;
+use crate::http2::Http2;
 use crate::limits::Limits;
 use crate::output::{Numbers, Output};
 use crate::parser::{Next, Parser};
@@ -261,7 +262,18 @@ impl Session {
             return;
         }
         self.check(limits, direction, bytes, time_ns, sink);
-        let direction = self.actual(direction);
+        self.parse(limits, self.actual(direction), bytes, time_ns, sink);
+    }
+
+    /// Gives bytes to the parser; the direction is the true one.
+    fn parse(
+        &mut self,
+        limits: &Limits,
+        direction: Direction,
+        bytes: &[u8],
+        time_ns: u64,
+        sink: &mut dyn Sink,
+    ) {
         self.call(limits, direction, bytes, time_ns, sink, |parser, out| {
             parser.data(out, direction, bytes)
         });
@@ -374,10 +386,7 @@ impl Session {
         let Some(parser) = parser else { return };
         self.state = State::Reading(parser);
         for (direction, piece) in pieces {
-            let direction = self.actual(direction);
-            self.call(limits, direction, &piece, time_ns, sink, |parser, out| {
-                parser.data(out, direction, &piece)
-            });
+            self.parse(limits, self.actual(direction), &piece, time_ns, sink);
         }
     }
 
@@ -458,6 +467,19 @@ impl Session {
                 from[self.actual(direction) as usize] -= unread as u64;
                 self.encrypted = Some(from);
             }
+            Next::Change { to: Some(Protocol::Http2), unread, held } => {
+                // The server begins, with frames that nothing else is known by.
+                parser.finish(&mut out);
+                (self.protocol, self.is_checked) = (Some(Protocol::Http2), true);
+                out.sink.protocol(self.protocol);
+                self.state = State::Reading(Box::new(Http2::default()));
+                let rest = &bytes[bytes.len() - unread.min(bytes.len())..];
+                for (direction, bytes) in [(direction.opposite(), &held[..]), (direction, rest)] {
+                    if !bytes.is_empty() {
+                        self.parse(limits, direction, bytes, time_ns, sink);
+                    }
+                }
+            }
             Next::Change { to, unread, held } => {
                 parser.finish(&mut out);
                 self.state = State::Identifying(Vec::new());
@@ -487,6 +509,7 @@ fn side_of(direction: Direction) -> l7proto::Direction {
 fn parser_of(protocol: Protocol, start: Start) -> Option<Box<dyn Parser>> {
     Some(match (protocol, start.transport) {
         (Protocol::Http1, Transport::Stream) => Box::new(Http1::new()),
+        (Protocol::Http2, Transport::Stream) => Box::new(Http2::default()),
         (Protocol::Dns, transport) => Box::new(DnsFlow::new(transport == Transport::Stream)),
         (Protocol::Tls, Transport::Stream) => Box::new(TlsFlow::default()),
         (Protocol::Ssh, Transport::Stream) => Box::new(SshFlow::default()),

@@ -28,8 +28,9 @@ impl Transaction {
     }
 
     /// The protocol.
-    pub const fn protocol(&self) -> Protocol {
+    pub fn protocol(&self) -> Protocol {
         match &self.data {
+            Data::Http(http) if http.is_http2() => Protocol::Http2,
             Data::Http(_) => Protocol::Http1,
             Data::Dns(_) => Protocol::Dns,
             Data::Tls(_) => Protocol::Tls,
@@ -105,7 +106,7 @@ impl Data {
     }
 }
 
-/// HTTP/1.
+/// HTTP/1 and HTTP/2.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Http {
     /// Of the request; empty if that was not seen.
@@ -152,6 +153,11 @@ impl Http {
         ];
         let texts = texts.into_iter().map(|text| cost_of(text));
         size_of::<Self>() + fields.sum::<usize>() + texts.sum::<usize>()
+    }
+
+    /// Is it of HTTP/2?
+    pub fn is_http2(&self) -> bool {
+        [&self.request_protocol, &self.response_protocol].iter().any(|own| *own == b"HTTP/2")
     }
 
     /// The first field of this name, in any case.

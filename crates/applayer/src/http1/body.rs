@@ -10,7 +10,7 @@ use crate::sink::{Direction, Piece};
 
 /// Where a body ends (RFC 9112 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// So many bytes are left.
     Length(u64),
     Chunked(Chunk),
@@ -20,7 +20,7 @@ pub(super) enum Framing {
 
 /// Where in a body of chunks (RFC 9112 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunk {
+pub(crate) enum Chunk {
     /// In the line of the size: the size, its digits, whether the digits are over.
     Size { size: u64, digits: u8, is_over: bool },
     /// So many bytes are left.
@@ -32,12 +32,12 @@ pub(super) enum Chunk {
 }
 
 impl Chunk {
-    pub(super) const FIRST: Self = Self::Size { size: 0, digits: 0, is_over: false };
+    pub(crate) const FIRST: Self = Self::Size { size: 0, digits: 0, is_over: false };
 }
 
 /// What became of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// All of them, and more are wanted.
     All,
     /// So many; the body has ended.
@@ -51,29 +51,29 @@ const TRAILER_MAX: u32 = 64 << 10;
 
 /// A body that is being read.
 #[derive(Debug)]
-pub(super) struct Body {
-    pub(super) framing: Framing,
-    pub(super) decoder: Option<Decoder>,
-    pub(super) content: Content,
+pub(crate) struct Body {
+    pub(crate) framing: Framing,
+    pub(crate) decoder: Option<Decoder>,
+    pub(crate) content: Content,
     /// Bytes without chunks.
-    pub(super) bytes: u64,
-    pub(super) failed: Option<FileState>,
+    pub(crate) bytes: u64,
+    pub(crate) failed: Option<FileState>,
     /// It was said that the body is not in its coding.
-    pub(super) is_plain: bool,
+    pub(crate) is_plain: bool,
 }
 
 /// The content of a body: the buffer, and the file that it is or the files that are in it.
 #[derive(Debug)]
-pub(super) struct Content {
-    pub(super) transaction: u64,
-    pub(super) direction: Direction,
+pub(crate) struct Content {
+    pub(crate) transaction: u64,
+    pub(crate) direction: Direction,
     /// Bytes, codings undone.
-    pub(super) bytes: u64,
-    pub(super) given: u64,
-    pub(super) name: Vec<u8>,
-    pub(super) range: Option<(u64, u64, Option<u64>)>,
-    pub(super) file: Option<Box<OpenFile>>,
-    pub(super) parts: Option<Box<Mime>>,
+    pub(crate) bytes: u64,
+    pub(crate) given: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) range: Option<(u64, u64, Option<u64>)>,
+    pub(crate) file: Option<Box<OpenFile>>,
+    pub(crate) parts: Option<Box<Mime>>,
 }
 
 impl Content {
@@ -121,7 +121,7 @@ impl Content {
 
 impl Body {
     /// Bytes of memory that it holds, with its own.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         let Content { name, file, parts, .. } = &self.content;
         let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
         let file = file.as_ref().map_or(0, |file| file.held());
@@ -130,7 +130,7 @@ impl Body {
     }
 
     /// Takes bytes of the connection.
-    pub(super) fn feed(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> Taken {
+    pub(crate) fn feed(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> Taken {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
@@ -170,7 +170,7 @@ impl Body {
     }
 
     /// Bytes that will not come; `false` if it is not known where the body goes on.
-    pub(super) fn gap(&mut self, bytes: u64) -> bool {
+    pub(crate) fn gap(&mut self, bytes: u64) -> bool {
         match &mut self.framing {
             Framing::UntilClose => {}
             Framing::Length(left) | Framing::Chunked(Chunk::Data(left)) if bytes < *left => {
@@ -219,7 +219,7 @@ impl Body {
     }
 
     /// The body has ended, whole or not.
-    pub(super) fn end(mut self, out: &mut Output<'_>, is_whole: bool) -> [u64; 2] {
+    pub(crate) fn end(mut self, out: &mut Output<'_>, is_whole: bool) -> [u64; 2] {
         let is_content_whole = self.decoder.as_ref().is_none_or(Decoder::is_whole);
         let state = match self.failed {
             Some(state) => state,

@@ -12,21 +12,21 @@ use crate::sink::Direction;
 const FEW: usize = 32;
 
 /// Fields with names as sent.
-pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The fields of a head.
 #[derive(Debug, Default)]
-pub(super) struct Headers {
+pub(crate) struct Headers {
     /// As sent.
-    pub(super) all: Fields,
+    pub(crate) all: Fields,
     /// Those of one name as one, joined by commas, at the place of the first.
-    pub(super) joined: Fields,
+    pub(crate) joined: Fields,
     /// There is a line that is no field, or a name with a space or control character.
-    pub(super) has_invalid: bool,
+    pub(crate) has_invalid: bool,
 }
 
 impl Headers {
-    pub(super) fn parse(head: &[u8]) -> Self {
+    pub(crate) fn parse(head: &[u8]) -> Self {
         let mut headers = Self::default();
         for line in http1::lines(head).1 {
             match line {
@@ -45,6 +45,22 @@ impl Headers {
                 FieldLine::Other(_) => headers.has_invalid = true,
             }
         }
+        headers.joined()
+    }
+
+    /// Of fields without a line of text.
+    pub(crate) fn of(all: Fields) -> Self {
+        let is_name = |byte: &u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
+        let is_value = |byte: &u8| !matches!(byte, 0 | b'\r' | b'\n');
+        let is_valid = |(name, value): &(Vec<u8>, Vec<u8>)| {
+            !name.is_empty() && name.iter().all(is_name) && value.iter().all(is_value)
+        };
+        let has_invalid = !all.iter().all(is_valid);
+        Self { all, joined: Vec::new(), has_invalid }.joined()
+    }
+
+    fn joined(mut self) -> Self {
+        let headers = &mut self;
         // Where each name is, once there are so many that looking through all of them would take long.
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let is_long = headers.all.len() > FEW;
@@ -63,18 +79,18 @@ impl Headers {
             }
             headers.joined.push((name.clone(), value.clone()));
         }
-        headers
+        self
     }
 
     /// The value of a field, all of its name.
-    pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         let mut all = self.joined.iter();
         let found = all.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
         found.map(|(_, value)| &value[..])
     }
 
     /// The length of the body: `Err` where it is no number or there are several.
-    pub(super) fn content_length(&self) -> Result<Option<u64>, ()> {
+    pub(crate) fn content_length(&self) -> Result<Option<u64>, ()> {
         let Some(value) = self.get("content-length") else { return Ok(None) };
         let mut numbers = value.split(|byte| *byte == b',').map(|text| {
             let text = text.trim_ascii();
@@ -86,12 +102,12 @@ impl Headers {
     }
 
     /// `filename` of `Content-Disposition`.
-    pub(super) fn file_name(&self) -> Option<Vec<u8>> {
+    pub(crate) fn file_name(&self) -> Option<Vec<u8>> {
         crate::mime::parameter(self.get("content-disposition")?, "filename")
     }
 
     /// `Content-Range: bytes 0-99/1000`.
-    pub(super) fn range(&self) -> Option<(u64, u64, Option<u64>)> {
+    pub(crate) fn range(&self) -> Option<(u64, u64, Option<u64>)> {
         let value = std::str::from_utf8(self.get("content-range")?).ok()?;
         let (range, size) = value.strip_prefix("bytes")?.trim().split_once('/')?;
         let (first, last) = range.split_once('-')?;
@@ -100,21 +116,20 @@ impl Headers {
 }
 
 /// The minor version as the first line has it.
-pub(super) fn protocol_of(line: &[u8]) -> &[u8] {
+pub(crate) fn protocol_of(line: &[u8]) -> &[u8] {
     let last = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     let is_version = last.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"http/"));
     if is_version { last } else { &[] }
 }
 
-/// Hands on what both sides have.
-pub(super) fn buffers(
+/// Hands on what both sides have: of the first line, the lines behind it, and the fields.
+pub(crate) fn buffers(
     out: &mut Output<'_>,
     transaction: u64,
     direction: Direction,
-    head: &[u8],
+    (line, fields): (&[u8], &[u8]),
     headers: &Headers,
 ) {
-    let (line, fields) = http1::lines(head);
     let mut give =
         |buffer, number, bytes: &[u8]| out.buffer(transaction, direction, buffer, number, bytes);
     let is_request = direction == Direction::ToServer;
@@ -122,12 +137,12 @@ pub(super) fn buffers(
     give(line_buffer, 0, line);
     let mut start = line.to_vec();
     start.extend(b"\r\n");
-    start.extend(fields.rest());
+    start.extend(fields);
     give(Buffer::HttpStart, 0, &start);
     if headers.all.is_empty() {
         return;
     }
-    give(Buffer::HttpHeaderRaw, 0, fields.rest());
+    give(Buffer::HttpHeaderRaw, 0, fields);
     let (mut normal, mut names) = (Vec::new(), b"\r\n".to_vec());
     let each = if is_request { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
     let mut cookies = 0;

@@ -10,13 +10,14 @@
 //! A side whose bytes are no HTTP, or of whose head or framing bytes are missing, is *lost*: lines are skipped up to the
 //! next one that is the first of a message.
 
-mod body;
+pub(crate) mod body;
 mod coding;
-mod head;
+pub(crate) mod head;
 pub(crate) mod uri;
 
 use std::collections::VecDeque;
 
+use l7proto::Protocol;
 use l7proto::http1::{Head, HeadError, Progress as HeadProgress};
 
 use crate::anomaly::AnomalyKind;
@@ -33,6 +34,12 @@ use crate::transaction::{Data, Http, Transaction};
 
 /// Bytes of a line that is looked at while a side is lost.
 const LINE_MAX: usize = 8 << 10;
+
+/// Another protocol follows.
+struct Change {
+    /// Which; found by its bytes otherwise.
+    to: Option<Protocol>,
+}
 
 #[derive(Debug)]
 enum Place {
@@ -227,20 +234,20 @@ impl Http1 {
                 let change = match direction {
                     Direction::ToServer => {
                         self.request(out, &head, &text, true);
-                        false
+                        None
                     }
                     Direction::ToClient => self.response(out, &head, &text, true),
                 };
                 let next = match change {
-                    true => {
+                    Some(change) => {
                         let unread = bytes.len() - piece.len();
                         let client = self.side(Direction::ToServer);
                         let is_held = matches!(client.place, Place::Held);
                         let held =
                             if is_held { std::mem::take(&mut client.text) } else { Vec::new() };
-                        Next::Change { to: None, unread, held }
+                        Next::Change { to: change.to, unread, held }
                     }
-                    false => Next::More,
+                    None => Next::More,
                 };
                 (piece.len(), next)
             }
@@ -253,7 +260,7 @@ impl Http1 {
         let headers = Headers::parse(text);
         let at = |span: Option<l7proto::http1::Span>| span.unwrap_or_default().of(text);
         let (method, raw) = (at(head.method()), at(head.target()));
-        let (line, _) = l7proto::http1::lines(text);
+        let (line, fields) = l7proto::http1::lines(text);
         let is_connect = method == b"CONNECT";
         let target = Target::parse(raw, is_connect);
         let normal = uri::normal(target.path);
@@ -286,7 +293,7 @@ impl Http1 {
         if let Some(host) = &host {
             give(Buffer::HttpHost, host);
         }
-        head::buffers(out, id, direction, text, &headers);
+        head::buffers(out, id, direction, (line, fields.rest()), &headers);
 
         let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
         if headers.has_invalid {
@@ -339,13 +346,19 @@ impl Http1 {
         }
     }
 
-    /// Another protocol follows: `true`.
-    fn response(&mut self, out: &mut Output<'_>, head: &Head, text: &[u8], is_whole: bool) -> bool {
+    /// Whether another protocol follows.
+    fn response(
+        &mut self,
+        out: &mut Output<'_>,
+        head: &Head,
+        text: &[u8],
+        is_whole: bool,
+    ) -> Option<Change> {
         let direction = Direction::ToClient;
         let headers = Headers::parse(text);
         let status = head.status().unwrap_or_default();
         if (100..200).contains(&status) && status != 101 {
-            return false;
+            return None;
         }
         let missed = std::mem::take(&mut self.side(direction).missed);
         let mut waiting = self.open.iter().filter(|t| !t.is_done(direction)).map(|t| t.id);
@@ -355,7 +368,7 @@ impl Http1 {
             out.anomaly(AnomalyKind::HttpUnmatchedResponse, Some(id), Some(direction));
             id
         });
-        let (line, _) = l7proto::http1::lines(text);
+        let (line, fields) = l7proto::http1::lines(text);
         let mut words = line.splitn(3, |byte| *byte == b' ');
         let protocol = words.next().unwrap_or_default();
         let code = words.next().unwrap_or_default();
@@ -378,12 +391,12 @@ impl Http1 {
         if !reason.is_empty() {
             give(Buffer::HttpStatMsg, reason);
         }
-        head::buffers(out, id, direction, text, &headers);
+        head::buffers(out, id, direction, (line, fields.rest()), &headers);
         if headers.has_invalid {
             out.anomaly(AnomalyKind::HttpResponseField, Some(id), Some(direction));
         }
         if !is_whole {
-            return false;
+            return None;
         }
         let is_tunnel = method == b"CONNECT" && (200..300).contains(&status);
         let has_no_body = is_tunnel || method == b"HEAD" || matches!(status, 101 | 204 | 304);
@@ -397,7 +410,10 @@ impl Http1 {
             self.sides[0].begin(Place::Head);
             self.data(out, Direction::ToServer, &held);
         }
-        is_tunnel || status == 101
+        let upgrade = headers.get("upgrade").unwrap_or_default();
+        let is_http2 = status == 101 && upgrade.eq_ignore_ascii_case(b"h2c");
+        let to = is_http2.then_some(Protocol::Http2);
+        (is_tunnel || status == 101).then_some(Change { to })
     }
 
     /// The body begins, or the message has ended.
@@ -413,29 +429,7 @@ impl Http1 {
         let Some(transaction) = self.open.iter().find(|transaction| transaction.id == id) else {
             return;
         };
-        let mut content = content(transaction, direction, headers);
-        if direction == Direction::ToServer
-            && let Some(kind) = headers.get("content-type")
-            && crate::mime::is_type(kind, b"multipart/form-data")
-        {
-            match crate::mime::parameter(kind, "boundary") {
-                Some(boundary) => {
-                    content.parts = Some(Box::new(Mime::form(id, direction, &boundary)));
-                }
-                None => out.anomaly(AnomalyKind::HttpMultipart, Some(id), Some(direction)),
-            }
-        }
-        let mut decoder = None;
-        match Coding::parse(headers.get("content-encoding").unwrap_or_default()) {
-            Ok(codings) if codings.len() > out.limits.codings => {
-                out.anomaly(AnomalyKind::HttpTooManyCodings, Some(id), Some(direction));
-            }
-            Ok(codings) if codings.is_empty() => {}
-            Ok(codings) => decoder = Some(Decoder::new(&codings)),
-            Err(true) => {}
-            Err(false) => out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(direction)),
-        }
-        let body = Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false };
+        let body = body_of(out, transaction, direction, headers, framing);
         self.side(direction).place = Place::Body(Box::new(body));
     }
 
@@ -493,6 +487,40 @@ fn content(transaction: &Transaction, direction: Direction, headers: &Headers) -
         file: None,
         parts: None,
     }
+}
+
+/// A body that begins, by the head before it.
+pub(crate) fn body_of(
+    out: &mut Output<'_>,
+    transaction: &Transaction,
+    direction: Direction,
+    headers: &Headers,
+    framing: Framing,
+) -> Body {
+    let id = transaction.id;
+    let mut content = content(transaction, direction, headers);
+    if direction == Direction::ToServer
+        && let Some(kind) = headers.get("content-type")
+        && crate::mime::is_type(kind, b"multipart/form-data")
+    {
+        match crate::mime::parameter(kind, "boundary") {
+            Some(boundary) => {
+                content.parts = Some(Box::new(Mime::form(id, direction, &boundary)));
+            }
+            None => out.anomaly(AnomalyKind::HttpMultipart, Some(id), Some(direction)),
+        }
+    }
+    let mut decoder = None;
+    match Coding::parse(headers.get("content-encoding").unwrap_or_default()) {
+        Ok(codings) if codings.len() > out.limits.codings => {
+            out.anomaly(AnomalyKind::HttpTooManyCodings, Some(id), Some(direction));
+        }
+        Ok(codings) if codings.is_empty() => {}
+        Ok(codings) => decoder = Some(Decoder::new(&codings)),
+        Err(true) => {}
+        Err(false) => out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(direction)),
+    }
+    Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false }
 }
 
 /// How the body of a message is framed (RFC 9112 §6.3); a response has its status.

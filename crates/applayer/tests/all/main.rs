@@ -6,6 +6,7 @@ mod common;
 mod dns;
 mod hostile;
 mod http;
+mod http2;
 mod mail;
 mod random;
 mod recorder;

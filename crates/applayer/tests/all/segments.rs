@@ -98,7 +98,7 @@ fn http_message(random: &mut Random, is_request: bool) -> Vec<u8> {
 
 fn conversation(random: &mut Random) -> (u16, Vec<Step>) {
     let mut steps = Vec::new();
-    let port = random.of(&[80, 25, 21, 53, 22]);
+    let port = random.of(&[80, 8080, 25, 21, 53, 22]);
     match port {
         80 => {
             for _ in 0..1 + random.below(4) {
@@ -109,6 +109,7 @@ fn conversation(random: &mut Random) -> (u16, Vec<Step>) {
                 steps.push(Step::Data(S, http_message(random, false)));
             }
         }
+        8080 => steps = crate::http2::conversation(random),
         25 => {
             let client: [&[u8]; 8] = [
                 b"EHLO me\r\n",

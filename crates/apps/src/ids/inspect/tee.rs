@@ -77,7 +77,7 @@ impl Sink for Tee<'_> {
         let name = transaction.protocol().name();
         self.parts.counters.transaction(name);
         let kind = match transaction.protocol() {
-            Protocol::Http1 => IdsEvent::Http,
+            Protocol::Http1 | Protocol::Http2 => IdsEvent::Http,
             Protocol::Dns => IdsEvent::Dns,
             Protocol::Tls => IdsEvent::Tls,
             Protocol::Ssh => IdsEvent::Ssh,
