@@ -1,7 +1,7 @@
 //! IPsec (RFC 4301) for packets in memory: which packets are protected, by which keys, and what their headers become.
 //!
 //! ```text
-//!  out   packet ─▶ Policies::find ─▶ View::outbound ─▶ Association::plan ─▶ room ─▶ write_headers ─▶ crypto::esp::seal_batch
+//!  out   packet ─▶ Policies::find ─▶ View::outbound ─▶ outbound::plan ─▶ room ─▶ Plan::write_headers ─▶ crypto::esp::seal_batch
 //!  in    packet ─▶ found ─▶ View::inbound ─▶ crypto::esp::open_batch ─▶ inner, transport_back ─▶ Policies::find: as protected?
 //! ```
 //!

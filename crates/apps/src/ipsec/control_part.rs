@@ -297,8 +297,8 @@ fn to_add(
     Ok(added)
 }
 
-/// The associations with a new one behind them.
-fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
+/// A new association as an entry, beside those of `now`. The place of one that has ended is free.
+fn with(now: &[SaEntry], database: &Database, new: Keys) -> Result<SaEntry, String> {
     let mut draft = Draft::parse("mode = \"router\"\n[port.a]\nbackend = \"memory\"\n")?;
     draft.list(&["sa"]).insert(0, new);
     let own = match control::config::parse(&draft.text(), &crate::known_stages()) {
@@ -310,11 +310,23 @@ fn with(now: &[SaEntry], new: Keys) -> Result<SaEntry, String> {
         }
     };
     let own = own.ok_or("no association")?;
-    let is_same = |other: &&SaEntry| (other.spi, other.destination) == (own.spi, own.destination);
-    match now.iter().find(is_same) {
-        Some(_) => Err(format!("there is an {}", text(&own))),
-        None => Ok(own),
+    let is_same = |other: &SaEntry| (other.spi, other.destination) == (own.spi, own.destination);
+    match now.iter().any(is_same) && database.get(own.spi, own.destination).is_some() {
+        true => Err(format!("there is an {}", text(&own))),
+        false => Ok(own),
     }
+}
+
+/// Takes an association out of those that are said to be in use, whether it has ended or not; `false`: it was not there.
+fn unlist(
+    (listed, added): (&mut Vec<SaEntry>, &mut Vec<(SaEntry, Keys)>),
+    (spi, destination): (u32, IpAddr),
+) -> bool {
+    let (before, stays) =
+        (listed.len(), |own: &SaEntry| (own.spi, own.destination) != (spi, destination));
+    listed.retain(stays);
+    added.retain(|own| stays(&own.0));
+    listed.len() < before
 }
 
 impl IpsecControl {
@@ -568,7 +580,7 @@ impl ControlPart for IpsecControl {
             "sa_add" => {
                 let new: SaAdd = call.read()?;
                 let refused = |error| Refusal::new(ErrorKind::BadRequest, error);
-                let own = with(&self.listed, new.keys()).map_err(refused)?;
+                let own = with(&self.listed, &self.database, new.keys()).map_err(refused)?;
                 let keys = new.keys();
                 let key = read_key(&own).map_err(refused)?;
                 let parameters = parameters(&own);
@@ -580,18 +592,18 @@ impl ControlPart for IpsecControl {
                 }
                 let added = self.database.add(parameters, key, env.now_ns);
                 added.map_err(|error| refused(error.to_string()))?;
+                unlist((&mut self.listed, &mut self.added), (own.spi, own.destination));
                 self.added.push((own.clone(), keys));
                 self.listed.push(own);
             }
             "sa_del" => {
                 let SaDel { spi, destination } = call.read()?;
-                if self.database.delete(spi, destination).is_none() {
+                let gone = self.database.delete(spi, destination);
+                let was_listed = unlist((&mut self.listed, &mut self.added), (spi, destination));
+                if gone.is_none() && !was_listed {
                     let message = format!("there is no association {spi:#x} to {destination}");
                     return Err(Refusal::new(ErrorKind::NotFound, message));
                 }
-                let stays = |own: &SaEntry| (own.spi, own.destination) != (spi, destination);
-                self.listed.retain(stays);
-                self.added.retain(|own| stays(&own.0));
             }
             "policy_add" => {
                 let new: PolicyAdd = call.read()?;
@@ -756,6 +768,9 @@ impl ControlPart for IpsecControl {
 
 #[cfg(test)]
 mod tests {
+    use crypto::Secret;
+
+    use super::super::settings::suite;
     use super::*;
 
     fn request(encryption: Option<&str>) -> SaAdd {
@@ -826,6 +841,7 @@ mod tests {
     fn a_request_is_an_entry_of_the_file() {
         let keys = request(None).keys();
         assert!(keys.iter().any(|(key, value)| key == "spi" && value.to_string() == "0x1000"));
+        let with = |now: &[SaEntry], keys| super::with(now, &Database::new(), keys);
         let own = with(&[], keys).unwrap();
         assert_eq!((own.spi, own.reqid, own.window, own.esn), (0x1000, 7, 128, true));
         assert_eq!(own.mode, control::config::SaMode::Transport);
@@ -846,11 +862,28 @@ mod tests {
         assert_eq!((tunnel.udp_port, tunnel.if_id), (4501, Some(9)));
         let over = SaAdd { dscp: Some(64), mode: None, ..request(None) };
         assert!(with(&[], over.keys()).unwrap_err().contains("dscp"));
-        let twice = with(std::slice::from_ref(&own), request(None).keys()).unwrap_err();
-        assert_eq!(twice, "there is an association 0x1000 to 198.51.100.1");
         let unknown = with(&[], request(Some("aes-129-gcm")).keys()).unwrap_err();
         assert!(unknown.contains("aes-129-gcm"), "{unknown}");
         let alone = with(&[], request(Some("aes-128-cbc")).keys()).unwrap_err();
         assert!(alone.contains("encryption without authentication"), "{alone}");
+    }
+
+    /// An association that has ended stays in the file. It can be added again, and removed.
+    #[test]
+    fn the_place_of_an_association_that_has_ended_is_free() {
+        let own = with(&[], &Database::new(), request(None).keys()).unwrap();
+        let (place, mut database) = ((own.spi, own.destination), Database::new());
+        let key =
+            Key::new(suite(&own).unwrap(), &Secret::new(vec![1; 20]), &Secret::new(Vec::new()));
+        database.add(parameters(&own), key.unwrap(), 0).unwrap();
+        let (mut listed, mut added) = (vec![own.clone()], vec![(own, request(None).keys())]);
+        let twice = with(&listed, &database, request(None).keys()).unwrap_err();
+        assert_eq!(twice, "there is an association 0x1000 to 198.51.100.1");
+        database.delete(place.0, place.1);
+        with(&listed, &database, request(None).keys()).unwrap();
+        assert!(!unlist((&mut listed, &mut added), (place.0 + 1, place.1)));
+        assert!(listed.len() == 1 && added.len() == 1);
+        assert!(unlist((&mut listed, &mut added), place));
+        assert!(listed.is_empty() && added.is_empty());
     }
 }

@@ -195,16 +195,19 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
     }
 }
 
+/// The tunnel interface with a number; without one, `what` is said of the entry.
+fn tunnel(config: &Config, if_id: u32, place: &Place, what: &str, walk: &mut Walk<'_>) {
+    let is_it = |port: &Physical| port.backend == Backend::Ipsec && port.if_id == Some(if_id);
+    if !config.physical_ports().any(|(_, port)| is_it(port)) {
+        walk.warning(place.at("if_id"), format!("no port has if_id {if_id}: {what}"))
+            .expected("a port with `backend = \"ipsec\"` and this `if_id`");
+    }
+}
+
 /// The port whose packets an association carries.
 fn interface(config: &Config, own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
-    if let Some(if_id) = own.if_id
-        && !config
-            .physical_ports()
-            .any(|(_, port)| port.backend == Backend::Ipsec && port.if_id == Some(if_id))
-    {
-        let message = format!("no port has if_id {if_id}: no packet comes or leaves by it");
-        walk.warning(place.at("if_id"), message)
-            .expected("a port with `backend = \"ipsec\"` and this `if_id`");
+    if let Some(if_id) = own.if_id {
+        tunnel(config, if_id, place, "no packet comes or leaves by it", walk);
     }
     if own.if_id.is_some() && own.mode == SaMode::Transport {
         let message =
@@ -221,17 +224,41 @@ fn policy(config: &Config, own: &PolicyEntry, place: &Place, walk: &mut Walk<'_>
                 .expected("`reqid` of its associations");
         }
         (PolicyAction::Protect, Some(reqid))
-            if config.ipsec.linux || config.associations.iter().any(|sa| sa.reqid == reqid) => {}
+            if config.ipsec.linux
+                || config
+                    .associations
+                    .iter()
+                    .any(|sa| (sa.reqid, sa.if_id) == (reqid, own.if_id)) => {}
         (PolicyAction::Protect, Some(reqid)) => {
-            let message = format!("no [[sa]] has reqid {reqid}: these packets are dropped");
-            walk.warning(place.at("reqid"), message)
-                .expected("an association with this `reqid`, or one by `ctl sa add`");
+            let is_other = config.associations.iter().any(|sa| sa.reqid == reqid);
+            let (message, expected) = match (is_other, own.if_id) {
+                (false, _) => (
+                    format!("no [[sa]] has reqid {reqid}: these packets are dropped"),
+                    "an association with this `reqid`, or one by `ctl sa add`",
+                ),
+                (true, Some(if_id)) => (
+                    format!(
+                        "no [[sa]] has reqid {reqid} and if_id {if_id}: these packets are dropped"
+                    ),
+                    "the `if_id` of these associations, or this one for them",
+                ),
+                (true, None) => (
+                    format!(
+                        "each [[sa]] with reqid {reqid} has an `if_id`: these packets are dropped"
+                    ),
+                    "the same `if_id`, or associations without it",
+                ),
+            };
+            walk.warning(place.at("reqid"), message).expected(expected);
         }
         (PolicyAction::Bypass | PolicyAction::Discard, Some(_)) => {
             walk.error(place.at("reqid"), "`reqid` has no effect without `protect`")
                 .expected("action = \"protect\"");
         }
         _ => {}
+    }
+    if let Some(if_id) = own.if_id {
+        tunnel(config, if_id, place, "this policy is never asked", walk);
     }
     if let (Some(from), Some(to)) = (own.source, own.destination)
         && from.addr().is_ipv4() != to.addr().is_ipv4()

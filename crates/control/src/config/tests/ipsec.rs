@@ -48,11 +48,38 @@ fn keys_that_cannot_be_meant_are_named() {
     assert_eq!(all.len(), 1, "{all:?}");
 }
 
+/// A policy and its associations belong to one tunnel interface, or to none.
+#[test]
+fn policies_of_other_interfaces_than_their_associations_are_named() {
+    let said = |sa: &str, policy: &str| {
+        let port = "[port.t]\nbackend = \"ipsec\"\nif_id = 7";
+        said(&format!(
+            "direction = \"out\"\n{sa}\n[[policy]]\naction = \"protect\"\n{policy}\n{port}"
+        ))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(said("", "reqid = 1"), none);
+    assert_eq!(said("if_id = 7", "reqid = 1\nif_id = 7"), none);
+    assert_eq!(said("", "reqid = 2"), ["no [[sa]] has reqid 2: these packets are dropped"]);
+    assert_eq!(
+        said("if_id = 7", "reqid = 1"),
+        ["each [[sa]] with reqid 1 has an `if_id`: these packets are dropped"]
+    );
+    assert_eq!(
+        said("", "reqid = 1\nif_id = 7"),
+        ["no [[sa]] has reqid 1 and if_id 7: these packets are dropped"]
+    );
+    let policy = "[[policy]]\naction = \"discard\"\nif_id = 8";
+    let all = said("", &format!("reqid = 1\n{policy}"));
+    assert_eq!(all, ["no port has if_id 8: this policy is never asked"]);
+}
+
 /// What is said of policies, each with its direction and keys, in their order.
 fn said_of(policies: &[&str]) -> Vec<String> {
     let all: String =
         policies.iter().map(|own| format!("[[policy]]\naction = \"discard\"\n{own}\n")).collect();
-    said(&format!("direction = \"out\"\n{all}"))
+    let port = "[port.t]\nbackend = \"ipsec\"\nif_id = 7";
+    said(&format!("direction = \"out\"\n{all}{port}"))
 }
 
 #[test]
