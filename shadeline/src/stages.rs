@@ -9,7 +9,7 @@ use chunk::{ColumnSet, Declaration};
 #[cfg(test)]
 use control::config::KnownStages;
 use control::config::section::{About, Key, KeyDefault};
-use control::config::{Settings, StageKind, keys};
+use control::config::{Config, Settings, StageKind, keys};
 use control::metrics::Metrics;
 use controlplane::{ControlPart, Descriptor, Interfaces, Running, Tables};
 use engine::{KernelStep, Spread, Stage};
@@ -40,6 +40,8 @@ struct Described {
     columns_declared: Vec<&'static str>,
     /// None: the CPU alone does it.
     kernels: Vec<String>,
+    /// Those that it has where keys of its application ask for a device; none if it has kernels anyway.
+    optional_kernels: Vec<String>,
     /// Which packets must meet at one worker.
     packets_meet: &'static str,
     drop_reasons: Vec<&'static str>,
@@ -98,10 +100,10 @@ fn described() -> Result<Vec<Described>, Failure> {
     let usual = [pipelines::usual(), pipelines::of_needed_keys()].concat();
     let mut all = Vec::new();
     for kind in &known.kinds {
-        let stages = usual.iter().find(|stages| stages.contains(&kind.name));
-        let stages = stages
+        let names = usual.iter().find(|stages| stages.contains(&kind.name));
+        let names = names
             .ok_or_else(|| Failure::other(format!("no pipeline has the stage `{}`", kind.name)))?;
-        pipelines::with_stages(&mut config, stages).map_err(Failure::other)?;
+        pipelines::with_stages(&mut config, names).map_err(Failure::other)?;
         let (mut publisher, _) = wiring::examples(&config, &interfaces)?;
         let stages = wiring::stages_of(&config, &mut publisher.parts)?;
         let stage = stages.iter().find(|stage| stage.name() == kind.name);
@@ -109,9 +111,50 @@ fn described() -> Result<Vec<Described>, Failure> {
         let own = |own: &&Running| own.descriptor.application == kind.application;
         let own = publisher.parts.iter().find(own);
         let own = own.ok_or_else(|| Failure::other(format!("no part of `{}`", kind.name)))?;
-        all.push(describe(kind, &**stage, own.descriptor, &*own.part));
+        let mut described = describe(kind, &**stage, own.descriptor, &*own.part);
+        if described.kernels.is_empty() {
+            described.optional_kernels =
+                optional_kernels(kind.name, names, &config, own.descriptor)?;
+        }
+        all.push(described);
     }
     Ok(all)
+}
+
+/// The kernels of a stage in a pipeline of these stages, over all that its application varies by configuration.
+fn optional_kernels(
+    name: &str,
+    names: &[&str],
+    config: &Config,
+    descriptor: &Descriptor,
+) -> Result<Vec<String>, Failure> {
+    let mut all = Vec::new();
+    for variant in descriptor.variants {
+        let mut config = config.clone();
+        variant(&mut config);
+        pipelines::with_stages(&mut config, names).map_err(Failure::other)?;
+        pipelines::known().part(&mut config);
+        let (mut publisher, _) = wiring::examples(&config, &Interfaces::of(&config))?;
+        let stages = wiring::stages_of(&config, &mut publisher.parts)?;
+        for kernel in stages.iter().filter(|own| own.name() == name).flat_map(|own| kernels(&**own))
+        {
+            if !all.contains(&kernel) {
+                all.push(kernel);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The kernels of a stage.
+fn kernels(stage: &dyn Stage<Tables>) -> Vec<String> {
+    let form = stage.shader().and_then(|shader| shader.kernels());
+    let steps = form.map(|form| form.steps).unwrap_or_default();
+    let kernels = steps.into_iter().filter_map(|step| match step {
+        KernelStep::Kernel(step) => Some(step.kernel.to_string()),
+        _ => None,
+    });
+    kernels.collect()
 }
 
 fn describe(
@@ -120,12 +163,6 @@ fn describe(
     descriptor: &Descriptor,
     part: &dyn ControlPart,
 ) -> Described {
-    let form = stage.shader().and_then(|shader| shader.kernels());
-    let kernels = form.map(|form| form.steps).unwrap_or_default();
-    let kernels = kernels.into_iter().filter_map(|step| match step {
-        KernelStep::Kernel(step) => Some(step.kernel.to_string()),
-        _ => None,
-    });
     let reasons = stage.drop_reasons().iter().flat_map(|block| block.reasons());
     let of = |set: &ColumnSet| columns(stage.columns(), |column| set.contains(column));
     let (reads, writes) = (stage.reads(), stage.writes());
@@ -144,7 +181,8 @@ fn describe(
         columns_read: of(&reads),
         columns_written: of(&writes),
         columns_declared: columns(stage.columns(), |_| true),
-        kernels: kernels.collect(),
+        kernels: kernels(stage),
+        optional_kernels: Vec::new(),
         packets_meet: match (stage.spread_hash(), stage.spread()) {
             (Some(_), _) => "by a hash of its own",
             (None, Spread::Any) => "none",
@@ -232,12 +270,21 @@ fn list(all: &[Described]) -> String {
         "stage", "application", "place", "device", "what it does"
     );
     for stage in all {
-        let device = if stage.kernels.is_empty() { "-" } else { "yes" };
+        let device = on_device(stage).unwrap_or("-");
         let row = (stage.name, stage.application, stage.place, device, stage.about);
         let _ = writeln!(out, "{:<12} {:<12} {:<8} {:<7} {}", row.0, row.1, row.2, row.3, row.4);
     }
     out += "\n`shadeline stages NAME` shows what a stage needs, provides, reads and writes.\n";
     out
+}
+
+/// Whether a device may shade it, in a word.
+fn on_device(stage: &Described) -> Option<&'static str> {
+    match (stage.kernels.is_empty(), stage.optional_kernels.is_empty()) {
+        (false, _) => Some("yes"),
+        (true, false) => Some("opt-in"),
+        (true, true) => None,
+    }
 }
 
 /// One stage, for people.
@@ -263,10 +310,10 @@ fn facts(stage: &Described) -> Vec<(&'static str, String)> {
         names => names.join(", "),
     };
     let texts = |all: &[String]| list(&all.iter().map(String::as_str).collect::<Vec<_>>());
-    let kernels: Vec<_> = stage.kernels.iter().map(String::as_str).collect();
-    let device = match kernels.as_slice() {
-        [] => "CPU only".to_owned(),
-        kernels => format!("kernels {}", kernels.join(", ")),
+    let device = match on_device(stage) {
+        None => "CPU only".to_owned(),
+        Some("yes") => format!("kernels {}", stage.kernels.join(", ")),
+        _ => format!("if configured: kernels {}", stage.optional_kernels.join(", ")),
     };
     vec![
         ("application", stage.application.to_owned()),
@@ -326,7 +373,7 @@ All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` a
         page += "\n| stage | application | place | needs | provides | device |\n";
         page += "| --- | --- | --- | --- | --- | --- |\n";
         for stage in &all {
-            let device = if stage.kernels.is_empty() { "–" } else { "yes" };
+            let device = on_device(stage).unwrap_or("–");
             let name = stage.name;
             let (needs, provides) = (stage.needs.join(", "), stage.provides.join(", "));
             let _ = writeln!(
@@ -391,6 +438,11 @@ All stages have the metrics `shadeline_stage_calls_total`, `…_packets_total` a
             all.iter().filter(|stage| !stage.kernels.is_empty()).map(|stage| stage.name).collect();
         for name in ["rpf", "route", "bridge", "name_lookup"] {
             assert!(has_device.contains(&name), "{has_device:?}");
+        }
+        let opt_in = all.iter().filter(|stage| on_device(stage) == Some("opt-in"));
+        let opt_in: Vec<_> = opt_in.map(|stage| stage.name).collect();
+        for name in ["flow", "openflow", "esp_in", "esp_out"] {
+            assert!(opt_in.contains(&name), "{opt_in:?}");
         }
         let route = all.iter().find(|stage| stage.name == "route").unwrap();
         assert!(route.columns_written.contains(&"decision"), "{route:?}");
