@@ -93,7 +93,7 @@ fn all_words() -> impl Iterator<Item = &'static str> {
 /// A word that no flow has.
 fn unknown(name: &Word<'_>) -> super::SyntaxError {
     match name.text {
-        "nw_ttl" => name.error("is of a packet that is traced; no field of a flow says it"),
+        "nw_ttl" => name.error("is for traces only, not a field of a flow"),
         "group_id" | "bucket" | "buckets" => name.error("is of a group, not of a flow"),
         "bands" => name.error("is of a meter, not of a flow"),
         _ => name.unknown("is not a field", all_words()),

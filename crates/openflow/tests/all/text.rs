@@ -126,7 +126,7 @@ fn errors_say_where() {
         (
             "ip,nw_ttl=64,actions=drop",
             3,
-            "`nw_ttl` is of a packet that is traced; no field of a flow says it",
+            "`nw_ttl` is for traces only, not a field of a flow",
         ),
         ("group_id=7,type=all,bucket=output:1", 0, "`group_id` is of a group, not of a flow"),
         ("buffer_idd=1,actions=drop", 0, "`buffer_idd` is not a field, did you mean `buffer_id`?"),
