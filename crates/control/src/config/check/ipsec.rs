@@ -136,6 +136,13 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
         walk.error(place.at("destination"), "source and destination are of two address families")
             .expected("two addresses of IPv4, or two of IPv6");
     }
+    for (key, address) in [("source", own.source), ("destination", own.destination)] {
+        let is_host = !address.is_unspecified() && (key == "destination" || !address.is_multicast());
+        if place.is_right(key) && !is_host {
+            walk.error(place.at(key), format!("{address} is not the address of a host"))
+                .expected(format!("the address of the end that is the `{key}`"));
+        }
+    }
     let is_whole = !matches!(
         own.encryption,
         E::Null | E::Cbc128 | E::Cbc192 | E::Cbc256 | E::Ctr128 | E::Ctr192 | E::Ctr256

@@ -401,6 +401,7 @@ fn associations_and_policies_are_checked() {
     let to = "destination = \"192.0.2.2\"\n";
     let cases = [
         (sa("destination = \"::1\""), "two address families"),
+        (sa("destination = \"0.0.0.0\""), "0.0.0.0 is not the address of a host"),
         (sa(&format!("{to}encryption = \"aes-128-cbc\"")), "encryption without authentication"),
         (sa(&format!("{to}authentication = \"hmac-sha1-96\"")), "the cipher authenticates"),
         (sa(&format!("{to}udp_port = 4501")), "`udp_port` without `udp`"),
