@@ -380,6 +380,9 @@ pub fn run(args: &Args, probes: Probes) -> Result<(), String> {
             What::Order { packets } => order::run(*packets)?,
         },
     };
+    if report.rows.is_empty() {
+        return Err("--only: no case has this in its name".to_owned());
+    }
     if args.json {
         let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
         print(format_args!("{json}\n"))?;
