@@ -355,6 +355,6 @@ mod tests {
         let mut report = Report::new("device", String::new());
         run(&mut *driver, 1, &mut report).unwrap();
         assert_eq!(report.wrong, [""; 0]);
-        assert_eq!(report.rows.len(), 2 * SIZES.len() + 2);
+        assert_eq!(report.rows.len(), 2 * SIZES.len() + 3);
     }
 }
