@@ -123,11 +123,7 @@ fn errors_say_where() {
             "`send_flow_rm` is not a field, did you mean `send_flow_rem`?",
         ),
         ("check_overlap=1,actions=drop", 14, "`1` is a value, and there is none"),
-        (
-            "ip,nw_ttl=64,actions=drop",
-            3,
-            "`nw_ttl` is for traces only, not a field of a flow",
-        ),
+        ("ip,nw_ttl=64,actions=drop", 3, "`nw_ttl` is for traces only, not a field of a flow"),
         ("group_id=7,type=all,bucket=output:1", 0, "`group_id` is of a group, not of a flow"),
         ("buffer_idd=1,actions=drop", 0, "`buffer_idd` is not a field, did you mean `buffer_id`?"),
         ("tcp,table,actions=drop", 4, "`table` has no value"),

@@ -137,7 +137,8 @@ fn association(own: &SaEntry, place: &Place, walk: &mut Walk<'_>) {
             .expected("two addresses of IPv4, or two of IPv6");
     }
     for (key, address) in [("source", own.source), ("destination", own.destination)] {
-        let is_host = !address.is_unspecified() && (key == "destination" || !address.is_multicast());
+        let is_host =
+            !address.is_unspecified() && (key == "destination" || !address.is_multicast());
         if place.is_right(key) && !is_host {
             walk.error(place.at(key), format!("{address} is not the address of a host"))
                 .expected(format!("the address of the end that is the `{key}`"));
