@@ -435,7 +435,7 @@ pub(crate) fn program_of(
     own: &str,
 ) -> Program {
     let spec = Spec::new(name, files, columns);
-    let source = kernels::source(&spec) + own;
+    let source = kernels::source_with(&spec, own);
     Program { name: name.into(), source, defines: Vec::new(), ptx: None }
 }
 

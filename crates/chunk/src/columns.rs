@@ -285,9 +285,17 @@ pub use pastey::paste as __paste;
 /// is the column's pointer in a job, its offset read from the job's header, and `WORD_NAME`, the word of
 /// the header that has the offset: columns that are declared one after the other have words side by side.
 pub fn dialect(columns: &[ColumnDesc]) -> String {
+    dialect_of(columns, |_| true)
+}
+
+/// The same for those whose name in capitals is `used`; the others keep their places.
+pub fn dialect_of(columns: &[ColumnDesc], used: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     for (i, column) in columns.iter().enumerate() {
         let (name, word) = (column.name.to_ascii_uppercase(), JobHeader::OFFSETS_WORD + i);
+        if !used(&name) {
+            continue;
+        }
         text += &format!(
             "#define COL_{name}(arena) ((GLOBAL {} *)((GLOBAL uchar *)(arena) + ((GLOBAL const uint *)(arena))[{word}]))\n\
              #define WORD_{name} {word}u\n",

@@ -32,7 +32,9 @@ pub use attached::Attached;
 pub use cell::{CELL_BYTES, Cell, Depot, HEADROOM_BYTES, HugePages, Pool, Region};
 #[doc(hidden)]
 pub use columns::__paste;
-pub use columns::{ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Element, dialect};
+pub use columns::{
+    ColumnDesc, ColumnId, ColumnSet, Columns, Declaration, Element, dialect, dialect_of,
+};
 pub use frame::{
     CELL_FRAME_BYTES, FRAME_BYTES_MAX, FRAME_CELLS_MAX, Offload, PORT_NONE, Packet, Segments,
 };

@@ -235,7 +235,7 @@ pub(crate) fn segment_program<T>(
             }
         }
     }
-    let source = kernels::source(&spec) + &texts.text;
+    let source = kernels::source_with(&spec, &texts.text);
     made.program = Program { name: names.join("+"), source, ..Program::default() };
     Some(made)
 }

@@ -2,11 +2,11 @@
 //!
 //! A kernel is written once, as a thin wrapper that picks a row, over a core that works on one item.
 //! [`source`] joins the dialect header, the constants that host and device share, the accessors of the
-//! columns (from the one declaration) and the files that are wanted into a text that is CUDA C++ for
+//! columns that they name (from the one declaration) and the files that are wanted into a text that is CUDA C++ for
 //! NVRTC and OpenCL C 1.2 alike:
 //!
 //! ```text
-//!   dialect.h │ constants │ COL_… of Spec::columns │ lpm.h, hash.h, scan.h │ lpm.k, patch.k, …
+//!   dialect.h │ constants │ COL_… of those columns of Spec that are named │ lpm.h, hash.h, scan.h │ lpm.k, patch.k, …
 //!        └── one text ──▶ NVRTC ▶ PTX, cubin      └── the same text ──▶ OpenCL
 //! ```
 //!
@@ -41,4 +41,4 @@ pub use columns::{
     WalkColumns, WalkView,
 };
 pub use registry::{KernelFile, KernelInfo, Launch, problems};
-pub use source::{Spec, source};
+pub use source::{Spec, source, source_with};

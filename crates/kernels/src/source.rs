@@ -1,5 +1,6 @@
 //! From a wish to a text that compiles.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use chunk::ColumnDesc;
@@ -72,6 +73,17 @@ impl Spec {
 /// # Panics
 /// If columns are missing or scattered, or two files have different constants of one name.
 pub fn source(spec: &Spec) -> String {
+    source_with(spec, "")
+}
+
+/// The same with a text of the caller's behind it.
+///
+/// Only columns that the text names have macros: programs of pipelines that differ in other columns are the same
+/// text, which is compiled once. A text that makes names of columns by `##` has them all.
+///
+/// # Panics
+/// As [`source`].
+pub fn source_with(spec: &Spec, own: &str) -> String {
     let missing = spec.missing_columns();
     assert!(missing.is_empty(), "{}: no column is called {}", spec.name, missing.join(", "));
     let scattered = spec.scattered_columns();
@@ -102,18 +114,27 @@ pub fn source(spec: &Spec) -> String {
         }
     }
     text += include_str!("c/dialect.h");
-    text += &chunk::dialect(&spec.columns);
-    let mut joined: Vec<&str> = Vec::new();
+    let mut parts: Vec<&str> = Vec::new();
     for file in spec.files.iter() {
         for header in file.headers.iter().copied().chain([file.text]) {
             // A header once, however many ask for it.
-            if !joined.contains(&header) {
-                text += header;
-                joined.push(header);
+            if !parts.contains(&header) {
+                parts.push(header);
             }
         }
     }
+    parts.push(own);
+    let named: HashSet<&str> = parts.iter().flat_map(|part| columns_named(part)).collect();
+    let is_used = |name: &str| named.contains("") || named.contains(name);
+    text += &chunk::dialect_of(&spec.columns, is_used);
+    parts.into_iter().for_each(|part| text += part);
     text
+}
+
+/// What a text calls columns: of `COL_DST4(arena)` and `WORD_DST4` it is `DST4`, of `COL_##name` nothing.
+fn columns_named(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter_map(|word| word.strip_prefix("COL_").or_else(|| word.strip_prefix("WORD_")))
 }
 
 #[cfg(test)]
@@ -158,6 +179,24 @@ mod tests {
             assert_eq!(text.matches(&define).count(), count, "{define}");
         }
         assert_eq!(text.matches("#define DROP_NO_VERDICT ").count(), 1, "those of every program");
+    }
+
+    /// Columns of other stages make no other program, unless they move one that it uses.
+    #[test]
+    fn a_program_has_macros_for_the_columns_that_it_names() {
+        let layout = |names: &[&[ColumnDesc]]| names.concat();
+        let of = |columns: &[ColumnDesc], own: &str| {
+            source_with(&Spec { columns: columns.to_vec(), ..Spec::of_file(&LPM) }, own)
+        };
+        let (lpm, exact) = (LpmColumns::COLUMNS, ExactColumns::COLUMNS);
+        let alone = of(lpm, "");
+        assert_eq!(of(&layout(&[lpm, exact]), ""), alone);
+        assert_ne!(of(&layout(&[exact, lpm]), ""), alone);
+        let named = of(&layout(&[lpm, exact]), "// WORD_KEY8\n");
+        assert!(named.contains("#define WORD_KEY8 ") && named.contains("#define COL_KEY8(arena) "));
+        assert!(!named.contains("KEY16"));
+        let pasted = of(&layout(&[lpm, exact]), "#define OF(x) COL_ ## x(arena)\n");
+        assert!(pasted.contains("COL_KEY16(arena)") && pasted.ends_with("## x(arena)\n"));
     }
 
     #[test]

@@ -83,7 +83,8 @@ fn reserved() -> HashSet<&'static str> {
     static ALL: OnceLock<String> = OnceLock::new();
     let all = ALL.get_or_init(|| {
         let spec = Spec::new("modules", &[&files::EMPTY, &PATTERNS, &AES], ModuleColumns::COLUMNS);
-        [&kernels::source(&spec), TABLE, HEADER, MATCHES].join("\n")
+        let columns = chunk::dialect(ModuleColumns::COLUMNS);
+        [&kernels::source(&spec), &columns, TABLE, HEADER, MATCHES].join("\n")
     });
     let macros = all.lines().filter_map(|line| line.trim().strip_prefix("#define "));
     let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';

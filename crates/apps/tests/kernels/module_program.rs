@@ -54,8 +54,8 @@ pub(crate) fn program(items: u32) -> (String, Vec<&'static str>) {
         [&files::EMPTY].into_iter().chain(sources.files().iter().copied()).collect();
     let spec = Spec::new("modules", &files, M::COLUMNS).with_group_items(items);
     let [drop, failed] = [MODULE_DROP, MODULE_FAILED].map(|reason| Verdict::drop(reason).0);
-    let text = format!(
-        "{}\n#define DROP_MODULE_DROP {drop:#x}u\n\
+    let own = format!(
+        "\n#define DROP_MODULE_DROP {drop:#x}u\n\
          #define DROP_MODULE_FAILED {failed:#x}u\n\
          #define COL_SHARD(arena) ((GLOBAL const uint *)tables)\n\
          #define SORTED(arena) ((GLOBAL const uint *)tables + {ROWS}u)\n\
@@ -64,7 +64,6 @@ pub(crate) fn program(items: u32) -> (String, Vec<&'static str>) {
          #define STAGE_NUMBER 0\n\
          #define OWN_PATTERNS_REGION 0u\n\
          #define SCHEDULED(arena, i) (JOB_FIRST(arena) + job_rows(arena) - 1u - (i))\n{}",
-        kernels::source(&spec),
         sources.text()
     );
     let names = [
@@ -77,7 +76,7 @@ pub(crate) fn program(items: u32) -> (String, Vec<&'static str>) {
         "module_word_filter",
         "module_end",
     ];
-    (text, names.to_vec())
+    (kernels::source_with(&spec, &own), names.to_vec())
 }
 
 /// Words of scratch memory for a row, in the first area of the job.

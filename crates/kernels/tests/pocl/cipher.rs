@@ -386,7 +386,7 @@ fn keys_that_items_expand_are_those_of_the_host() {
     let seed = random.0;
     let keys = bytes(&mut random, 16 * ITEMS as usize);
     let spec = Spec::of_file(&files::CIPHER).with_group_items(ITEMS);
-    bed.build("own keys", kernels::source(&spec) + OWN_KEYS, vec!["own_keys"]);
+    bed.build("own keys", kernels::source_with(&spec, OWN_KEYS), vec!["own_keys"]);
     let (tables, state) = (bed.memory(&keys), bed.memory(&vec![0; 4 * keys.len()]));
     let nonce = random.next() as u32;
     let launch = Launch { kernel: "own_keys", groups: 1, items: ITEMS, job: nonce };

@@ -117,7 +117,7 @@ fn run_planted_bug() {
     let planted = PLANTED.iter().find(|planted| planted.name == name).expect("a planted bug");
     let mut bed = oclgrind();
     let spec = Spec::new("planted", &[&files::EMPTY], LpmColumns::COLUMNS).with_group_items(ITEMS);
-    bed.build("planted", kernels::source(&spec) + planted.text, vec![planted.name]);
+    bed.build("planted", kernels::source_with(&spec, planted.text), vec![planted.name]);
     let state = bed.memory(&vec![0; 2 * 4 * ITEMS as usize]);
     let memories = Memories { state, ..bed.memories() };
     let launch = Launch { kernel: planted.name, groups: 2, items: ITEMS, job: 0 };
