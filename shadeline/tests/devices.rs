@@ -11,15 +11,13 @@ fn devices(scratch: &Scratch, options: &[&str], variables: &[(&str, &str)]) -> O
     for name in ["libcuda.so", "libcuda.so.1"] {
         scratch.write(name, "not a library");
     }
-    let pocl = scratch.join("pocl");
-    std::fs::create_dir_all(&pocl).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_shadeline"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    testkit::set_caches(&mut command, scratch.path());
+    command
         .arg("devices")
         .args(options)
         .env_remove("LD_PRELOAD")
         .env("LD_LIBRARY_PATH", scratch.join(""))
-        .env("POCL_CACHE_DIR", pocl)
-        .env("SHADELINE_CACHE", scratch.join("kernels"))
         .envs(variables.iter().copied())
         .output()
         .unwrap()

@@ -259,8 +259,7 @@ fn a_device_that_decodes_changes_no_event() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
             command.current_dir(scratch.path()).arg("run").arg(config).args(["-r", &data(name)]);
             command.args(["--backend", backend]);
-            command.env("POCL_CACHE_DIR", cache.join("pocl"));
-            command.env("SHADELINE_CACHE", cache.join("kernels"));
+            testkit::set_caches(&mut command, cache);
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat())
                 .into_owned();
@@ -742,8 +741,7 @@ fn events_of_drops_are_in_order_with_a_device() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
         command.current_dir(scratch.path()).arg("run").arg(config);
         command.args(["-r", "a=in.pcap", "--json", "--backend", backend]);
-        command.env("POCL_CACHE_DIR", cache.join("pocl"));
-        command.env("SHADELINE_CACHE", cache.join("kernels"));
+        testkit::set_caches(&mut command, cache);
         ok(&command.output().unwrap());
         std::fs::read_to_string(scratch.join("eve.json")).unwrap()
     };

@@ -219,9 +219,7 @@ fn monitored(
     for capture in captures {
         command.arg("-r").arg(capture);
     }
-    // One cache for all: cold, the self-test of a device takes its time.
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    command.env("POCL_CACHE_DIR", cache.join("pocl")).env("SHADELINE_CACHE", cache.join("kernels"));
+    testkit::set_caches(&mut command, Path::new(env!("CARGO_TARGET_TMPDIR")));
     let output = command.output().expect("the program runs");
     let said = text(&[&output.stdout[..], &output.stderr].concat());
     // A capture may be damaged.

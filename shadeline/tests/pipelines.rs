@@ -60,9 +60,7 @@ fn run(config: &Path, captures: &[PathBuf], out: &Path, backend: &str) -> Output
         let port = capture.file_stem().unwrap_or_default().to_string_lossy();
         command.arg("-r").arg(format!("{port}={}", capture.display()));
     }
-    // One cache for all: cold, the self-test of a device takes its time.
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    command.env("POCL_CACHE_DIR", cache.join("pocl")).env("SHADELINE_CACHE", cache.join("kernels"));
+    testkit::set_caches(&mut command, Path::new(env!("CARGO_TARGET_TMPDIR")));
     command.output().expect("the program starts")
 }
 

@@ -21,6 +21,7 @@ pub mod strongswan;
 pub mod translator;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub use testdata as data;
@@ -34,6 +35,17 @@ pub use skip::{
 pub fn repository() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// Gives a program a cache of kernels in that folder, and PoCL one: that of all tests, where `POCL_CACHE_DIR` names one.
+/// Cold, the self-test of a device takes its time.
+pub fn set_caches(program: &mut Command, folder: &Path) {
+    program.env("SHADELINE_CACHE", folder.join("kernels"));
+    if std::env::var_os("POCL_CACHE_DIR").is_none() {
+        // PoCL makes no folders above its own; one that is missing costs time, no more.
+        let _ = std::fs::create_dir_all(folder);
+        program.env("POCL_CACHE_DIR", folder.join("pocl"));
+    }
 }
 
 /// Looks at the condition again and again until it holds; false where it does not within the time.

@@ -163,10 +163,8 @@ fn backends_agree(name: &str) {
         std::fs::create_dir_all(&out).expect("an output folder");
         let mut command = Command::new(&program);
         command.current_dir(golden().join(name)).args(arguments(&case, &out));
-        // One cache for all cases: cold, the self-test of a device takes its time.
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        command.args(["--backend", backend]).env("POCL_CACHE_DIR", cache.join("pocl"));
-        command.env("SHADELINE_CACHE", cache.join("kernels"));
+        command.args(["--backend", backend]);
+        testkit::set_caches(&mut command, Path::new(env!("CARGO_TARGET_TMPDIR")));
         let output = command.output().expect("the program");
         let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
         said += &String::from_utf8_lossy(&output.stderr);

@@ -4,7 +4,7 @@
 //! for come first, and those that only take processor time come last. Test programs are built once by cargo and then run
 //! one by one from here, so that each suite gets its own, with a time limit, in the folder that cargo would use.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::slice;
 use std::sync::mpsc;
@@ -120,6 +120,8 @@ pub(crate) struct Report {
     times: Vec<(String, f64)>,
     log: Log,
     path: String,
+    /// What PoCL has compiled, for all suites.
+    pocl: PathBuf,
     /// Its tests look at no clock and have no peers: they take what processor time the others leave.
     pub(crate) has_time: bool,
 }
@@ -141,6 +143,7 @@ impl Report {
             times: Vec::new(),
             log: Log::create(root, log),
             path: tree::search_path(root),
+            pocl: tree::target_dir(root).join("pocl"),
             has_time: false,
         }
     }
@@ -213,9 +216,14 @@ impl Report {
         outcome.output
     }
 
+    /// Most programs of kernels are asked for by several suites.
+    fn pocl(&self) -> [(&'static str, &Path); 1] {
+        [("POCL_CACHE_DIR", &self.pocl)]
+    }
+
     /// Runs a test.
     fn test(&mut self, label: &str, command: &mut Command, limit: Duration) -> Outcome {
-        command.env("PATH", &self.path);
+        command.env("PATH", &self.path).envs(self.pocl());
         let (_seat, command) = match self.has_time {
             true => (BESIDE.take(self.rank), &mut seats::idle(command)),
             false => (CLOCKS.take(self.rank), command),
@@ -234,7 +242,7 @@ impl Report {
         limit: Duration,
         run: impl FnOnce(&Log, &mut Command, Duration) -> T,
     ) -> T {
-        let mut command = seats::idle(command.env("PATH", &self.path));
+        let mut command = seats::idle(command.env("PATH", &self.path).envs(self.pocl()));
         let _seat = SPARE.take(self.rank);
         let begun = Instant::now();
         let outcome = run(&self.log, &mut command, limit);

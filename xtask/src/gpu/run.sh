@@ -25,7 +25,7 @@ mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 1
 rm -rf "$out/parts" "$out/captures" "$out/result.json"
 mkdir -p "$out/parts" "$out/captures"
 # Nothing is left in the user's home.
-export SHADELINE_CACHE="$out/kernels" POCL_CACHE_DIR="$out/pocl" CUDA_CACHE_PATH="$out/cuda"
+export SHADELINE_CACHE="$out/kernels" POCL_CACHE_DIR="${POCL_CACHE_DIR:-$out/pocl}" CUDA_CACHE_PATH="$out/cuda"
 program=$kit/shadeline
 if [ -f "$program.gz" ]; then
     program=$out/shadeline
