@@ -17,7 +17,11 @@
 //!
 //! An index of an array is compared with the number of its elements (`subscripts`): one that is too large becomes 0, and the
 //! budget of the function ends, which counts as an error. What is done with pointers themselves is not looked at.
+//!
+//! Recursion ([`calls`]) and large arrays are refused: a device has little memory for each packet, and a stack that is too small
+//! ends the program.
 
+mod calls;
 mod subscripts;
 
 use std::borrow::Cow;
@@ -116,6 +120,8 @@ pub fn read(text: &str) -> Result<Source, Problem> {
     let tokens = tokens(text, &mut source)?;
     let at = |line, message: String| Err(Problem { line, message });
     let mut depth = 0usize;
+    // Brackets that are open outside of the structure whose members these are.
+    let mut structure = None;
     for (i, At { line, token, is_macro, .. }) in tokens.iter().enumerate() {
         let next = tokens.get(i + 1).map(|next| &next.token);
         match token {
@@ -124,9 +130,21 @@ pub fn read(text: &str) -> Result<Source, Problem> {
                     "a cast to a pointer: packets are reached by packet_byte and the like";
                 return at(*line, message.into());
             }
-            Token::Sign('(' | '{' | '[') => depth += 1,
+            Token::Sign('[') if structure.is_some() && elements(next) > ELEMENTS_MAX => {
+                let message = format!("an array of more than {ELEMENTS_MAX} elements");
+                return at(*line, message);
+            }
+            Token::Sign('(' | '{' | '[') => {
+                if structure.is_none() && opens_structure(&tokens, i) {
+                    structure = Some(depth);
+                }
+                depth += 1;
+            }
             Token::Sign(')' | '}' | ']') => match depth.checked_sub(1) {
-                Some(less) => depth = less,
+                Some(less) => {
+                    depth = less;
+                    structure = structure.filter(|outside| depth > *outside);
+                }
                 None => return at(*line, "a bracket closes that was not opened".into()),
             },
             Token::Sign(_) => {}
@@ -174,8 +192,36 @@ pub fn read(text: &str) -> Result<Source, Problem> {
         let message = "no function of a layer: expected MODULE_ETH, MODULE_IP, MODULE_UDP, MODULE_TCP or MODULE_STREAM";
         return at(last, message.into());
     }
+    calls::check(&tokens)?;
     source.bounded = bounded(text, &tokens, &source.macros)?;
     Ok(source)
+}
+
+/// Whether the bracket at a token begins the members of a structure: `struct {`, `struct name {`.
+fn opens_structure(tokens: &[At], at: usize) -> bool {
+    let before = tokens[at.saturating_sub(2)..at].iter();
+    let is_tag =
+        |at: &At| matches!(&at.token, Token::Word(word) if word == "struct" || word == "union");
+    tokens[at].is('{') && before.clone().any(is_tag) && !before.clone().any(|at| at.is(')'))
+}
+
+/// The elements of an array that a structure may have; those of functions are looked at by the compiler.
+const ELEMENTS_MAX: u64 = 4096;
+
+/// How many elements a number behind a bracket asks for.
+fn elements(number: Option<&Token>) -> u64 {
+    let Some(Token::Word(word)) = number else { return 0 };
+    let digits = word.to_ascii_lowercase();
+    let digits = digits.trim_end_matches(['u', 'l']);
+    let (digits, radix) = match (digits.strip_prefix("0x"), digits.strip_prefix('0')) {
+        (Some(hexadecimal), _) => (hexadecimal, 16),
+        (None, Some(octal)) if !octal.is_empty() => (octal, 8),
+        _ => (digits, 10),
+    };
+    match digits.chars().all(|c| c.is_digit(radix)) && !digits.is_empty() {
+        true => u64::from_str_radix(digits, radix).unwrap_or(u64::MAX),
+        false => 0,
+    }
 }
 
 /// Whether the bracket at a token is a cast to a pointer: `(PRIVATE uchar *)` behind anything but a name.
@@ -471,8 +517,45 @@ mod tests {
             ("MODULE_IP(p) {\n    f(1u, (uchar *const)p);\n}\n", "2: a cast to a pointer"),
             ("#define AT(x) return (uint **)(x)\nMODULE_IP(p) {}", "1: a cast to a pointer"),
             ("MODULE_IP(ä) {}", "1: a character that is not ASCII"),
+            (
+                "FN uint f(uint n)\n{\n    return n == 0 ? 1 : f(n - 1);\n}\nMODULE_IP(p) { return f(3); }\n",
+                "2: `f` calls itself: modules have no recursion",
+            ),
+            (
+                "FN uint g(uint n);\nFN uint f(uint n) { return g(n); }\nFN uint g(uint n) { return f(n); }\nMODULE_IP(p) { return f(1); }",
+                "2: `f`, `g` call each other",
+            ),
+            (
+                "#define AGAIN(n) f(n)\nFN uint f(uint n) { return AGAIN(n); }\nMODULE_IP(p) {}",
+                "2: `AGAIN`, `f` call each other",
+            ),
+            (
+                "#define CALL(g) g(1)\nFN uint f(uint n) { return CALL(f); }\nMODULE_IP(p) {}",
+                "2: `f` calls itself",
+            ),
+            ("MODULE_IP(p)\n{\n    MODULE_IP(p);\n}", "2: `MODULE_IP` calls itself"),
+            (
+                "struct big { uint a[4097]; };\nMODULE_IP(p) {}",
+                "1: an array of more than 4096 elements",
+            ),
+            (
+                "typedef struct {\n    uint a[2][0x10000u];\n} t;\nMODULE_IP(p) {}",
+                "2: an array of more than 4096 elements",
+            ),
         ] {
             assert!(error(text).starts_with(expected), "{text:?}: {}", error(text));
+        }
+    }
+
+    #[test]
+    fn what_looks_like_recursion_is_none() {
+        for text in [
+            "FN uint count(uint n) { uint count = n; return count; }\nMODULE_IP(p) { return count(1); }\n",
+            "#define half(x) half((x) + 1u)\nFN uint half(uint x) { return x / 2u; }\nMODULE_IP(p) { return half(1u); }\n",
+            "FN uint f(uint n) { return n; }\nFN uint g(uint n) { return f(f(n)); }\nMODULE_IP(p) { return g(f(1)); }\n",
+            "CONSTANT uint A[8192] = { 1u };\nMODULE_IP(p) { return A[8191u]; }\n",
+        ] {
+            assert!(read(text).is_ok(), "{text}: {}", error(text));
         }
     }
 

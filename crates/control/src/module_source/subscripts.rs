@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  sizes[i] = 1u;       sizes[own_at((i), OWN_COUNT(sizes), own_budget)] = 1u;
-//!  uint sizes[4];       stays: it declares an array
+//!  uint sizes[4];       uint sizes[4]; OWN_AT_MOST_4096_BYTES(sizes);      it declares an array; a large one does not compile
 //! ```
 //!
 //! A compiler knows the number of elements, but not what is a declaration before it has seen the text; that is found here, by the
@@ -77,6 +77,8 @@ impl Scan<'_> {
 
     fn statements(&mut self, tokens: &[&At], is_macro: bool) -> Result<(), Problem> {
         let mut own = Statement::begin(tokens, 0, is_macro);
+        // Arrays of the statement, and brackets of structures that are open.
+        let (mut declared, mut structures): (Vec<&str>, usize) = (Vec::new(), 0);
         for (i, at) in tokens.iter().enumerate() {
             let Token::Sign(sign) = at.token else {
                 // The head of a loop begins with a statement of its own.
@@ -92,11 +94,22 @@ impl Scan<'_> {
                     own = Statement { in_head: true, ..Statement::begin(tokens, i + 1, is_macro) };
                 }
                 ';' => {
+                    if !own.in_head && !is_macro && structures == 0 {
+                        let small =
+                            declared.iter().map(|name| format!(" OWN_AT_MOST_4096_BYTES({name});"));
+                        self.put.push((at.byte + 1, small.collect::<String>().into()));
+                    }
+                    declared.clear();
                     let in_head = own.in_head;
                     own = Statement::begin(tokens, i + 1, is_macro);
                     (own.in_head, own.is_declaration) = (in_head, own.is_declaration && !in_head);
                 }
                 '{' | '}' if !(own.is_declaration && own.is_value) => {
+                    structures = match (sign, structures) {
+                        ('{', 0) if !is_structure(&tokens[own.first.min(i)..i]) => 0,
+                        ('{', open) => open + 1,
+                        (_, open) => open.saturating_sub(1),
+                    };
                     own = Statement::begin(tokens, i + 1, is_macro);
                 }
                 '=' if own.nest == 0 => own.is_value = true,
@@ -105,6 +118,10 @@ impl Scan<'_> {
                     let is_declarator = own.is_declaration && !own.is_value && own.nest == 0;
                     if is_declarator {
                         self.declares(tokens[i], &tokens[own.first].token)?;
+                        if let Some(Token::Word(name)) = i.checked_sub(1).map(|i| &tokens[i].token)
+                        {
+                            declared.push(name);
+                        }
                     } else if !own.names_element(tokens, i) {
                         self.index(tokens, i)?;
                     }
@@ -151,6 +168,13 @@ impl Scan<'_> {
         self.put.push((tokens[end].byte, close.into()));
         Ok(())
     }
+}
+
+/// Whether a bracket behind these tokens of a statement begins the members of a structure.
+fn is_structure(tokens: &[&At]) -> bool {
+    let word =
+        |at: &&&At| matches!(&at.token, Token::Word(word) if word == "struct" || word == "union");
+    tokens.iter().any(|at| word(&at)) && !tokens.iter().any(|at| at.is('('))
 }
 
 /// What is known of a statement.
@@ -283,6 +307,7 @@ mod tests {
             ] {
                 let made = bounded(&around.replace('X', &own)).unwrap();
                 let made = made.replace("(b) && own_tick(own_budget)", "b");
+                let made = made.replace(" OWN_AT_MOST_4096_BYTES(b);", "");
                 assert_eq!(made, around.replace('X', &checked), "{own}");
             }
         }
@@ -315,6 +340,21 @@ mod tests {
         ] {
             let made = bounded(body).unwrap();
             assert!(!made.contains("own_at"), "{made}");
+            let small = made.contains("OWN_AT_MOST_4096_BYTES");
+            assert_eq!(small, !body.starts_with("typedef"), "{made}");
+        }
+        for (body, expected) in [
+            (
+                "uint a[4], b[N] = { 1u };",
+                "uint a[4], b[N] = { 1u }; OWN_AT_MOST_4096_BYTES(a); OWN_AT_MOST_4096_BYTES(b);",
+            ),
+            (
+                "struct { uint a[4]; } s; uint b[2][3];",
+                "struct { uint a[4]; } s; uint b[2][3]; OWN_AT_MOST_4096_BYTES(b);",
+            ),
+            ("{ uint a[4]; }", "{ uint a[4]; OWN_AT_MOST_4096_BYTES(a); }"),
+        ] {
+            assert_eq!(bounded(body).unwrap(), expected);
         }
         let text = "CONSTANT uint A[2] = { 1u, 2u };\nSTATE { uint last[2]; };\nMODULE_IP(p) { return PASS; }\n";
         assert_eq!(read(text).unwrap().bounded, text);

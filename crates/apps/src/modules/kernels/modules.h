@@ -79,6 +79,13 @@ FN uint own_at(ulong i, ulong count, PRIVATE uint *left)
 // The elements of an array. How many a pointer points at is not known, but there is one.
 #define OWN_COUNT(array) ((ulong)&(array) == (ulong)&(array)[0] ? sizeof(array) / sizeof((array)[0]) : 1ul)
 
+// Does not compile with a larger array: each packet that is worked on has one.
+#if defined(__CUDACC__)
+#define OWN_AT_MOST_4096_BYTES(array) static_assert(sizeof(array) <= 4096, "an array of more than 4,096 bytes")
+#else
+#define OWN_AT_MOST_4096_BYTES(array) _Static_assert(sizeof(array) <= 4096, "an array of more than 4,096 bytes")
+#endif
+
 FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
 {
     return i < packet->own_len ? (uint)packet->own_bytes[i] : 0u;
