@@ -257,7 +257,7 @@ struct FlowRow {
     label: Option<Label>,
     /// Packets with payload, until more bytes would have changed nothing.
     known_after: Option<u32>,
-    facts: Option<Box<Facts>>,
+    facts: Facts,
 }
 
 impl FlowRow {
@@ -265,7 +265,7 @@ impl FlowRow {
         let sum = |of: fn(&stream::SideRecord) -> u64| record.sides.iter().map(of).sum();
         let (label, known_after, facts) = match own.map(|own| &mut own.labelling) {
             Some(own) => (own.label(), own.known_after(), own.take_facts()),
-            None => (None, None, None),
+            None => (None, None, Facts::default()),
         };
         Self {
             start_ns: record.start_ns,
@@ -283,10 +283,6 @@ impl FlowRow {
             known_after,
             facts,
         }
-    }
-
-    fn facts(&self) -> Option<&Facts> {
-        self.facts.as_deref()
     }
 
     /// Appends its line of JSON.
@@ -337,9 +333,7 @@ impl FlowRow {
             Some(count) => line.number("packets_until_known", count),
             None => line.value("packets_until_known").extend_from_slice(NULL),
         }
-        if let Some(facts) = self.facts() {
-            facts.write(&mut line);
-        }
+        self.facts.write(&mut line);
         let id = line.value("community_id");
         id.push(b'"');
         let (client, server) = (self.client, self.server);
@@ -411,7 +405,7 @@ impl Row for FlowRow {
             text(self.known_after.as_ref().map(|own| own as _)),
             thousands(self.packets),
             thousands(self.bytes),
-            self.facts().and_then(Facts::name).unwrap_or_default().to_owned(),
+            self.facts.name().unwrap_or_default().to_owned(),
         ]
     }
 }
@@ -481,7 +475,7 @@ mod tests {
         fn of(row: &FlowRow) -> Self {
             let time = |ns: u64| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
             let id = community_id::v1(0, row.client, row.server, row.protocol.0, row.icmp);
-            let text = |own: &Option<Box<str>>| own.as_ref().map(|own| own.to_string());
+            let text = |own: Option<&str>| own.map(str::to_owned);
             Self {
                 start: time(row.start_ns),
                 end: time(row.end_ns),
@@ -498,8 +492,8 @@ mod tests {
                 found_by: row.label.map(|label| label.found_by),
                 confidence: row.label.map(|label| label.confidence),
                 packets_until_known: row.known_after,
-                host: row.facts().and_then(|facts| text(&facts.host)),
-                user_agent: row.facts().and_then(|facts| text(&facts.user_agent)),
+                host: text(row.facts.host()),
+                user_agent: text(row.facts.user_agent()),
                 community_id: String::from_utf8_lossy(&id).into_owned(),
             }
         }
@@ -532,11 +526,11 @@ mod tests {
     }
 
     /// What HTTP says of a host and of a program, whatever bytes these are.
-    fn facts(host: &[u8], agent: &[u8]) -> Box<Facts> {
+    fn facts(host: &[u8], agent: &[u8]) -> Facts {
         let mut details = Details::new(Transport::Stream);
         let parts = [b"GET / HTTP/1.1\r\nHost: ", host, b"\r\nUser-Agent: ", agent, b"\r\n\r\n"];
         details.feed(Direction::Opener, &parts.concat(), Some(Protocol::Http1), true);
-        Box::new(details.into_facts())
+        details.into_facts()
     }
 
     fn row() -> impl Strategy<Value = FlowRow> {
@@ -551,7 +545,7 @@ mod tests {
         });
         let letters = || prop::collection::vec(any::<u8>(), 0..40);
         let facts = prop::option::of((letters(), letters()))
-            .prop_map(|own| own.map(|(host, agent)| facts(&host, &agent)));
+            .prop_map(|own| own.map_or_else(Facts::default, |(host, agent)| facts(&host, &agent)));
         let ends = (address(), any::<u16>(), address(), any::<u16>());
         let protocol = prop_oneof![Just(6), Just(17), Just(1), Just(58), any::<u8>()];
         let icmp = prop::option::of(any::<(u8, u8)>());

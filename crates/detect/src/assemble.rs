@@ -211,6 +211,7 @@ impl Builder {
             ruleset.literals = Some(literals.collect());
         }
         ruleset.headers = self.headers.build();
+        ruleset.screened = passing::screened(&ruleset.screens);
         let both = |sets: [SetBuilder; 2]| sets.map(|set| set.build(search));
         ruleset.packets = self.packets.map(both);
         ruleset.in_stream = both(self.in_stream);

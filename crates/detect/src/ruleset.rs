@@ -127,6 +127,8 @@ pub struct Ruleset {
     pub(crate) plain: [[Plain; 2]; 3],
     /// Of them those that some packets that carry streams of TCP on may match, as their headers are.
     pub(crate) screens: [Plain; 2],
+    /// Without PSH and with it, a bit for each number of bytes of payload: one of them may match a packet to any port.
+    pub(crate) screened: [Box<[u64]>; 2],
     /// Headers of rules, each once.
     pub(crate) headers: Headers,
     /// Parts in streams, by sender.
@@ -240,12 +242,20 @@ impl Tried {
 impl Plain {
     /// Those that packets to a port are tried for.
     pub(crate) fn of(&self, port: u16) -> impl Iterator<Item = &Tried> {
-        let bit = usize::from(port) % 1_024;
-        let own = match self.ports[bit / 64] >> (bit % 64) & 1 {
-            0 => None,
-            _ => self.by_port.get(&port),
-        };
+        let own = if self.may_have_port(port) { self.by_port.get(&port) } else { None };
         own.into_iter().flatten().chain(&self.any)
+    }
+
+    /// Whether there may be some that are for a port and few others.
+    #[inline]
+    pub(crate) fn may_have_port(&self, port: u16) -> bool {
+        let bit = usize::from(port) % 1_024;
+        self.ports[bit / 64] >> (bit % 64) & 1 != 0
+    }
+
+    /// Those that packets to any port are tried for.
+    pub(crate) fn of_any(&self) -> &[Tried] {
+        &self.any
     }
 
     /// One more: for the ports that it is for, if these are few.

@@ -22,6 +22,9 @@ use crate::protocol;
 /// Length of a Community ID of version 1.
 pub const LEN: usize = 2 + 28;
 
+/// Bytes of which it is the hash, at most.
+const INPUT_MAX: usize = 2 + 2 * 16 + 2 + 2 * 2;
+
 /// The Community ID of a flow, ASCII. Ports are those of TCP, UDP and SCTP; `icmp` is type and code of a packet from
 /// `src` to `dst`, for ICMP and ICMPv6.
 pub fn v1(
@@ -37,22 +40,26 @@ pub fn v1(
     if !keeps_order && second < first {
         (first, second) = (second, first);
     }
-    let mut hash = Sha1::new();
-    hash.update(seed.to_be_bytes());
+    let (mut input, mut len) = ([0; INPUT_MAX], 0);
+    let mut put = |bytes: &[u8]| {
+        input[len..len + bytes.len()].copy_from_slice(bytes);
+        len += bytes.len();
+    };
+    put(&seed.to_be_bytes());
     for (address, _) in [first, second] {
         match address {
-            IpAddr::V4(address) => hash.update(address.octets()),
-            IpAddr::V6(address) => hash.update(address.octets()),
+            IpAddr::V4(address) => put(&address.octets()),
+            IpAddr::V6(address) => put(&address.octets()),
         }
     }
-    hash.update([protocol, 0]);
+    put(&[protocol, 0]);
     if ports.is_some() {
-        hash.update(first.1.to_be_bytes());
-        hash.update(second.1.to_be_bytes());
+        put(&first.1.to_be_bytes());
+        put(&second.1.to_be_bytes());
     }
     let mut text = [0; LEN];
     text[..2].copy_from_slice(b"1:");
-    base64(&hash.finalize().into(), &mut text[2..]);
+    base64(&Sha1::digest(&input[..len]).into(), &mut text[2..]);
     text
 }
 

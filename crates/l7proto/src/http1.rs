@@ -64,6 +64,19 @@ pub enum Field {
     Upgrade,
 }
 
+const FIELDS: [Field; NAMES.len()] = [
+    Field::Host,
+    Field::UserAgent,
+    Field::ContentType,
+    Field::ContentLength,
+    Field::TransferEncoding,
+    Field::ContentEncoding,
+    Field::Referer,
+    Field::Server,
+    Field::Location,
+    Field::Upgrade,
+];
+
 const NAMES: [&[u8]; 10] = [
     b"host",
     b"user-agent",
@@ -207,6 +220,17 @@ impl Head {
                     number += self.rest_of_line(&bytes[number..]);
                     continue;
                 }
+                State::FirstLine if is_of_word(*byte) && !self.is_before_status() => {
+                    number += self.word(&bytes[number..]);
+                    continue;
+                }
+                State::Name if self.at == self.line => match self.name(&bytes[number..]) {
+                    0 => self.step(*byte),
+                    len => {
+                        number += len;
+                        continue;
+                    }
+                },
                 _ => self.step(*byte),
             }
             number += 1;
@@ -237,6 +261,41 @@ impl Head {
         len
     }
 
+    /// Whether digits of the status of a response may follow.
+    const fn is_before_status(&self) -> bool {
+        self.version.is_some() && self.spaces[0].is_some()
+    }
+
+    /// Takes what follows of a word of the first line, as far as it is there and a head may go.
+    fn word(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min((HEAD_MAX - self.at) as usize)];
+        let len = bytes.iter().position(|byte| !is_of_word(*byte)).unwrap_or(bytes.len());
+        let word = &bytes[..len];
+        self.tail = match word.last_chunk() {
+            Some(last) => u64::from_be_bytes(*last),
+            None => word.iter().fold(self.tail, |tail, byte| tail << 8 | u64::from(*byte)),
+        };
+        self.at += len as u32;
+        self.line_end = self.at;
+        len
+    }
+
+    /// Takes the name with which a line begins, and its colon, if both are there as far as a head may go; else 0 bytes.
+    fn name(&mut self, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min((HEAD_MAX - self.at) as usize)];
+        let end = bytes.iter().position(|byte| matches!(byte, b':' | b'\n'));
+        let Some((name, [b':', ..])) = end.and_then(|end| bytes.split_at_checked(end)) else {
+            return 0;
+        };
+        if let [b' ' | b'\t', ..] = name {
+            return 0; // a folded line
+        }
+        self.at += name.len() as u32 + 1;
+        let is_name = |field: &Field| NAMES[*field as usize].eq_ignore_ascii_case(name);
+        self.end_of_name(FIELDS.into_iter().find(is_name));
+        name.len() + 1
+    }
+
     fn step(&mut self, byte: u8) {
         let at = self.at;
         self.at += 1;
@@ -258,7 +317,14 @@ impl Head {
                     self.state = State::Done;
                 }
             }
-            (State::Name, b':') => self.end_of_name(),
+            (State::Name, b':') => {
+                let len = (at - self.line) as usize;
+                let is_name = |field: &Field| {
+                    self.candidates >> *field as usize & 1 != 0
+                        && NAMES[*field as usize].len() == len
+                };
+                self.end_of_name(FIELDS.into_iter().find(is_name));
+            }
             (State::Name, b' ' | b'\t') if at == self.line => {
                 // A folded line goes on with the value before (RFC 9112 §5.2); its text is left out.
                 self.state = State::Skip;
@@ -357,7 +423,7 @@ impl Head {
         }
     }
 
-    fn end_of_name(&mut self) {
+    fn end_of_name(&mut self, field: Option<Field>) {
         if self.fields >= FIELDS_MAX {
             self.state = State::Failed(HeadError::TooManyFields);
             return;
@@ -365,24 +431,13 @@ impl Head {
         self.fields += 1;
         self.state = State::Value;
         self.value = Span::default();
-        let len = (self.at - 1 - self.line) as usize;
-        let fields = [
-            Field::Host,
-            Field::UserAgent,
-            Field::ContentType,
-            Field::ContentLength,
-            Field::TransferEncoding,
-            Field::ContentEncoding,
-            Field::Referer,
-            Field::Server,
-            Field::Location,
-            Field::Upgrade,
-        ];
-        let is_name = |field: &Field| {
-            self.candidates >> *field as usize & 1 != 0 && NAMES[*field as usize].len() == len
-        };
-        self.field = fields.into_iter().find(is_name);
+        self.field = field;
     }
+}
+
+/// Whether a byte of the first line is part of a word.
+const fn is_of_word(byte: u8) -> bool {
+    !matches!(byte, b' ' | b'\r' | b'\n')
 }
 
 /// The minor version in `HTTP/1.x`, in any case, in the last eight bytes.
@@ -524,6 +579,34 @@ mod tests {
         assert_eq!((text(head.target(), stream), head.version()), ("/", None));
         assert_eq!(read(b"quit\r\n").1, Progress::Failed(HeadError::FirstLine));
         assert_eq!(read(b" \r\n").1, Progress::Failed(HeadError::FirstLine));
+    }
+
+    proptest::proptest! {
+        /// Words and names that are there as a whole are taken at once: it is the same as step by step.
+        #[test]
+        fn words_at_once_are_those_step_by_step(
+            stream in "[\r\n]{0,2}(GET|HTTP/1\\.1|http/1\\.[0-9x]|[A-Z]{0,9}|.{0,4})( |  )(200|2x0 OK|/[a-z\r ]{0,9})( HTTP/1\\.[01x])?\r?\n(([ \t]{0,1}(Host|USER-agent|server|upgrade|referer|[a-z\r -]{0,8})[: ]?[a-z\r \t]{0,4}):?[a-z \r]{0,4}\r?\n){0,4}\r?\n?.{0,5}",
+        ) {
+            let (whole, progress) = read(stream.as_bytes());
+            let mut head = Head::new();
+            let mut single = Progress::More;
+            for (number, byte) in stream.bytes().enumerate() {
+                match head.state {
+                    State::Value | State::Skip if byte != b'\n' => _ = head.rest_of_line(&[byte]),
+                    _ => head.step(byte),
+                }
+                single = match head.state {
+                    State::Done => Progress::Done(number + 1),
+                    State::Failed(error) => Progress::Failed(error),
+                    _ => continue,
+                };
+                break;
+            }
+            let seen = |head: &Head| {
+                (head.method(), head.target(), head.status(), head.version(), head.fields(), head.spans)
+            };
+            proptest::prop_assert_eq!((seen(&whole), progress), (seen(&head), single));
+        }
     }
 
     #[test]

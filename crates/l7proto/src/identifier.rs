@@ -104,8 +104,7 @@ impl Answer {
 #[derive(Clone, Copy, Debug)]
 enum Evidence {
     Stream {
-        /// The first bytes of each side.
-        prefix: [[u8; PREFIX]; 2],
+        beginnings: [Beginning; 2],
         /// Bytes of each side so far, up to the bound.
         seen: [u16; 2],
     },
@@ -116,6 +115,15 @@ enum Evidence {
         spoke: [bool; 2],
         count: u8,
     },
+}
+
+/// The first bytes of a side of a stream.
+#[derive(Clone, Copy, Debug)]
+enum Beginning {
+    /// Fewer than the tests may see.
+    Bytes([u8; PREFIX]),
+    /// All of them have been seen: the signatures that they fit, of clients, of servers.
+    Fits([u64; 2]),
 }
 
 /// The state of one flow: a fixed size, copied into its record; it never allocates.
@@ -131,7 +139,9 @@ impl Identifier {
     /// Of a flow of which nothing is known.
     pub const fn new(transport: Transport) -> Self {
         let evidence = match transport {
-            Transport::Stream => Evidence::Stream { prefix: [[0; PREFIX]; 2], seen: [0; 2] },
+            Transport::Stream => {
+                Evidence::Stream { beginnings: [Beginning::Bytes([0; PREFIX]); 2], seen: [0; 2] }
+            }
             Transport::Datagram => {
                 Evidence::Datagrams { alive: u64::MAX, spoke: [false; 2], count: 0 }
             }
@@ -151,16 +161,13 @@ impl Identifier {
         }
         let side = direction as usize;
         self.answer = match &mut self.evidence {
-            Evidence::Stream { prefix, seen } => {
+            Evidence::Stream { beginnings, seen } => {
                 let had = usize::from(seen[side]);
-                if let Some(free) = prefix[side].get_mut(had..) {
-                    let len = free.len().min(bytes.len());
-                    free[..len].copy_from_slice(&bytes[..len]);
-                }
                 let bound = usize::from(STREAM_BYTES_MAX);
                 seen[side] = had.saturating_add(bytes.len()).min(bound) as u16; // at most the bound
                 if had < PREFIX {
-                    let sides = Sides::new(prefix, *seen);
+                    beginnings[side].extend(had, bytes);
+                    let sides = Sides::new(beginnings, *seen);
                     self.answer = sides.settled(side, ports).unwrap_or_else(|| sides.likely(ports));
                 }
                 match usize::from(seen[side]) == bound && !self.answer.is_settled() {
@@ -183,13 +190,34 @@ impl Identifier {
             return self.answer;
         }
         let label = match &self.evidence {
-            Evidence::Stream { prefix, seen } => Sides::new(prefix, *seen).best(ports),
+            Evidence::Stream { beginnings, seen } => Sides::new(beginnings, *seen).best(ports),
             Evidence::Datagrams { alive, spoke, .. } => {
                 spoke.contains(&true).then(|| datagram_best(*alive, ports)).flatten()
             }
         };
         self.answer = label.map_or(Answer::Unknown, Answer::Known);
         self.answer
+    }
+}
+
+impl Beginning {
+    /// Takes the next bytes behind those that it `had`.
+    fn extend(&mut self, had: usize, bytes: &[u8]) {
+        let Self::Bytes(prefix) = self else { return };
+        let Some(free) = prefix.get_mut(had..) else { return };
+        let len = free.len().min(bytes.len());
+        free[..len].copy_from_slice(&bytes[..len]);
+        if had + len == PREFIX {
+            *self = Self::Fits(Fits::new(prefix).yes);
+        }
+    }
+
+    /// What the tests say after `seen` bytes.
+    fn fits(&self, seen: usize) -> Fits {
+        match self {
+            Self::Bytes(prefix) => Fits::new(&prefix[..seen.min(PREFIX)]),
+            Self::Fits(yes) => Fits { yes: *yes, more: [0; 2] },
+        }
     }
 }
 
@@ -229,14 +257,15 @@ struct Sides {
     spoke: [bool; 2],
 }
 
-/// For each first byte, the signatures that it does not exclude: of clients, of servers.
+/// For each first byte, the signatures that have a test and that it does not exclude: of clients, of servers.
 static FIRST: LazyLock<[[u64; 256]; 2]> = LazyLock::new(|| {
     let mut masks = [[0; 256]; 2];
     for (role, masks) in masks.iter_mut().enumerate() {
         for (byte, mask) in masks.iter_mut().enumerate() {
             for (bit, test) in tests(role).enumerate() {
+                let is_test = !matches!(test, Test::Any);
                 let fit = test.fit(&[byte as u8]); // below 256
-                *mask |= u64::from(fit != Fit::No) << bit;
+                *mask |= u64::from(is_test && fit != Fit::No) << bit;
             }
         }
     }
@@ -249,17 +278,34 @@ fn tests(role: usize) -> impl Iterator<Item = Test> {
 }
 
 /// Bit n: of signature n, the client's side or the server's is alone enough; speaks for it.
-const ALONE: [u64; 2] = masks(false);
-const SPEAKS: [u64; 2] = masks(true);
+const ALONE: [u64; 2] = masks(Is::Alone);
+const SPEAKS: [u64; 2] = masks(Is::Speaking);
 
-const fn masks(speaks: bool) -> [u64; 2] {
+/// Bit n: of signature n, the client's side or the server's is whatever it says.
+const ANY: [u64; 2] = masks(Is::Any);
+
+#[derive(Clone, Copy)]
+enum Is {
+    Alone,
+    Speaking,
+    Any,
+}
+
+impl Is {
+    const fn of(self, side: &stream::Side) -> bool {
+        match self {
+            Self::Alone => side.alone,
+            Self::Speaking => side.speaks,
+            Self::Any => matches!(side.test, Test::Any),
+        }
+    }
+}
+
+const fn masks(is: Is) -> [u64; 2] {
     let (mut masks, mut bit) = ([0; 2], 0);
     while bit < stream::TABLE.len() {
         let row = &stream::TABLE[bit];
-        let (client, server) = match speaks {
-            true => (row.client.speaks, row.server.speaks),
-            false => (row.client.alone, row.server.alone),
-        };
+        let (client, server) = (is.of(&row.client), is.of(&row.server));
         masks[0] |= (client as u64) << bit;
         masks[1] |= (server as u64) << bit;
         bit += 1;
@@ -269,8 +315,8 @@ const fn masks(speaks: bool) -> [u64; 2] {
 
 impl Fits {
     fn new(bytes: &[u8]) -> Self {
-        let mut fits = Self::default();
-        let Some(first) = bytes.first() else { return fits };
+        let Some(first) = bytes.first() else { return Self::default() };
+        let mut fits = Self { yes: ANY, more: [0; 2] };
         for role in [0, 1] {
             let mut open = FIRST[role][usize::from(*first)];
             while open != 0 {
@@ -316,9 +362,9 @@ fn first_is_in(there: u64, may_come: u64) -> bool {
 }
 
 impl Sides {
-    fn new(prefix: &[[u8; PREFIX]; 2], seen: [u16; 2]) -> Self {
+    fn new(beginnings: &[Beginning; 2], seen: [u16; 2]) -> Self {
         let seen = seen.map(usize::from);
-        let fits = [0, 1].map(|side| Fits::new(&prefix[side][..seen[side].min(PREFIX)]));
+        let fits = [beginnings[0].fits(seen[0]), beginnings[1].fits(seen[1])];
         Self { fits, spoke: seen.map(|len| len > 0) }
     }
 

@@ -553,6 +553,14 @@ impl<H: Copy + Default> FlowTable<H> {
             if found[row].outcome != Outcome::NotAdmitted {
                 continue;
             }
+            // The packets of a new flow are often together.
+            if let Some(last) = row.checked_sub(1)
+                && found[last].slot != NIL
+                && same(&keys[last], key)
+            {
+                found[row] = Found { slot: found[last].slot, outcome: Outcome::Known };
+                continue;
+            }
             let hash = self.hash.of(key);
             if self.statistics.inserted != before
                 && let Some(slot) = self.find_hashed(key, hash)
@@ -751,6 +759,15 @@ impl<H: Copy + Default> FlowTable<H> {
     pub fn prefetch(&self, slot: Slot) {
         if let Some(line) = self.lines.get(slot.index()) {
             prefetch(line);
+        }
+    }
+
+    /// Starts loading what the removal of a flow reads beside its [line](Self::prefetch), which is there by now.
+    #[inline(always)]
+    pub fn prefetch_removal(&self, slot: Slot) {
+        if let Some(line) = self.live(slot) {
+            self.index.prefetch(self.hash.of(&line.key));
+            self.order.prefetch(slot.0);
         }
     }
 

@@ -84,8 +84,10 @@ impl<I> Ordered<I> {
         let own = &mut inner.advanced[number];
         *own = key.max(*own);
         let least = inner.advanced.iter().copied().min().unwrap_or_default();
-        // At the end of a capture all flows end at once: they are sorted, and never in the heap.
-        items.sort_by_cached_key(|(key, _)| *key);
+        // At the end of a capture all flows end at once: they come sorted, and are never in the heap.
+        if !items.is_sorted_by_key(|(key, _)| *key) {
+            items.sort_by_cached_key(|(key, _)| *key);
+        }
         for (key, item) in items.drain(..) {
             if key >= least {
                 inner.heap.push(Entry { key, item });

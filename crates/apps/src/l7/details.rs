@@ -25,15 +25,15 @@ const ALPN_MAX: usize = 16;
 /// What was read; small, for each flow has it until it is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `Host` of the first request of HTTP.
-    pub host: Option<Box<str>>,
-    /// `User-Agent` of the first request of HTTP.
-    pub user_agent: Option<Box<str>>,
-    /// The name of the first question of DNS.
-    pub query: Option<Box<str>>,
+    /// Host, program and query, one after the other, and where each of them ends: none is empty but where there is none.
+    texts: Box<str>,
+    ends: [u16; 3],
     /// Of the hellos of TLS, also in QUIC.
     pub tls: Option<Box<TlsFacts>>,
 }
+
+/// Each byte of a text becomes a letter of three bytes at most.
+const _: () = assert!(3 * 3 * TEXT_MAX <= u16::MAX as usize);
 
 /// What was read of hellos.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,10 +55,41 @@ pub struct TlsFacts {
 }
 
 impl Facts {
+    /// `Host` of the first request of HTTP.
+    pub fn host(&self) -> Option<&str> {
+        self.text(0)
+    }
+
+    /// `User-Agent` of the first request of HTTP.
+    pub fn user_agent(&self) -> Option<&str> {
+        self.text(1)
+    }
+
+    /// The name of the first question of DNS.
+    pub fn query(&self) -> Option<&str> {
+        self.text(2)
+    }
+
+    fn text(&self, number: usize) -> Option<&str> {
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
+        let text = self.texts.get(start.into()..self.ends[number].into())?;
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// Keeps these texts, in place of those before, as text that others have sent.
+    fn set_texts(&mut self, texts: [&[u8]; 3]) {
+        let mut all = String::with_capacity(texts.iter().map(|own| own.len().min(TEXT_MAX)).sum());
+        for (text, end) in texts.into_iter().zip(&mut self.ends) {
+            push_text(&mut all, text);
+            *end = all.len() as u16; // see above
+        }
+        self.texts = all.into_boxed_str();
+    }
+
     /// The name of what the flow is about.
     pub fn name(&self) -> Option<&str> {
         let sni = self.tls.as_ref().and_then(|tls| tls.sni.as_deref());
-        sni.or(self.host.as_deref()).or(self.query.as_deref())
+        sni.or(self.host()).or(self.query())
     }
 
     /// Adds the fields to an object; those that are not known are left out.
@@ -79,17 +110,15 @@ impl Facts {
             text(to, "ja3s", tls.ja3s.as_deref());
             text(to, "ja4", tls.ja4.as_deref());
         }
-        text(to, "host", self.host.as_deref());
-        text(to, "user_agent", self.user_agent.as_deref());
-        text(to, "query", self.query.as_deref());
+        text(to, "host", self.host());
+        text(to, "user_agent", self.user_agent());
+        text(to, "query", self.query());
     }
 
     /// What a request says, whose bytes these are.
     fn request(&mut self, head: &Head, bytes: &[u8]) {
-        let field = |field| head.field(field).map(|span| span.of(bytes)).and_then(text);
-        let field = |name| field(name).map(String::into_boxed_str);
-        self.host = field(Field::Host);
-        self.user_agent = field(Field::UserAgent);
+        let field = |field| head.field(field).map_or(&[][..], |span| span.of(bytes));
+        self.set_texts([field(Field::Host), field(Field::UserAgent), &[]]);
     }
 
     /// Whether a hello of a client, of a server was read.
@@ -272,7 +301,9 @@ impl Details {
                         dns::tcp_message(own).map(|(message, _)| message)
                     }
                 };
-                facts.query = message.and_then(query).map(String::into_boxed_str);
+                if let Some(message) = message {
+                    question(message, facts);
+                }
                 message.is_some() || kept[at].len() == HEAD_BYTES_MAX
             }
             Reader::Waiting(_) | Reader::Over => false,
@@ -285,19 +316,23 @@ impl Details {
 
 /// A name that others have sent: cut, and with nothing in it that is not text.
 fn text(bytes: &[u8]) -> Option<String> {
+    let mut text = String::new();
+    push_text(&mut text, bytes);
+    (!text.is_empty()).then_some(text)
+}
+
+/// Appends such a name.
+fn push_text(to: &mut String, bytes: &[u8]) {
     let bytes = bytes.trim_ascii();
     let cut = &bytes[..bytes.len().min(TEXT_MAX)];
     // Nearly always all of it is as it may stay.
     if let Some(text) =
         str::from_utf8(cut).ok().filter(|_| cut.iter().all(|b| matches!(b, b' '..=b'~')))
     {
-        return (!text.is_empty()).then(|| text.to_owned());
+        return to.push_str(text);
     }
-    let text: String = String::from_utf8_lossy(cut)
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
-    (!text.is_empty()).then_some(text)
+    let text = String::from_utf8_lossy(cut);
+    to.extend(text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }));
 }
 
 fn client(hello: &ClientHello<'_>, transport: Ja4Transport, facts: &mut Facts) {
@@ -323,11 +358,13 @@ fn server(hello: &ServerHello<'_>, facts: &mut Facts) {
     });
 }
 
-fn query(message: &[u8]) -> Option<String> {
-    let message = dns::Message::parse(message)?;
+/// The name of the first question of a message, if there is one.
+fn question(message: &[u8], facts: &mut Facts) {
     let mut buffer = [0; 4 * NAME_MAX];
-    let question = message.questions().next()?;
-    question.name.write(&mut buffer).and_then(|name| text(name.as_bytes()))
+    let message = dns::Message::parse(message);
+    let question = message.and_then(|message| message.questions().next());
+    let name = question.and_then(|question| question.name.write(&mut buffer));
+    facts.set_texts([&[], &[], name.map_or(&[], str::as_bytes)]);
 }
 
 #[cfg(test)]
@@ -367,12 +404,8 @@ mod tests {
             ja3s: text("3s"),
             ja4: text("4"),
         };
-        let facts = Facts {
-            host: Some("h".into()),
-            user_agent: Some("u".into()),
-            query: Some("q".into()),
-            tls: Some(Box::new(tls)),
-        };
+        let mut facts = Facts { tls: Some(Box::new(tls)), ..Facts::default() };
+        facts.set_texts([b"h", b"u", b"q"]);
         let written = |facts: &Facts| {
             let mut out = Vec::new();
             let mut line = Object::begin(&mut out);
@@ -384,6 +417,20 @@ mod tests {
         assert_eq!(written(&facts), expected);
         assert_eq!(facts.name(), Some("a.example"));
         assert_eq!(written(&Facts::default()), "{}");
+    }
+
+    /// Texts are side by side, and none of them is as if there were none.
+    #[test]
+    fn texts_are_apart() {
+        let mut facts = Facts::default();
+        let long = [0xff; TEXT_MAX + 1];
+        let letters = char::REPLACEMENT_CHARACTER.to_string().repeat(TEXT_MAX);
+        facts.set_texts([&long, &long, &long]);
+        let all = [facts.host(), facts.user_agent(), facts.query()];
+        assert_eq!(all, [Some(letters.as_str()); 3]);
+        facts.set_texts([b" ", b" x ", b""]);
+        let all = [facts.host(), facts.user_agent(), facts.query()];
+        assert_eq!((all, facts.name()), ([None, Some("x"), None], None));
     }
 
     /// What is printable goes the short way; the long one gives the same.

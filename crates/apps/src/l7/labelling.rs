@@ -43,7 +43,7 @@ pub struct Labelling {
     known_after: Option<u32>,
     /// As long as more bytes are wanted.
     work: Option<Box<Work>>,
-    facts: Option<Box<Facts>>,
+    facts: Facts,
 }
 
 /// What it takes to find the label and the details.
@@ -102,8 +102,8 @@ impl Labelling {
             details: options.details.then(|| Details::new(transport)),
         };
         let work = Some(Box::new(work));
-        let (found, known_after, facts) = (None, None, None);
-        Some(Self { found, is_settled: false, packets: 0, known_after, work, facts })
+        let facts = Facts::default();
+        Some(Self { found: None, is_settled: false, packets: 0, known_after: None, work, facts })
     }
 
     /// Who the client is, as far as is known before the first bytes: the tracker learns it from the handshake.
@@ -194,9 +194,11 @@ impl Labelling {
     }
 
     /// Names and fingerprints, where they were wanted, for whoever reports the flow: they are here no more.
-    pub fn take_facts(&mut self) -> Option<Box<Facts>> {
-        let known = self.work.take().and_then(|work| work.details);
-        self.facts.take().or_else(|| known.map(|details| Box::new(details.into_facts())))
+    pub fn take_facts(&mut self) -> Facts {
+        match self.work.take().and_then(|work| work.details) {
+            Some(details) => details.into_facts(),
+            None => std::mem::take(&mut self.facts),
+        }
     }
 
     /// Makes one label of all answers.
@@ -227,7 +229,7 @@ impl Labelling {
         let Some(work) = self.work.as_mut().filter(|_| self.is_settled).filter(is_over) else {
             return;
         };
-        self.facts = work.details.take().map(|details| Box::new(details.into_facts()));
+        self.facts = work.details.take().map(Details::into_facts).unwrap_or_default();
         self.work = None;
     }
 }

@@ -10,6 +10,9 @@ use crate::table::Flow;
 /// After how many flows the module hears how far [`Tracker::finish`] has come.
 const ENDS: usize = 1 << 12;
 
+/// How many flows before their turn lines are asked for: first that of the table, which says where the others are.
+const ASKED: usize = 16;
+
 impl<M: Module> Tracker<M> {
     /// Ends all datagrams that are not whole, then all flows, in the order of the time of their end, their start and their number;
     /// `now_ns` is the time of the last packet of all workers.
@@ -28,7 +31,14 @@ impl<M: Module> Tracker<M> {
         let end = |flow: Flow<'_, Hot>| (rest.end_of(flow.slot, *flow.hot, now_ns), flow.slot);
         let mut flows: Vec<_> = table.iter().map(end).collect();
         flows.sort_unstable();
-        for (number, (end, slot)) in flows.into_iter().enumerate() {
+        for (number, &(end, slot)) in flows.iter().enumerate() {
+            if let Some((_, later)) = flows.get(number + 2 * ASKED) {
+                table.prefetch(*later);
+            }
+            if let Some((_, soon)) = flows.get(number + ASKED) {
+                table.prefetch_removal(*soon);
+                rest.prefetch_end(*soon);
+            }
             if number.is_multiple_of(ENDS) {
                 rest.module.ends_from(end);
             }

@@ -136,6 +136,9 @@ impl Cold {
     };
 }
 
+/// Slots by which the arrays grow.
+const LENGTHEN: usize = 64;
+
 /// What flows have beside the table, so that a table under work can report an evicted one.
 pub(super) struct Rest<M: Module> {
     records: Vec<Record>,
@@ -195,6 +198,18 @@ impl<M: Module> Rest<M> {
         }
     }
 
+    /// Asks for what the end of a flow reads.
+    #[inline(always)]
+    pub(super) fn prefetch_end(&self, slot: Slot) {
+        if let Some(Record { warm, connection }) = self.records.get(slot.index()) {
+            prefetch(warm);
+            prefetch(connection);
+        }
+        if let Some(cold) = self.cold.get(slot.index()) {
+            prefetch(cold);
+        }
+    }
+
     /// Whether the data of a packet that `side` sends is likely to be copied, because other data waits already. Then it asks for
     /// what that reads and writes of the connection, too.
     #[inline(always)]
@@ -226,8 +241,10 @@ impl<M: Module> Rest<M> {
         self.lengthen(len);
     }
 
+    /// By several slots at once, within what is reserved: slots are taken one after the other.
     #[cold]
     fn lengthen(&mut self, len: usize) {
+        let len = len.next_multiple_of(LENGTHEN).min(self.records.capacity()).max(len);
         let none = || Record { warm: Warm::NONE, connection: Connection::new(Side::A) };
         self.records.resize_with(len, none);
         self.cold.resize(len, Cold::NONE);
