@@ -479,9 +479,7 @@ impl Destination {
                 if !rules.may_hairpin64(tuple, dst) {
                     return self.answers_v6(out, row, (tuple, dst), (rules, fib));
                 }
-                let end = ([0, dst.into()], tuple.dst.1);
-                let is_query = tuple.message.is_query();
-                match translator.inward64(tuple.protocol, end).filter(|_| !is_query) {
+                match translator.inward64(tuple.protocol, ([0, dst.into()], tuple.dst.1)) {
                     Some(end) => (end, Wanted::NewTo(rule, (dst, tuple.dst.1))),
                     None => return self.answers_v6(out, row, (tuple, dst), (rules, fib)),
                 }
