@@ -144,7 +144,13 @@ impl Kind {
         let (end, turn) = (number % ENDS, number / ENDS);
         let remote = ([0, u64::from(remotes[number % remotes.len()])], 443 + turn as u16);
         let host = ([0, u64::from(HOSTS | end as u32 >> 3)], 40_000 + (end & 7) as u16);
-        let v4 = |src, dst| Tuple { src, dst, protocol: IpProtocol::TCP.0, family: 4 };
+        let v4 = |src, dst| Tuple {
+            src,
+            dst,
+            protocol: IpProtocol::TCP.0,
+            family: 4,
+            ..Tuple::default()
+        };
         match self {
             Kind::Masquerade | Kind::Static => v4(host, remote),
             Kind::Destination => v4((remote.0, 1024 + end as u16), ([0, OWN.into()], 8080)),
@@ -153,6 +159,7 @@ impl Kind {
                 dst: (nat64::embed(&WELL_KNOWN, remote.0[1] as u32), remote.1),
                 protocol: IpProtocol::TCP.0,
                 family: 6,
+                ..Tuple::default()
             },
         }
     }

@@ -2056,11 +2056,101 @@ def ipsec_path():
         yield sent(to, 1400, at=601)
 
 
+QUERIES = ((8, 0), (13, 14), (15, 16), (17, 18))  # types of queries, and of their answers
+
+
+def query(kind, id=5):
+    """A query or an answer of ICMP with an identifier."""
+    return Raw(bytes([kind, 0, 0, 0]) + struct.pack("!HH", id, 1) + bytes(12))
+
+
+def icmp(src, dst, kind, id=5):
+    message = bytearray(bytes(query(kind, id)))
+    message[2:4] = struct.pack("!H", checksum(bytes(message)))
+    return v4(dst, src=src, proto=1) / Raw(bytes(message))
+
+
+def icmp_events():
+    """ICMP errors: about flows that are there, each by a router of its own, and about what nobody sent here."""
+    a, b = "10.0.1.2", "10.0.2.2"
+    frame = lambda packet: ("in", bytes(ether() / packet))
+    ask = lambda to, port: v4(to, src=a) / UDP(sport=4000, dport=port) / b"query"
+    yield frame(ask(b, 53))
+    yield frame(v4(a, src=b) / UDP(sport=53, dport=4000) / b"answer")
+    # A traceroute to several hosts: the probes of the first three are here.
+    for number in range(12):
+        to = f"10.0.2.{100 + number}"
+        if number < 3:
+            yield frame(ask(to, 33434))
+        for router in ("10.7.0.1", "10.7.0.2"):
+            yield frame(v4(a, src=router) / ICMP(type=11) / bytes(ask(to, 33434)))
+    # Another port, a packet of the answering side, a ping; the same again, after the flow is over.
+    yield frame(v4(a, src="10.7.0.3") / ICMP(type=3, code=3) / bytes(ask(b, 54)))
+    yield frame(v4(b, src="10.7.0.3") / ICMP(type=3, code=10) / bytes(v4(a, src=b) / UDP(sport=53, dport=4000) / b"answer"))
+    yield frame(icmp(a, b, 8))
+    yield frame(v4(a, src="10.7.0.4") / ICMP(type=3, code=1) / bytes(icmp(a, b, 8)))
+    yield frame(v4(a, src="10.7.0.4") / ICMP(type=3, code=1) / bytes(icmp(a, b, 13)))
+    yield ("in", 300, bytes(ether() / v4(a, src="10.7.0.1") / ICMP(type=11) / bytes(ask(b, 53))))
+    # IPv6: behind an extension header, and in fragments, which are known by their own addresses alone.
+    a, b = "fd00:1::2", "fd00:2::2"
+    ask = lambda to: v6(to, src=a) / UDP(sport=4000, dport=53) / Raw(bytes(1200))
+    late = lambda packet: ("in", 300, bytes(ether() / packet))
+    yield late(ask(b))
+    for number, to in enumerate((b, b, "fd00:2::3", "fd00:2::4", "fd00:2::5")):
+        error = ICMPv6PacketTooBig(mtu=1300) / bytes(ask(to))[:200]
+        options = IPv6ExtHdrDestOpt() if number % 2 else IPv6ExtHdrHopByHop() / IPv6ExtHdrDestOpt()
+        yield late(v6(a, src="fd00:7::1") / options / error)
+    whole = v6(a, src="fd00:7::1") / IPv6ExtHdrFragment(id=7) / ICMPv6PacketTooBig(mtu=1280) / bytes(ask(b))
+    for piece in fragment6(whole, 700):
+        yield late(piece)
+
+
+def icmp_queries():
+    """Queries of all kinds by one identifier, their answers, and those of the other side."""
+    frame = lambda packet: ("in", bytes(ether() / packet))
+    for asked, _ in QUERIES:
+        # Hosts of their own for each kind: one query, then all answers, then all queries of the other side, and answers to them.
+        a, b = f"10.0.1.{asked}", f"10.0.2.{asked}"
+        yield frame(icmp(a, b, asked))
+        for _, other in QUERIES:
+            yield frame(icmp(b, a, other))
+        for other, _ in QUERIES:
+            yield frame(icmp(b, a, other))
+        for _, other in QUERIES:
+            yield frame(icmp(a, b, other))
+    # What is no query opens nothing, and a router's advertisement is no answer to its solicitation.
+    for kind in (3, 5, 9, 10, 11, 30, 42, 43):
+        yield frame(icmp("10.0.1.99", "10.0.2.99", kind))
+        yield frame(icmp("10.0.2.99", "10.0.1.99", kind))
+    a, b = "fd00:1::2", "fd00:2::2"
+    for src, dst, kind in ((a, b, 128), (b, a, 128), (b, a, 129), (a, b, 129), (b, a, 139), (a, b, 140)):
+        message = v6(dst, src=src) / ICMPv6EchoRequest(type=kind, id=5, seq=1)
+        yield frame(message)
+
+
+def nat_queries():
+    """A host inside asks; the host outside answers, and asks itself by the same identifier."""
+    wan_ether = Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    inside, outside, pool = "192.168.1.7", "198.51.100.9", "192.0.2.16"
+    for asked, answer in QUERIES:
+        yield "lan", bytes(ether() / icmp(inside, outside, asked))
+        for kind in (0, 8, 13, 14, 15, 16, 17, 18):
+            yield "wan", bytes(wan_ether / icmp(outside, pool, kind))
+            # Of another host.
+            yield "wan", bytes(wan_ether / icmp("198.51.100.10", pool, kind))
+    # The host that is reached by an address of its own: it is asked, answers, and asks by the same identifier.
+    for kind, answer in QUERIES:
+        yield "wan", bytes(wan_ether / icmp(outside, "192.0.2.40", kind))
+        yield "lan", bytes(ether() / icmp("192.168.1.20", outside, answer))
+        yield "lan", bytes(ether() / icmp("192.168.1.20", outside, kind))
+        yield "wan", bytes(wan_ether / icmp(outside, "192.0.2.40", answer))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
-    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path,
+    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 
 

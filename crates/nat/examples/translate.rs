@@ -77,7 +77,7 @@ fn world(sessions: usize) -> (Translator, Vec<[u8; FRAME]>) {
     for host in 0..sessions as u32 {
         let src = ([0, u64::from(INSIDE | host)], 40_000);
         let dst = ([0, 0x0100_0000 | next() & 0x3fff_ffff], 443);
-        let original = Tuple { src, dst, protocol: 6, family: 4 };
+        let original = Tuple { src, dst, protocol: 6, family: 4, ..Tuple::default() };
         let made = translator.begin(&original, dst, 4, Source::Rule(0, 0), 1).expect("room");
         // Established: there, back and there again.
         for tuple in [original, made.reversed(), original] {

@@ -111,7 +111,8 @@ impl Plain {
         let [addresses, more] = self.0;
         let (src, dst) = ([0, addresses >> 32], [0, addresses & 0xffff_ffff]);
         let (src_port, dst_port) = ((more >> 24) as u16, (more >> 8) as u16);
-        Tuple { src: (src, src_port), dst: (dst, dst_port), protocol: more as u8, family: 4 }
+        let (src, dst) = ((src, src_port), (dst, dst_port));
+        Tuple { src, dst, protocol: more as u8, family: 4, ..Tuple::default() }
     }
 }
 

@@ -75,7 +75,8 @@ impl Plain6 {
     pub fn tuple(&self) -> Tuple {
         let ([a, b, c, d], [src, dst]) =
             (self.addresses, [(self.ports >> 16) as u16, self.ports as u16]);
-        Tuple { src: ([a, b], src), dst: ([c, d], dst), protocol: self.protocol, family: 6 }
+        let (src, dst) = (([a, b], src), ([c, d], dst));
+        Tuple { src, dst, protocol: self.protocol, family: 6, ..Tuple::default() }
     }
 }
 

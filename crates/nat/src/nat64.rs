@@ -413,7 +413,8 @@ pub fn error(
     let rest = quoted.get(quoted_l4..)?;
     let rest = &rest[..rest.len().min(room).min(quoted_len)];
     let len = own_len + 8 + head.len + rest.len();
-    let to = Tuple { src: (from, 0), dst: (sent.src.0, 0), protocol, family: sent.family };
+    let (src, dst, family) = ((from, 0), (sent.src.0, 0), sent.family);
+    let to = Tuple { src, dst, protocol, family, ..Tuple::default() };
     let own_fields = Fields {
         traffic_class: d.traffic_class,
         ttl: d.ttl,

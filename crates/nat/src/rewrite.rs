@@ -6,7 +6,7 @@
 use packet::IpProtocol;
 use packet::checksum::{finish, partial_sum};
 
-use crate::tuple::{Tuple, is_query, is_request};
+use crate::tuple::{Tuple, is_request};
 
 /// Which end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub fn set_end(ip: &mut [u8], l4: usize, protocol: u8, which: Which, end: crate:
             // Only ICMPv6 has a pseudo header.
             let mut change = if is_v4 { Change::default() } else { addresses };
             let kind = l4.first().copied().unwrap_or(0);
-            if is_query(protocol, kind) && is_request(protocol, kind) == source {
+            if is_request(protocol, kind) == Some(source) {
                 write(l4, 4, &port, &mut change);
             }
             update(l4, 2, change);

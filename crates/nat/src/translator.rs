@@ -392,9 +392,10 @@ impl Translator {
     }
 
     /// Whether a packet to an outside end may begin a session towards the inside, and to which inside end: that of a
-    /// binding, where everybody may answer. `None` for that of an IPv6 host: NAT64 lets in whom the host has sent to.
+    /// binding, where everybody may answer. `None` for that of an IPv6 host: NAT64 lets in whom the host has sent to. `None` for a query
+    /// of ICMP, too: a binding lets in answers.
     pub fn inward(&self, tuple: &Tuple) -> Option<(u16, End)> {
-        if self.options.filter_by_remote || !tuple.has_ports() {
+        if self.options.filter_by_remote || !tuple.has_ports() || tuple.message.is_query() {
             return None;
         }
         let outside = self.table.find(&binding_key(tuple.dst, tuple.protocol, 4, SCOPE_OUTSIDE))?;
@@ -484,7 +485,7 @@ impl Translator {
             _ => original.protocol,
         };
         let rules = self.rules.clone();
-        let behind = |src: End| Tuple { src, dst, protocol, family };
+        let behind = |src: End| Tuple { src, dst, protocol, family, ..*original };
         let (translated, binding, rule) = match source {
             Source::Keep(rule) => (behind(original.src), None, rule),
             Source::Rule(rule, interface) => {

@@ -1,5 +1,6 @@
 //! Both ends of a packet: what a translator looks up, and what it writes.
 
+use packet::query::Query;
 use packet::{Decoded, IpProtocol, Kind};
 use stream::{FlowKey, Side};
 
@@ -24,6 +25,48 @@ pub struct Tuple {
     pub protocol: u8,
     /// 4 or 6.
     pub family: u8,
+    /// Of an ICMP query, or of its answer: which.
+    pub message: Message,
+}
+
+/// Which query of ICMP a packet is, or which answer. Identifiers of different kinds have nothing to do with one another, and an answer
+/// is never a query: what a host outside asks is no answer to what a host inside has asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Message(u8);
+
+impl Message {
+    /// That of all packets of other protocols.
+    pub const NONE: Message = Message(0);
+
+    /// By the type of an ICMP or ICMPv6 message; `None` for other messages.
+    pub const fn of(protocol: u8, kind: u8) -> Option<Message> {
+        match Query::of(IpProtocol(protocol), kind) {
+            Some((query, is_answer)) => Some(Message((query as u8) << 1 | is_answer as u8)),
+            None => None,
+        }
+    }
+
+    /// Whether it is a query, and no answer.
+    pub const fn is_query(self) -> bool {
+        self.0 != 0 && self.0 & 1 == 0
+    }
+
+    /// The kind of the query, and whether it is the answer.
+    const fn query(self) -> Option<(Query, bool)> {
+        let query = match self.0 >> 1 {
+            1 => Query::Echo,
+            2 => Query::Timestamp,
+            3 => Query::Information,
+            4 => Query::AddressMask,
+            _ => return None,
+        };
+        Some((query, self.0 & 1 != 0))
+    }
+
+    /// Of the answer; of the query, if it is one.
+    const fn reversed(self) -> Message {
+        if self.0 == 0 { self } else { Message(self.0 ^ 1) }
+    }
 }
 
 impl Tuple {
@@ -39,12 +82,13 @@ impl Tuple {
         if d.has(Decoded::FRAGMENT) || !has_l4 {
             return None;
         }
-        let (src_port, dst_port) = ports(d.protocol.0, l4)?;
+        let (src_port, dst_port, message) = ports(d.protocol.0, l4)?;
         Some(Tuple {
             src: (d.src, src_port),
             dst: (d.dst, dst_port),
             protocol: d.protocol.0,
             family,
+            message,
         })
     }
 
@@ -92,20 +136,26 @@ impl Tuple {
             }
             _ => return None,
         };
-        let (src_port, dst_port) = ports(protocol, ip.get(l4_at..)?)?;
-        Some((Tuple { src: (src, src_port), dst: (dst, dst_port), protocol, family }, l4_at))
+        let (src_port, dst_port, message) = ports(protocol, ip.get(l4_at..)?)?;
+        let (src, dst) = ((src, src_port), (dst, dst_port));
+        Some((Tuple { src, dst, protocol, family, message }, l4_at))
     }
 
     /// Of the answer.
     #[must_use]
     pub const fn reversed(self) -> Tuple {
-        Tuple { src: self.dst, dst: self.src, ..self }
+        Tuple { src: self.dst, dst: self.src, message: self.message.reversed(), ..self }
     }
 
     /// The key of a session, and the end that sent the packet.
     #[inline]
     pub fn key(&self) -> (FlowKey, Side) {
-        FlowKey::new(self.src, self.dst, self.protocol, self.family, 0)
+        let (key, side) = FlowKey::new(self.src, self.dst, self.protocol, self.family, 0);
+        match self.message.query() {
+            None => (key, side),
+            Some((query, false)) => (key.of_query(query, Some(side)), side),
+            Some((query, true)) => (key.of_query(query, Some(side.other())), side),
+        }
     }
 
     /// The tuple of a key in the direction from `side`.
@@ -113,7 +163,11 @@ impl Tuple {
     pub fn from_key(key: &FlowKey, side: Side) -> Tuple {
         let end = |side: Side| (key.addresses[side.index()], key.port(side));
         let (protocol, family) = (key.protocol, key.family);
-        Tuple { src: end(side), dst: end(side.other()), protocol, family }
+        let message = match key.query() {
+            None => Message::NONE,
+            Some((query, asker)) => Message((query as u8) << 1 | u8::from(asker != side)),
+        };
+        Tuple { src: end(side), dst: end(side.other()), protocol, family, message }
     }
 
     /// Whether the protocol has ports or an identifier that a translator may change.
@@ -131,34 +185,27 @@ pub const fn has_ports(protocol: u8) -> bool {
     )
 }
 
-/// Ports of the upper layer, or the identifier at both ends.
-fn ports(protocol: u8, l4: &[u8]) -> Option<(u16, u16)> {
+/// Ports of the upper layer, or the identifier at both ends, and which query that is.
+fn ports(protocol: u8, l4: &[u8]) -> Option<(u16, u16, Message)> {
     let at = |at: usize| {
         let bytes = l4.get(at..at + 2)?;
         Some(u16::from_be_bytes([bytes[0], bytes[1]]))
     };
     match IpProtocol(protocol) {
-        IpProtocol::TCP | IpProtocol::UDP => Some((at(0)?, at(2)?)),
-        IpProtocol::ICMP => is_query(protocol, *l4.first()?).then(|| Some((at(4)?, at(4)?)))?,
-        IpProtocol::ICMPV6 => is_query(protocol, *l4.first()?).then(|| Some((at(4)?, at(4)?)))?,
-        _ => Some((0, 0)),
+        IpProtocol::TCP | IpProtocol::UDP => Some((at(0)?, at(2)?, Message::NONE)),
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => {
+            Message::of(protocol, *l4.first()?).and_then(|own| Some((at(4)?, at(4)?, own)))
+        }
+        _ => Some((0, 0, Message::NONE)),
     }
 }
 
-/// Whether a type of ICMP or ICMPv6 is a query or its answer, with an identifier: echo, timestamp, information and
-/// address mask (RFC 792, RFC 950, RFC 4443).
-pub const fn is_query(protocol: u8, kind: u8) -> bool {
-    match IpProtocol(protocol) {
-        IpProtocol::ICMP => matches!(kind, 0 | 8 | 13..=18),
-        _ => matches!(kind, 128 | 129),
-    }
-}
-
-/// Whether a type of ICMP is a query, whose identifier is that of its sender.
-pub const fn is_request(protocol: u8, kind: u8) -> bool {
-    match IpProtocol(protocol) {
-        IpProtocol::ICMP => matches!(kind, 8 | 13 | 15 | 17),
-        _ => kind == 128,
+/// Whether a type of ICMP is a query, whose identifier is that of its sender; `None` if it is neither query nor answer (RFC 792,
+/// RFC 950, RFC 4443).
+pub const fn is_request(protocol: u8, kind: u8) -> Option<bool> {
+    match Message::of(protocol, kind) {
+        Some(message) => Some(message.is_query()),
+        None => None,
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::bytes::{be16, be32, be64};
 use crate::decode::{Decoded, Kind, decode, has_ports};
+use crate::ipv6::extension_len;
 use crate::quoted::is_error;
 use crate::{EtherType, IpProtocol};
 
@@ -135,26 +136,63 @@ pub(crate) fn tracked_hash_of_packet(kind: Kind, l3: &[u8]) -> Option<u32> {
     match kind {
         Kind::Ipv4 => {
             let h = l3.first_chunk::<20>()?;
-            let of_quoted = || {
-                let at = usize::from(h[0] & 0xf) * 4;
-                let is_error = is_error(Kind::Ipv4, *l3.get(at)?) && be16(h, 6) & 0x3fff == 0;
-                let q = l3.get(at + 8..).filter(|_| is_error)?.first_chunk::<20>()?;
-                Some(hash_hosts([0, u64::from(be32(q, 12))], [0, u64::from(be32(q, 16))]))
-            };
-            let quoted = if h[9] == IpProtocol::ICMP.0 { of_quoted() } else { None };
+            let quoted =
+                if h[9] == IpProtocol::ICMP.0 { quoted_hash_of_packet(kind, l3) } else { None };
             let hosts = || hash_hosts([0, u64::from(be32(h, 12))], [0, u64::from(be32(h, 16))]);
             Some(quoted.unwrap_or_else(hosts))
         }
         Kind::Ipv6 => {
             let h = l3.first_chunk::<40>()?;
-            let of_quoted = || {
-                let q = l3.get(48..).filter(|_| is_error(Kind::Ipv6, l3[40]))?;
-                let q = q.first_chunk::<40>()?;
-                Some(hash_hosts([be64(q, 8), be64(q, 16)], [be64(q, 24), be64(q, 32)]))
-            };
-            let quoted = if h[6] == IpProtocol::ICMPV6.0 { of_quoted() } else { None };
+            let next = IpProtocol(h[6]);
+            let may_quote = next == IpProtocol::ICMPV6 || next.is_extension_header();
+            let quoted = if may_quote { quoted_hash_of_packet(kind, l3) } else { None };
             let hosts = || hash_hosts([be64(h, 8), be64(h, 16)], [be64(h, 24), be64(h, 32)]);
             Some(quoted.unwrap_or_else(hosts))
+        }
+        Kind::Arp | Kind::Other => None,
+    }
+}
+
+/// The host hash of the packet that a whole ICMP error quotes, by which [`tracked_hash_of_frame`] spreads it: `frame` is decoded
+/// to `d`. `None` where that hash is of the addresses of the packet itself: for all other packets, and for errors that quote
+/// no whole IP header within [`QUOTED_WITHIN`] bytes.
+pub fn quoted_hash(frame: &[u8], d: &Decoded) -> Option<u32> {
+    quoted_hash_of_packet(d.kind, frame.get(usize::from(d.l3_offset)..)?)
+}
+
+/// An error is spread by what it quotes if the quoted header ends within so many bytes of the IP packet. They are in the first
+/// cell, so that the hash does not depend on how much of a frame its reader has at hand.
+pub const QUOTED_WITHIN: usize = 512;
+
+#[cold]
+fn quoted_hash_of_packet(kind: Kind, l3: &[u8]) -> Option<u32> {
+    let l3 = l3.get(..QUOTED_WITHIN).unwrap_or(l3);
+    match kind {
+        Kind::Ipv4 => {
+            let h = l3.first_chunk::<20>()?;
+            let at = usize::from(h[0] & 0xf) * 4;
+            let is_whole = h[9] == IpProtocol::ICMP.0 && be16(h, 6) & 0x3fff == 0;
+            if !is_whole || !is_error(kind, *l3.get(at)?) {
+                return None;
+            }
+            let q = l3.get(at + 8..)?.first_chunk::<20>()?;
+            Some(hash_hosts([0, u64::from(be32(q, 12))], [0, u64::from(be32(q, 16))]))
+        }
+        Kind::Ipv6 => {
+            let (mut next, mut at) = (IpProtocol(l3.first_chunk::<40>()?[6]), 40);
+            while next.is_extension_header() {
+                let h = l3.get(at..)?.first_chunk::<8>()?;
+                if next == IpProtocol::IPV6_FRAGMENT && be16(h, 2) & 0xfff9 != 0 {
+                    return None;
+                }
+                at += extension_len(next, h);
+                next = IpProtocol(h[0]);
+            }
+            if next != IpProtocol::ICMPV6 || !is_error(kind, *l3.get(at)?) {
+                return None;
+            }
+            let q = l3.get(at + 8..)?.first_chunk::<40>()?;
+            Some(hash_hosts([be64(q, 8), be64(q, 16)], [be64(q, 24), be64(q, 32)]))
         }
         Kind::Arp | Kind::Other => None,
     }

@@ -40,6 +40,7 @@ pub mod nd;
 pub mod ndn;
 pub mod offload;
 pub mod pbb;
+pub mod query;
 pub mod quoted;
 pub mod reasons;
 pub mod sctp;

@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use packet::IpProtocol;
+use packet::query::Query;
 use packet::tunnel::Path;
 
 /// The end of a [`FlowKey`] that sent a packet.
@@ -45,9 +47,11 @@ impl Side {
 pub struct FlowKey {
     /// Addresses of the ends, as [`packet::Decoded`] has them: IPv6 as `[high, low]`, IPv4 as `[0, address]`.
     pub addresses: [[u64; 2]; 2],
-    /// Ports of the ends; of ICMP echoes and the like the identifier at both; otherwise 0.
+    /// Ports of the ends. Of ICMP queries the identifier at both, of its other messages type and code, of errors without a flow
+    /// what they quote; otherwise 0.
     pub ports: [u16; 2],
-    /// VLANs, where flows of different ones are different; otherwise 0.
+    /// VLANs, where flows of different ones are different (bits 0 to 12 and 16 to 28); of ICMP what the ports are (bits 13 to 15:
+    /// 0 type and code, 1 to 4 a [`Query`], 7 what an error quotes), and whether the second end asked (bit 31).
     pub scope: u32,
     /// Upper-layer protocol (IANA).
     pub protocol: u8,
@@ -60,6 +64,14 @@ pub struct FlowKey {
 }
 
 const _: () = assert!(size_of::<FlowKey>() == 48);
+
+/// Where a scope has what the ports of an ICMP message are.
+const MESSAGE: u32 = 13;
+const MESSAGE_MASK: u32 = 7 << MESSAGE;
+/// Of an error: its ports are what it quotes.
+const QUOTING: u32 = 7 << MESSAGE;
+/// The second end asked. Both may ask by one identifier, and a request is never an answer.
+const ASKED_BY_B: u32 = 1 << 31;
 
 impl FlowKey {
     /// That of no flow.
@@ -95,6 +107,45 @@ impl FlowKey {
         Self { tunnels, tunnel_id, ..self }
     }
 
+    /// The same of an ICMP query of this kind and of its answer. `asker` is who asked, where both may ask by one identifier.
+    #[inline]
+    #[must_use]
+    pub const fn of_query(self, query: Query, asker: Option<Side>) -> Self {
+        let asked = if matches!(asker, Some(Side::B)) { ASKED_BY_B } else { 0 };
+        Self { scope: self.scope | (query as u32) << MESSAGE | asked, ..self }
+    }
+
+    /// The kind of an ICMP query, and who asked ([`FlowKey::of_query`]): side A unless it is said. `None` for any other flow.
+    #[inline]
+    pub const fn query(&self) -> Option<(Query, Side)> {
+        let asker = if self.scope & ASKED_BY_B == 0 { Side::A } else { Side::B };
+        let query = match (self.scope & MESSAGE_MASK) >> MESSAGE {
+            1 => Query::Echo,
+            2 => Query::Timestamp,
+            3 => Query::Information,
+            4 => Query::AddressMask,
+            _ => return None,
+        };
+        Some((query, asker))
+    }
+
+    /// The same of another ICMP message, which `side` has sent: it has no answer.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn of_message(self, icmp_type: u8, code: u8, side: Side) -> Self {
+        let own = (icmp_type as u16) << 8 | code as u16;
+        let sent = if matches!(side, Side::B) { ASKED_BY_B } else { 0 };
+        Self { ports: [own; 2], scope: self.scope | sent, ..self }
+    }
+
+    /// The key of an ICMP error of no flow, by the hash of the hosts that it quotes ([`packet::flow::quoted_hash`]): errors with one
+    /// key are at one worker. Errors of different types have different keys, but for one in 2^32.
+    #[must_use]
+    pub(crate) const fn quoting(self, hash: u32) -> Self {
+        let own = hash ^ (self.ports[0] as u32).wrapping_mul(0x9e37_79b1);
+        Self { ports: [(own >> 16) as u16, own as u16], scope: self.scope | QUOTING, ..self }
+    }
+
     /// The symmetric hash by which workers share flows: that of [`packet::flow`].
     #[inline]
     pub fn flow_hash(&self) -> u32 {
@@ -111,9 +162,10 @@ impl FlowKey {
         }
     }
 
-    /// Port of an end.
+    /// Port of an end; of ICMP the identifier of a query, and 0 of other messages.
     pub fn port(&self, side: Side) -> u16 {
-        self.ports[side.index()]
+        let is_icmp = matches!(IpProtocol(self.protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
+        if is_icmp && self.query().is_none() { 0 } else { self.ports[side.index()] }
     }
 }
 
@@ -133,5 +185,31 @@ mod tests {
         let (there, from) = FlowKey::new((a.0, 2), (a.0, 1), 17, 4, 0);
         assert_eq!((there.ports, from), ([1, 2], Side::B));
         assert_ne!(there, FlowKey::new((a.0, 2), (a.0, 1), 17, 4, 7).0);
+    }
+
+    #[test]
+    fn messages_of_icmp_have_keys_by_what_they_are() {
+        let (a, b) = (([0, 0x0a00_0001], 7), ([0, 0x0a00_0002], 7));
+        let (plain, _) = FlowKey::new(a, b, 1, 4, 0x0fff_0fff);
+        let kinds = [Query::Echo, Query::Timestamp, Query::Information, Query::AddressMask];
+        let askers = [Side::A, Side::B];
+        let mut all: Vec<FlowKey> = Vec::new();
+        for (query, asker) in kinds.iter().flat_map(|kind| askers.map(|side| (*kind, side))) {
+            let own = plain.of_query(query, Some(asker));
+            assert_eq!((own.query(), own.port(asker)), (Some((query, asker)), 7));
+            all.push(own);
+        }
+        assert_eq!(plain.of_query(Query::Echo, None), all[0]);
+        for (kind, code, side) in
+            [(3, 1, Side::A), (3, 1, Side::B), (3, 2, Side::A), (10, 0, Side::A)]
+        {
+            let own = plain.of_message(kind, code, side);
+            all.extend([own, own.quoting(0), own.quoting(1 << 31)]);
+        }
+        assert!(all[8..].iter().all(|own| own.query().is_none() && own.port(Side::B) == 0));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 }

@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | `input` | packets: to which flow they belong |
 //! | `ending` | the end of all flows |
+//! | `errors` | ICMP errors: the flows that they are about |
 //! | `flows` | what is kept of flows beside the table |
 //! | `gather` | the rows that are looked up together, and their keys |
 //! | `module` | who is given streams and records |
@@ -31,6 +32,7 @@
 //! Threads: a tracker belongs to one worker.
 
 mod ending;
+mod errors;
 mod flows;
 mod gap;
 mod gather;
@@ -387,6 +389,12 @@ impl<M: Module> Tracker<M> {
                 first += 1;
                 continue;
             }
+            if self.is_lone_error(&own) {
+                let tracked = self.lone_error(first, &own);
+                output(first, tracked);
+                first += 1;
+                continue;
+            }
             // As many as are no fragments, and not far apart.
             let gathered = self.gather(first..count, &input);
             let taken = self.whole_packets(&gathered, &input, &mut output);
@@ -445,20 +453,6 @@ impl<M: Module> Tracker<M> {
             self.counts.tunnelled += frames;
             self.counts.tunnels_too_deep += u64::from(path.is_too_deep());
         }
-    }
-
-    /// An ICMP error about a packet that `side` of a flow sent.
-    fn error(&mut self, side: Side, found: Found, sequence: Option<u32>, time_ns: u64) -> Tracked {
-        let live = |slot: Slot| self.table.get(slot).filter(|hot| !hot.is_void);
-        let Some((slot, hot)) = found.slot().and_then(|slot| Some((slot, *live(slot)?))) else {
-            return Tracked::INVALID;
-        };
-        let is_over = self.rest.is_over(slot, hot, time_ns);
-        if is_over || !sequence.is_none_or(|sequence| self.rest.may_have_sent(slot, side, sequence))
-        {
-            return Tracked::INVALID;
-        }
-        self.rest.error(slot, side)
     }
 
     /// Packets that are no fragments; the row before which it stopped.

@@ -26,7 +26,7 @@ use nat::families::{Plain6, Turn};
 use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
 use nat::translator::{Source, Way};
-use nat::tuple::{Tuple, is_error, is_request};
+use nat::tuple::{Tuple, is_error};
 use nat::{Plain, Translator};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::table::Found;
@@ -477,11 +477,11 @@ impl Destination {
             None => {
                 let Some((rule, dst)) = rules.nat64(tuple) else { return false };
                 if !rules.may_hairpin64(tuple, dst) {
-                    return self.answers_v6(out, row, packet, (tuple, dst), (rules, fib));
+                    return self.answers_v6(out, row, (tuple, dst), (rules, fib));
                 }
                 match translator.inward64(tuple.protocol, ([0, dst.into()], tuple.dst.1)) {
                     Some(end) => (end, Wanted::NewTo(rule, (dst, tuple.dst.1))),
-                    None => return self.answers_v6(out, row, packet, (tuple, dst), (rules, fib)),
+                    None => return self.answers_v6(out, row, (tuple, dst), (rules, fib)),
                 }
             }
         };
@@ -496,13 +496,10 @@ impl Destination {
         &self,
         out: &mut Out<'_>,
         row: usize,
-        packet: &Packet,
         (tuple, dst): (&Tuple, u32),
         (rules, fib): (&Rules, &Fib),
     ) -> bool {
-        let l4 = usize::from(self.decoded[row].l4_offset);
-        let is_echo = tuple.protocol == IpProtocol::ICMPV6.0
-            && packet.data().get(l4).is_some_and(|kind| is_request(tuple.protocol, *kind));
+        let is_echo = tuple.protocol == IpProtocol::ICMPV6.0 && tuple.message.is_query();
         let is_own = rules.is_own(dst) || fib.own_addresses().has4(dst);
         let is_it = is_echo && is_own && rules.may_reach_inside(tuple, dst);
         if is_it {

@@ -285,7 +285,7 @@ fn to_v4(from: &Tuple, (address, port): (u32, u16), dst: u32) -> Tuple {
     let dst_port = if is_icmp { port } else { from.dst.1 };
     let protocol = if is_icmp { IpProtocol::ICMP.0 } else { from.protocol };
     let (src, dst) = (([0, address.into()], port), ([0, dst.into()], dst_port));
-    Tuple { src, dst, protocol, family: 4 }
+    Tuple { src, dst, protocol, family: 4, ..*from }
 }
 
 /// Turns an ICMPv6 error about an IPv4 packet; `false`: it must not go on.

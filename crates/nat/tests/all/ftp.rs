@@ -48,7 +48,7 @@ fn v4(address: u32, port: u16) -> End {
 }
 
 fn tcp(src: End, dst: End) -> Tuple {
-    Tuple { src, dst, protocol: 6, family: 4 }
+    Tuple { src, dst, protocol: 6, family: 4, ..Tuple::default() }
 }
 
 /// A segment as it leaves with the ends `tuple`: what the stage does behind the translation of ends.

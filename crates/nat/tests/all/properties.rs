@@ -13,7 +13,7 @@ use nat::rewrite::{
 };
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Refusal, Session, Source, Timeouts, Way};
-use nat::tuple::{End, Tuple};
+use nat::tuple::{End, Message, Tuple};
 use nat::{Plain, Translator, ports};
 use packet::IpProtocol;
 use packet::checksum::{finish, internet_checksum, partial_sum};
@@ -103,16 +103,21 @@ fn tuple(family: u8) -> impl Strategy<Value = Tuple> {
     (end(family), end(family), prop::sample::select(vec![6u8, 17, icmp])).prop_map(
         move |(src, dst, protocol)| {
             let dst = if protocol == icmp { (dst.0, src.1) } else { dst };
-            Tuple { src, dst, protocol, family }
+            Tuple { src, dst, protocol, family, message: echo(protocol) }
         },
     )
+}
+
+/// A tuple of ICMP is of an echo request.
+fn echo(protocol: u8) -> Message {
+    Message::of(protocol, if protocol == 58 { 128 } else { 8 }).unwrap_or_default()
 }
 
 /// The other one's ends, of the same protocol.
 fn with_protocol(of: Tuple, protocol: u8) -> Tuple {
     let is_icmp = matches!(protocol, 1 | 58);
     let dst = if is_icmp { (of.dst.0, of.src.1) } else { of.dst };
-    Tuple { protocol, dst, ..of }
+    Tuple { protocol, dst, message: echo(protocol), ..of }
 }
 
 fn is_same_frame(got: &[u8], want: &[u8]) -> Result<(), TestCaseError> {
@@ -314,7 +319,7 @@ proptest! {
         six in tuple(6), four in tuple(4), payload in prop::collection::vec(any::<u8>(), 0..1300),
         (class, ttl, wrong, identification) in any::<(u8, u8, Option<u16>, u16)>(), dont_fragment: bool,
     ) {
-        let six = Tuple { protocol: if six.protocol == 58 { 6 } else { six.protocol }, ..six };
+        let six = with_protocol(six, if six.protocol == 58 { 6 } else { six.protocol });
         let four = with_protocol(four, six.protocol);
         for (from, to) in [(six, four), (four, six)] {
             let mut bytes = frame(&from, &payload, true);
@@ -525,6 +530,7 @@ fn closed_sessions_open_again() {
             dst: ([0, 0x0808_0808], 80),
             protocol: IpProtocol::TCP.0,
             family: 4,
+            ..Tuple::default()
         };
         assert_eq!(cached_step(&mut own, &original, SYN, 100), None);
         let made = own.begin(&original, original.dst, 4, Source::Rule(3, 1), 100).unwrap();
@@ -598,7 +604,7 @@ proptest! {
             plain.expire(now_s);
             let src = ([0, 0xc0a8_0100 + u64::from(host)], 5000 + port);
             let dst = ([0, 0x0808_0800 + u64::from(remote)], 53);
-            let original = Tuple { src, dst, protocol: 17, family: 4 };
+            let original = Tuple { src, dst, protocol: 17, family: 4, ..Tuple::default() };
             if is_back {
                 // An answer to whatever the session is.
                 let Some((translated, seen)) = plain.sessions.get_mut(&original) else { continue };
@@ -696,11 +702,11 @@ proptest! {
             let remote_port = if protocol == 1 { src.1 } else { 53 };
             let dst = ([0, 0x0808_0800 + u64::from(remote)], remote_port);
             let original = match turns {
-                false => Tuple { src, dst, protocol, family: 4 },
+                false => Tuple { src, dst, protocol, family: 4, ..Tuple::default() },
                 true => {
                     let six = |end: End| (nat64::embed(&PREFIX, end.0[1] as u32), end.1);
                     let protocol = if protocol == 1 { 58 } else { protocol };
-                    Tuple { src: six(src), dst: six(dst), protocol, family: 6 }
+                    Tuple { src: six(src), dst: six(dst), protocol, family: 6, ..Tuple::default() }
                 }
             };
             let translated = made.get(&original).copied();
@@ -818,12 +824,14 @@ fn mtus_of_errors() {
         dst: ([0x0064_ff9b_0000_0000, 0x0808_0808], 53),
         protocol: 17,
         family: 6,
+        ..Tuple::default()
     };
     let four = Tuple {
         src: ([0, u64::from(OUTSIDE)], 700),
         dst: ([0, 0x0808_0808], 53),
         protocol: 17,
         family: 4,
+        ..Tuple::default()
     };
     let mtu = |quoted: &[u8], to: &Tuple, mtu: u32| {
         let outer = if to.family == 6 { four.reversed() } else { six.reversed() };

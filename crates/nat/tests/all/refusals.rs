@@ -8,7 +8,7 @@ use nat::Translator;
 use nat::nat64::{self, WELL_KNOWN};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Refusal, Source, Timeouts};
-use nat::tuple::Tuple;
+use nat::tuple::{Message, Tuple};
 use packet::IpProtocol;
 use proptest::prelude::*;
 
@@ -51,7 +51,13 @@ fn strangers_do_not_reach_ipv6_hosts() {
     let rules = Arc::new(Rules::new(all, 1, Arc::new(Own::new(4))));
     let mut own = Translator::new(options, rules).unwrap();
     let server = ([0, 0x0808_0808], 53);
-    let udp = |src, dst, family| Tuple { src, dst, protocol: IpProtocol::UDP.0, family };
+    let udp = |src, dst, family| Tuple {
+        src,
+        dst,
+        protocol: IpProtocol::UDP.0,
+        family,
+        ..Tuple::default()
+    };
     let hosts = [([0x2001_0db8_0001_0000, 7], 5000), ([0, 0xc0a8_0107], 5000)];
     let six = udp(hosts[0], (nat64::embed(&WELL_KNOWN, 0x0808_0808), 53), 6);
     let four = udp(hosts[1], server, 4);
@@ -81,7 +87,7 @@ proptest! {
         for (number, prefix, want) in [(0, WELL_KNOWN, is_host && is_global), (1, OWN_PREFIX, is_host)] {
             let src = ([0x2001_0db8_0001_0000, host], port);
             let dst = (nat64::embed(&prefix, address), 53);
-            let tuple = Tuple { src, dst, protocol: IpProtocol::UDP.0, family: 6 };
+            let tuple = Tuple { src, dst, protocol: IpProtocol::UDP.0, family: 6, ..Tuple::default() };
             prop_assert_eq!(rules.nat64(&tuple), Some((number, address)));
             prop_assert_eq!(rules.may_turn(&tuple, address), want, "{}", Ipv4Addr::from(address));
             // Nor the translator's own, the router's, or back from a translated address.
@@ -115,7 +121,7 @@ proptest! {
             let protocol = if is_tcp { IpProtocol::TCP.0 } else { IpProtocol::UDP.0 };
             let tcp = if is_tcp { tcp } else { 0 };
             let src = ([0, 0xc0a8_0101], 5000 + port % 3);
-            let of = Tuple { src, dst: ([0, 0x0808_0808], 80), protocol, family: 4 };
+            let of = Tuple { src, dst: ([0, 0x0808_0808], 80), protocol, family: 4, ..Tuple::default() };
             let made = own.begin_by(&of, of.dst, 4, Source::Rule(3, 1), (tcp, 100));
             let [is_syn, is_reset, is_ack] = [1, 2, 4].map(|bit| tcp >> bit & 1 == 1);
             if !is_tcp || begun.contains(&of) || !is_reset && (is_syn || is_ack) {
@@ -146,7 +152,13 @@ fn ipv6_hosts_reach_each_other_by_outside_ends() {
     };
     let rules = Arc::new(Rules::new(vec![rule(0, nat64)], 1, Arc::new(Own::new(4))));
     let mut own = Translator::new(options, rules.clone()).unwrap();
-    let udp = |src, dst, family| Tuple { src, dst, protocol: IpProtocol::UDP.0, family };
+    let udp = |src, dst, family| Tuple {
+        src,
+        dst,
+        protocol: IpProtocol::UDP.0,
+        family,
+        ..Tuple::default()
+    };
     let host = |last: u64, port: u16| ([0x2001_0db8_0001_0000, last], port);
     let embed = |address: u32, port: u16| (nat64::embed(&WELL_KNOWN, address), port);
     let (server, server64) = (([0, 0x0808_0808], 53), embed(0x0808_0808, 53));
@@ -227,4 +239,51 @@ fn pools_of_a_masquerade_have_the_addresses_of_its_ports() {
         own.pools().map(|pool| (pool.address, pool.used)).collect::<Vec<_>>(),
         [(OUTSIDE, 0)]
     );
+}
+
+/// A session of ICMP is one of a kind of query, in one direction: only the answer of that kind comes back through it, also from
+/// other hosts where everybody may answer.
+#[test]
+fn only_answers_of_the_kind_come_back() {
+    let rules = Rules::new(vec![rule(0, Action::Source(vec![OUTSIDE]))], 1, Arc::new(Own::new(4)));
+    let options = Options {
+        sessions: 64,
+        bindings_per_host: 64,
+        filter_by_remote: false,
+        timeouts: Timeouts::default(),
+        ftp_ports: &[],
+        seed: 5,
+    };
+    let mut own = Translator::new(options, Arc::new(rules)).unwrap();
+    let icmp = |src, dst, kind: u8| Tuple {
+        src,
+        dst,
+        protocol: IpProtocol::ICMP.0,
+        family: 4,
+        message: Message::of(IpProtocol::ICMP.0, kind).unwrap(),
+    };
+    let (inside, server) = (([0, 0xc0a8_0107], 5), ([0, 0x0808_0808], 5));
+    let (other, outside) = (([0, 0x0808_0404], 5), ([0, OUTSIDE.into()], 5));
+    let known = |own: &mut Translator, of: &Tuple| {
+        let (key, side) = of.key();
+        let mut found = [stream::table::Found::NONE];
+        own.find(&[key], 100, &mut found);
+        found[0].slot().and_then(|slot| own.step(slot, side, 0)).map(|(to, _)| to)
+    };
+    let kinds = [(8, 0), (13, 14), (15, 16), (17, 18)];
+    for asked in kinds {
+        let sent = icmp(inside, server, asked.0);
+        assert_eq!(known(&mut own, &sent), None);
+        let made = own.begin(&sent, server, 4, Source::Rule(0, 0), 100).unwrap();
+        assert_eq!(made, icmp(outside, server, asked.0), "one binding for all kinds");
+        for (query, answer) in kinds {
+            let is_own = answer <= asked.1;
+            let back = known(&mut own, &icmp(server, outside, answer));
+            assert_eq!(back, is_own.then(|| icmp(server, inside, answer)), "{asked:?}, {answer}");
+            assert_eq!(known(&mut own, &icmp(server, outside, query)), None);
+            assert_eq!(own.inward(&icmp(other, outside, query)), None);
+            assert_eq!(own.inward(&icmp(other, outside, answer)), Some((0, inside)));
+        }
+    }
+    assert_eq!(own.len(), 4);
 }

@@ -1,7 +1,10 @@
 //! The flow hash: symmetric, spread, and the same for all fragments of a datagram; the host hash: the
 //! same for all packets between two hosts.
 
-use packet::flow::{FlowKey, flow_hash, flow_hash_of_frame, host_hash, host_hash_of_frame};
+use packet::flow::{
+    FlowKey, flow_hash, flow_hash_of_frame, host_hash, host_hash_of_frame, quoted_hash,
+    tracked_hash_of_frame,
+};
 use packet::fragment::Fragmenter;
 use packet::{Anomaly, IpProtocol, decode};
 use proptest::prelude::*;
@@ -292,5 +295,61 @@ fn hosts_are_spread() {
         let mean = frames.len() as f64 / 64.0;
         let chi_squared: f64 = workers.iter().map(|n| (n - mean).powi(2) / mean).sum();
         assert!(chi_squared < 63.0 + 4.0 * 11.2, "{name}: {chi_squared:.0}");
+    }
+}
+
+/// An ICMPv6 error with these extension headers, about a packet between the hosts that end with `a` and `b`.
+fn error_v6(extensions: &[(u8, usize)], (a, b): (u8, u8), router: u8) -> Vec<u8> {
+    let host = |last: u8| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    let mut body = vec![3, 0, 0, 0, 0, 0, 0, 0];
+    body.extend([0x60, 0, 0, 0, 0, 8, 17, 64]);
+    body.extend([host(a), host(b)].concat());
+    body.extend([4, 0, 0, 53, 0, 8, 0, 0]);
+    let mut upper = 58;
+    for (kind, len) in extensions.iter().rev() {
+        let mut header = vec![0; *len];
+        (header[0], header[1]) = (upper, if *kind == 51 { len / 4 - 2 } else { len / 8 - 1 } as u8);
+        if *kind == 44 {
+            header[1] = 0;
+        }
+        body.splice(0..0, header);
+        upper = *kind;
+    }
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0];
+    frame.extend((body.len() as u16).to_be_bytes());
+    frame.extend([upper, 64]);
+    frame.extend([host(router), host(a)].concat());
+    frame.extend(body);
+    frame
+}
+
+/// An ICMPv6 error meets the flow that it quotes whatever extension headers it has; a fragment of one has the hosts of its own header.
+#[test]
+fn errors_behind_extension_headers_meet_their_flow() {
+    let flow = host_hash_of_frame(&error_v6(&[], (1, 2), 2));
+    let plain: &[&[(u8, usize)]] = &[
+        &[],
+        &[(0, 8)],
+        &[(60, 24)],
+        &[(0, 8), (43, 24), (44, 8), (51, 24), (60, 16)],
+        &[(60, 256)],
+    ];
+    for extensions in plain {
+        let frame = error_v6(extensions, (1, 2), 9);
+        let d = decode(&frame, frame.len());
+        assert_eq!((d.anomaly, d.protocol), (Anomaly::None, IpProtocol::ICMPV6), "{extensions:?}");
+        assert_eq!(tracked_hash_of_frame(&frame), flow, "{extensions:?}");
+        assert_eq!(quoted_hash(&frame, &d), Some(flow));
+        assert_ne!(host_hash_of_frame(&frame), flow);
+    }
+    // Too far behind, a fragment, and a payload of another protocol.
+    let mut fragment = error_v6(&[(44, 8)], (1, 2), 9);
+    fragment[14 + 40 + 3] = 1;
+    let mut other = error_v6(&[(60, 8)], (1, 2), 9);
+    other[14 + 40] = 17;
+    for frame in [error_v6(&[(60, 512)], (1, 2), 9), fragment, other] {
+        let d = decode(&frame, frame.len());
+        assert_eq!(tracked_hash_of_frame(&frame), host_hash_of_frame(&frame));
+        assert_eq!(quoted_hash(&frame, &d), None);
     }
 }

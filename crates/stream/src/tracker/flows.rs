@@ -108,7 +108,7 @@ struct Cold {
     before: u32,
     /// When the period began of which it was not reported yet.
     period_ns: u64,
-    /// What was counted before, of the few flows whose [`Lately`] was full.
+    /// What was counted before, of the few flows whose [`Lately`] was full; and ICMP errors about it, but for a firewall.
     sides: Option<Box<[SideCounts; 2]>>,
     vlans: [u16; 2],
     icmp: Option<(u8, u8)>,
@@ -441,6 +441,14 @@ impl<M: Module> Rest<M> {
         Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
     }
 
+    /// Counts an ICMP error from `side` about it. It answers nothing, and does not keep the flow.
+    pub(super) fn count_error(&mut self, slot: Slot, side: Side, input: &Input<'_>) {
+        let own = &mut self.cold[slot.index()].sides.get_or_insert_default()[side.index()];
+        own.packets += 1;
+        own.bytes += u64::from(input.frame_len);
+        own.ip_bytes += u64::from(input.decoded.ip_total_len);
+    }
+
     /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who
     /// has not seen the connection (RFC 5927 §4).
     pub(super) fn may_have_sent(&self, slot: Slot, side: Side, sequence: u32) -> bool {
@@ -593,7 +601,7 @@ impl<M: Module> Rest<M> {
     }
 
     #[inline(always)]
-    fn client(&self, slot: Slot, key: &FlowKey) -> Side {
+    pub(super) fn client(&self, slot: Slot, key: &FlowKey) -> Side {
         match key.protocol == IpProtocol::TCP.0 {
             true => self.records[slot.index()].connection.client(),
             false => self.records[slot.index()].warm.first,

@@ -1,4 +1,5 @@
-//! Packets that are looked up together: those of a batch that are no fragments, and not far apart in time.
+//! Packets that are looked up together: those of a batch that are neither fragments nor, but for a firewall, ICMP errors, and not
+//! far apart in time.
 
 use std::ops::Range;
 
@@ -47,7 +48,8 @@ impl<M: Module> Tracker<M> {
             if !defers && packet.checksums && packet.segment.is_none() && row + AHEAD < rows.end {
                 interleave::prefetch(input(row + AHEAD).frame);
             }
-            if is_piece(&packet) || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
+            let is_alone = is_piece(&packet) || self.is_lone_error(&packet);
+            if is_alone || packet.time_ns.abs_diff(begin_ns) > SPAN_NS {
                 break;
             }
             self.keys.push(FlowKey::NONE);

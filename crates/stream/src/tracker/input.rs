@@ -1,6 +1,7 @@
 //! A packet as the tracker gets it: to which flow it belongs, and its TCP segment.
 
 use packet::checksum::{finish, partial_sum, pseudo_header};
+use packet::query::Query;
 use packet::tcp::TcpView;
 use packet::tunnel::Path;
 use packet::{Anomaly, Decoded, EtherType, IpProtocol, Kind};
@@ -76,10 +77,6 @@ pub(super) fn key_of(
     let ports = match (d.ports(), d.protocol) {
         (Some(ports), _) => ports,
         (None, IpProtocol::TCP | IpProtocol::UDP) => return Err(Reject::Malformed),
-        (None, IpProtocol::ICMP | IpProtocol::ICMPV6) => {
-            let id = echo_id(input);
-            (id, id)
-        }
         (None, _) => (0, 0),
     };
     if d.protocol == IpProtocol::TCP && !is_fragment {
@@ -92,10 +89,8 @@ pub(super) fn key_of(
     let side = write_ends(d, ports, key);
     key.scope = scope(d, options);
     (key.tunnels, key.tunnel_id) = input.tunnels.map_or((0, 0), Path::key);
-    if options.confirms
-        && let Some((kind, _)) = d.icmp_type_code()
-    {
-        mark_asker(key, side, kind);
+    if let Some((kind, code)) = d.icmp_type_code() {
+        *key = of_icmp(*key, side, (kind, code, identifier(input)), options);
     }
     Ok(side)
 }
@@ -146,18 +141,20 @@ fn scope(d: &Decoded, options: &Options) -> u32 {
     vlan(0) | vlan(1) << 16
 }
 
-/// In the scope of a flow of ICMP: the second end asked. Both ends may ask by one identifier, and a request is never an answer.
-const ASKED_BY_B: u32 = 1 << 31;
-
-fn mark_asker(key: &mut FlowKey, side: Side, kind: u8) {
-    let is_answer = match key.family {
-        4 => matches!(kind, 0 | 14 | 16 | 18),
-        _ => kind == 129,
+/// The key of an ICMP message that `side` sent, by its type, code and identifier. Where flows are tracked for a firewall, a request
+/// of the other end by the same identifier is another flow.
+fn of_icmp(
+    key: FlowKey,
+    side: Side,
+    (kind, code, id): (u8, u8, u16),
+    options: &Options,
+) -> FlowKey {
+    let Some((query, is_answer)) = Query::of(IpProtocol(key.protocol), kind) else {
+        return key.of_message(kind, code, side);
     };
     let asker = if is_answer { side.other() } else { side };
-    if asker == Side::B {
-        key.scope |= ASKED_BY_B;
-    }
+    let key = FlowKey { ports: [id; 2], ..key };
+    key.of_query(query, options.confirms.then_some(asker))
 }
 
 /// Whether a packet is of neighbour discovery or multicast listener discovery, which have no flow (as in Linux's conntrack).
@@ -174,30 +171,20 @@ pub(super) fn cause_of(
 ) -> Option<((FlowKey, Side), Option<u32>)> {
     let d = input.decoded;
     let quoted = packet::quoted::quoted(input.frame, d).filter(|quoted| quoted.src == d.dst)?;
-    let ports = match (quoted.ports, quoted.icmp) {
-        (Some(ports), _) => ports,
-        (None, Some((_, _, id))) => (id, id),
-        (None, None) => (0, 0),
-    };
+    let ports = quoted.ports.unwrap_or_default();
     let family = if d.kind == Kind::Ipv4 { 4 } else { 6 };
     let (src, dst) = ((quoted.src, ports.0), (quoted.dst, ports.1));
     let (mut key, side) = FlowKey::new(src, dst, quoted.protocol.0, family, scope(d, options));
-    if let Some((kind, ..)) = quoted.icmp {
-        mark_asker(&mut key, side, kind);
+    if let Some(message) = quoted.icmp {
+        key = of_icmp(key, side, message, options);
     }
-    Some(((key, side), quoted.sequence))
+    Some(((key.inside(input.tunnels), side), quoted.sequence))
 }
 
-/// The identifier of an echo, a timestamp or the like (RFC 792, RFC 4443); 0 for other messages.
-fn echo_id(input: &Input<'_>) -> u16 {
-    let d = input.decoded;
-    let has_id = match (d.kind, d.icmp_type_code()) {
-        (Kind::Ipv4, Some((kind, _))) => matches!(kind, 0 | 8 | 13..=18),
-        (_, Some((kind, _))) => matches!(kind, 128 | 129),
-        (_, None) => false,
-    };
-    let at = usize::from(d.l4_offset) + 4;
-    let bytes = input.frame.get(at..at + 2).filter(|_| has_id);
+/// Where queries of ICMP have their identifier; 0 where it was not captured.
+fn identifier(input: &Input<'_>) -> u16 {
+    let at = usize::from(input.decoded.l4_offset) + 4;
+    let bytes = input.frame.get(at..at + 2);
     bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
@@ -266,8 +253,9 @@ pub(super) fn opens(input: &Input<'_>, segment: Option<&Segment<'_>>, options: &
             ACK => options.tcp.midstream,
             _ => false,
         },
-        (IpProtocol::ICMP, _, Some((kind, _))) => matches!(kind, 8 | 13 | 15 | 17),
-        (IpProtocol::ICMPV6, _, Some((kind, _))) => kind == 128,
+        (IpProtocol::ICMP | IpProtocol::ICMPV6, _, Some((kind, _))) => {
+            Query::of(d.protocol, kind).is_some_and(|(_, is_answer)| !is_answer)
+        }
         (IpProtocol::TCP | IpProtocol::ICMP | IpProtocol::ICMPV6, ..) => false,
         _ => true,
     }

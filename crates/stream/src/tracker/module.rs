@@ -19,8 +19,8 @@ pub trait Module {
     /// of the fragment that completed it. Its bytes of a stream follow.
     fn datagram(&mut self, _flow: &Identity, _state: &mut Self::State, _whole: &OfFlow<'_>) {}
 
-    /// An ICMP error is about a packet of the flow. It is no packet of the flow itself; `side` is the end that it is for. Only
-    /// where flows are tracked for a firewall: elsewhere it is of a flow between the hosts that it has in its header.
+    /// An ICMP error is about a packet of the flow. It is not given as a packet of the flow; `side` is the end that it is for. One
+    /// about no flow is a packet of a flow of its own, unless flows are tracked for a firewall.
     fn error(&mut self, _flow: &Identity, _state: &mut Self::State, _error: &OfFlow<'_>) {}
 
     /// The number of what decides which flows are passed over ([`Want::PassOver`]); 0 where none are. With another number, all are

@@ -13,8 +13,7 @@ use packet::IpProtocol;
 use super::input::{Input, segment_of};
 use super::{Fragments, Module, OfFlow, PacketState, Row, Tracked, Tracker};
 use crate::defrag::{self, DatagramKey};
-use crate::key::Side;
-use crate::table::{Found, Handle, Slot};
+use crate::table::{Handle, Slot};
 
 /// Datagrams that are remembered at most.
 pub(super) const PIECES: usize = 1 << 12;
@@ -228,28 +227,5 @@ impl<M: Module> Tracker<M> {
             self.counts.fragments_lost += count;
         }
         drops
-    }
-
-    /// An ICMP error that is whole, about a packet that `side` of a flow sent: the module hears of it.
-    pub(super) fn whole_error(
-        &mut self,
-        number: usize,
-        input: &Input<'_>,
-        (side, found): (Side, Found),
-        sequence: Option<u32>,
-    ) -> Tracked {
-        let tracked = self.error(side, found, sequence, input.time_ns);
-        if let Some(slot) = tracked.slot {
-            self.hear_error(number, slot, side, input);
-        }
-        tracked
-    }
-
-    /// The module hears of an ICMP error about a flow, a packet of which `side` sent.
-    fn hear_error(&mut self, number: usize, slot: Slot, side: Side, input: &Input<'_>) {
-        if let Some(key) = self.table.key(slot).copied() {
-            let of_flow = OfFlow { number, slot, side, is_first: false, is_rest: false, input };
-            self.rest.about(&key, &of_flow);
-        }
     }
 }

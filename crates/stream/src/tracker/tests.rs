@@ -160,7 +160,7 @@ fn run(
     options: Options,
     batch: usize,
     sweeps: Sweeps,
-    takes: impl Fn(u8) -> bool,
+    takes: impl Fn(&scene::Frame) -> bool,
 ) -> (Vec<Ended>, Counts) {
     run_late(scene, options, batch, (sweeps, 0), takes)
 }
@@ -171,10 +171,10 @@ fn run_late(
     options: Options,
     batch: usize,
     (sweeps, late_ns): (Sweeps, u64),
-    takes: impl Fn(u8) -> bool,
+    takes: impl Fn(&scene::Frame) -> bool,
 ) -> (Vec<Ended>, Counts) {
     let mut latest_ns = 0;
-    let frames: Vec<_> = scene.frames.iter().filter(|frame| takes(frame.pair)).collect();
+    let frames: Vec<_> = scene.frames.iter().filter(|frame| takes(frame)).collect();
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
     tracker.number_up_to(32);
     for frames in frames.chunks(batch) {

@@ -3,7 +3,7 @@
 use super::Tracker;
 use super::module::Module;
 use super::tracked::TrackedFlow;
-use crate::key::Side;
+
 use crate::record::{FlowRecord, Reason};
 use crate::table::Slot;
 
@@ -20,13 +20,7 @@ impl<M: Module> Tracker<M> {
                 return Some(flow.slot.0);
             }
             let record = self.rest.record(flow.slot, flow.key, *flow.hot, Reason::Active);
-            let client = if record.client == flow.key.address(Side::A)
-                && record.client_port == flow.key.port(Side::A)
-            {
-                Side::A
-            } else {
-                Side::B
-            };
+            let client = self.rest.client(flow.slot, flow.key);
             visit(TrackedFlow {
                 is_original_client: self.rest.first(flow.slot) == client,
                 timeout_ns: self.rest.timeouts.of(flow.hot.phase),

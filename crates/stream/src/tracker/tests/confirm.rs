@@ -10,7 +10,7 @@ use super::steps::{Step, steps};
 use super::twin::timeout_of;
 use super::*;
 use crate::tcp::{Connection, Segment, Sink};
-use crate::tracker::input::key_of;
+use crate::tracker::input::{cause_of, key_of};
 
 /// What the tracker says of a packet.
 type Said = (PacketState, bool);
@@ -132,6 +132,9 @@ impl Twin {
             Err(Reject::NotIp | Reject::Untracked) => return (PacketState::Untracked, false),
             Err(_) => return (PacketState::Invalid, false),
         };
+        if packet::quoted::is_error_packet(&decoded) {
+            return self.error(&input, timeouts, &options);
+        }
         let bytes = &frame.bytes[usize::from(decoded.l4_offset)..];
         let view = (key.protocol == 6).then(|| TcpView::new_checked(bytes).unwrap());
         let segment = view.as_ref().map(Segment::from);
@@ -184,6 +187,18 @@ impl Twin {
             self.forget(&key, reassembler);
         }
         (state, is_reply)
+    }
+
+    /// An ICMP error, which belongs to the flow that it quotes.
+    fn error(&self, input: &Input<'_>, timeouts: &IdleTimeouts, options: &Options) -> Said {
+        let about = cause_of(input, options).and_then(|((key, side), sequence)| {
+            let flow = self.flows.get(&key)?;
+            let idle_ns = input.time_ns.saturating_sub(flow.end_ns);
+            let is_over = idle_ns > Self::timeout_ns(timeouts, &key, flow);
+            let has_sent = sequence.is_none_or(|own| flow.connection.may_have_sent(side, own));
+            (has_sent && !is_over).then_some(side == flow.first)
+        });
+        about.map_or((PacketState::Invalid, false), |is_reply| (PacketState::Related, is_reply))
     }
 
     fn forget(&mut self, key: &FlowKey, reassembler: &mut Reassembler) {

@@ -1,4 +1,5 @@
-//! Conversations, written as frames: TCP, UDP, ICMP echoes and GRE between a few hosts, some of it fragmented or damaged.
+//! Conversations, written as frames: TCP, UDP, ICMP queries, errors about any of them, and GRE between a few hosts, some of it
+//! fragmented or damaged.
 
 use packet::checksum::{pseudo_header_v4, pseudo_header_v6};
 use packet::fragment::Fragmenter;
@@ -6,6 +7,7 @@ use packet::icmpv4::Icmpv4Header;
 use packet::icmpv6::Icmpv6Header;
 use packet::ipv4::Ipv4Header;
 use packet::ipv6::Ipv6Header;
+use packet::query::Query;
 use packet::tcp::{TcpHeader, flags};
 use packet::udp::UdpHeader;
 
@@ -23,8 +25,6 @@ const SECOND: u64 = 1_000_000_000;
 pub(super) struct Frame {
     pub bytes: Vec<u8>,
     pub time_ns: u64,
-    /// The pair of hosts.
-    pub pair: u8,
 }
 
 /// A packet, whole, when its last fragment comes.
@@ -36,7 +36,12 @@ pub(super) struct Packet {
     pub side: Side,
     /// Frames that it came in, and their bytes.
     pub frames: (u64, u64),
+    /// Of an ICMP error that came whole: what it quotes.
+    pub about: Option<About>,
 }
+
+/// The flow of a packet that an ICMP error quotes, which side sent the packet, and its sequence number if it is of TCP.
+pub(super) type About = (FlowKey, Side, Option<u32>);
 
 /// What comes, and what it is.
 #[derive(Debug, Default)]
@@ -77,7 +82,6 @@ struct Conversation {
 /// A fragment that comes later.
 struct Waiting {
     bytes: Vec<u8>,
-    pair: u8,
     datagram: usize,
 }
 
@@ -146,21 +150,60 @@ impl Way {
         if self.by_server { [server, client] } else { [client, server] }
     }
 
-    fn v4(self) -> [Ipv4Addr; 2] {
-        self.addresses().map(|[_, low]| Ipv4Addr::from_bits(low as u32))
-    }
-
-    fn v6(self) -> [Ipv6Addr; 2] {
-        self.addresses()
-            .map(|[high, low]| Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
-    }
-
     fn pseudo(self, protocol: IpProtocol, len: usize) -> u32 {
         match self.is_v6() {
-            true => pseudo_header_v6(self.v6()[0], self.v6()[1], protocol, len as u32),
-            false => pseudo_header_v4(self.v4()[0], self.v4()[1], protocol, len as u16),
+            true => {
+                let [src, dst] = v6(self.addresses());
+                pseudo_header_v6(src, dst, protocol, len as u32)
+            }
+            false => {
+                let [src, dst] = v4(self.addresses());
+                pseudo_header_v4(src, dst, protocol, len as u16)
+            }
         }
     }
+}
+
+fn v4(addresses: [[u64; 2]; 2]) -> [Ipv4Addr; 2] {
+    addresses.map(|[_, low]| Ipv4Addr::from_bits(low as u32))
+}
+
+fn v6(addresses: [[u64; 2]; 2]) -> [Ipv6Addr; 2] {
+    addresses.map(|[high, low]| Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)))
+}
+
+/// An IP header from the first to the second address.
+fn header(addresses: [[u64; 2]; 2], protocol: IpProtocol, len: usize, serial: u32) -> Vec<u8> {
+    if addresses[0][0] != 0 {
+        let mut header = vec![0; 40];
+        let [src, dst] = v6(addresses);
+        Ipv6Header::new(src, dst, protocol).emit(len, &mut header).unwrap();
+        return header;
+    }
+    let mut header = vec![0; 20];
+    let [src, dst] = v4(addresses);
+    let own = Ipv4Header {
+        identification: serial as u16,
+        dont_fragment: false,
+        ..Ipv4Header::new(src, dst, protocol)
+    };
+    own.emit(len, &mut header).unwrap();
+    header
+}
+
+/// Writes the header of an ICMP message; its protocol.
+fn emit(
+    addresses: [[u64; 2]; 2],
+    (kind, code, parameter): (u8, u8, u32),
+    message: &mut [u8],
+) -> IpProtocol {
+    if addresses[0][0] != 0 {
+        let [src, dst] = v6(addresses);
+        Icmpv6Header { kind, code, parameter }.emit(src, dst, message).unwrap();
+        return IpProtocol::ICMPV6;
+    }
+    Icmpv4Header { kind, code, parameter }.emit(message).unwrap();
+    IpProtocol::ICMP
 }
 
 fn bytes(len: u16, salt: u32) -> impl Iterator<Item = u8> {
@@ -192,24 +235,71 @@ impl Writer {
         }
     }
 
-    /// An echo, or an error.
+    /// A query, its answer, an error about another conversation of the hosts, or a message that has no answer.
     fn icmp(&mut self, way: Way, step: &Step) {
-        let is_error = step.what == 0;
-        let id = u16::from(way.conversation) + 1;
-        let parameter = if is_error { 0 } else { u32::from(id) << 16 | self.serial & 0xffff };
-        let mut message = vec![0; 8];
-        message.extend(bytes(step.len, self.serial));
-        let ports = if is_error { [0, 0] } else { [id, id] };
-        if way.is_v6() {
-            let kind = [128 + u8::from(way.by_server), 1][usize::from(is_error)];
-            let [src, dst] = way.v6();
-            Icmpv6Header { kind, code: 0, parameter }.emit(src, dst, &mut message).unwrap();
-            self.send(way, IpProtocol::ICMPV6, ports, &message);
-        } else {
-            let kind = [if way.by_server { 0 } else { 8 }, 3][usize::from(is_error)];
-            Icmpv4Header { kind, code: 0, parameter }.emit(&mut message).unwrap();
-            self.send(way, IpProtocol::ICMP, ports, &message);
+        match step.what {
+            0..=2 => return self.error(way, step),
+            3 => return self.message(way, ([9, 139], 0), None, step.len),
+            _ => {}
         }
+        // Conversations of one pair have the same identifiers.
+        let id = u16::from(way.pair() % 2) + 1;
+        let kinds = [[8, 0], [13, 14], [15, 16], [17, 18]];
+        let kind = kinds[usize::from(step.what % 4)][usize::from(way.by_server)];
+        let kind_v6 = 128 + u8::from(way.by_server);
+        self.message(way, ([kind, kind_v6], 0), Some(id), step.len);
+    }
+
+    /// A message of this type, in IPv4 and IPv6, and code.
+    fn message(&mut self, way: Way, (kinds, code): ([u8; 2], u8), id: Option<u16>, len: u16) {
+        let kind = kinds[usize::from(way.is_v6())];
+        let parameter = id.map_or(0, |id| u32::from(id) << 16) | self.serial & 0xffff;
+        let mut message = vec![0; 8];
+        message.extend(bytes(len, self.serial));
+        let protocol = emit(way.addresses(), (kind, code, parameter), &mut message);
+        let (key, side) = way.key(protocol, [id.unwrap_or(0); 2]);
+        let key = match Query::of(protocol, kind) {
+            Some((query, _)) => key.of_query(query, None),
+            None => key.of_message(kind, code, side),
+        };
+        self.send_of(way, (protocol, way.addresses()), (key, side, None), &message);
+    }
+
+    /// An error about a packet of another conversation of the hosts, from the other one of them or from a router.
+    fn error(&mut self, way: Way, step: &Step) {
+        let about = Way {
+            conversation: way.conversation - 3 + step.what, // two of TCP, and one of UDP
+            by_server: !way.by_server,
+            ..way
+        };
+        let [mut src, mut dst] = about.ports();
+        if about.by_server {
+            (src, dst) = (dst, src);
+        }
+        let next = self.conversations[usize::from(about.conversation)].next;
+        let sequence = next[usize::from(about.by_server)].wrapping_sub(u32::from(step.len % 3));
+        let (protocol, sequence) = match step.what {
+            2 => (IpProtocol::UDP, None),
+            _ => (IpProtocol::TCP, Some(sequence)),
+        };
+        let (key, side) = about.key(protocol, about.ports());
+        let mut quoted = header(about.addresses(), protocol, 40, 7);
+        quoted.extend([src, dst].iter().flat_map(|port| port.to_be_bytes()));
+        quoted.extend(sequence.unwrap_or(8).to_be_bytes());
+        let mut addresses = way.addresses();
+        if step.len % 2 == 1 {
+            addresses[0][1] += 0x100;
+        }
+        let kind = [[3, 1], [11, 3]][usize::from(step.len % 4 / 2)][usize::from(way.is_v6())];
+        let mut message = vec![0; 8];
+        message.extend(quoted);
+        message.extend(bytes(step.len / 3, self.serial));
+        let own = emit(addresses, (kind, 0, 0), &mut message);
+        let [from, to] = addresses.map(|address| (address, 0));
+        let (own_key, own_side) = FlowKey::new(from, to, own.0, if way.is_v6() { 6 } else { 4 }, 0);
+        let own_key = own_key.of_message(kind, 0, own_side);
+        let about = Some((key, side, sequence));
+        self.send_of(way, (own, addresses), (own_key, own_side, about), &message);
     }
 
     fn tcp_step(&mut self, way: Way, step: &Step) {
@@ -295,33 +385,25 @@ impl Writer {
     }
 
     fn send(&mut self, way: Way, protocol: IpProtocol, ports: [u16; 2], upper: &[u8]) {
-        self.serial += 1;
         let (key, side) = way.key(protocol, ports);
+        self.send_of(way, (protocol, way.addresses()), (key, side, None), upper);
+    }
+
+    fn send_of(
+        &mut self,
+        way: Way,
+        (protocol, addresses): (IpProtocol, [[u64; 2]; 2]),
+        (key, side, about): (FlowKey, Side, Option<About>),
+        upper: &[u8],
+    ) {
+        self.serial += 1;
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
         if way.conversation % 4 == 3 {
             frame.extend([0x81, 0, 0, way.conversation]);
         }
         let ip_at = frame.len() + 2;
-        match way.is_v6() {
-            true => {
-                frame.extend([0x86, 0xdd]);
-                frame.resize(ip_at + 40, 0);
-                let [src, dst] = way.v6();
-                let header = Ipv6Header::new(src, dst, protocol);
-                header.emit(upper.len(), &mut frame[ip_at..]).unwrap();
-            }
-            false => {
-                frame.extend([8, 0]);
-                frame.resize(ip_at + 20, 0);
-                let [src, dst] = way.v4();
-                let header = Ipv4Header {
-                    identification: self.serial as u16,
-                    dont_fragment: false,
-                    ..Ipv4Header::new(src, dst, protocol)
-                };
-                header.emit(upper.len(), &mut frame[ip_at..]).unwrap();
-            }
-        }
+        frame.extend(if way.is_v6() { [0x86, 0xdd] } else { [8, 0] });
+        frame.extend(header(addresses, protocol, upper.len(), self.serial));
         frame.extend_from_slice(upper);
         let is_tcp = protocol == IpProtocol::TCP;
         let counts = &mut self.scene.counts;
@@ -347,14 +429,17 @@ impl Writer {
                 let frames = (1, frame.len() as u64);
                 let bytes = frame.clone();
                 let time_ns = self.now_ns;
-                self.scene.packets.push(Packet { bytes, time_ns, key, side, frames });
+                let hash = packet::flow::quoted_hash(&bytes, &packet::decode(&bytes, bytes.len()));
+                assert_eq!(hash.is_some(), about.is_some());
+                let key = hash.map_or(key, |hash| key.quoting(hash));
+                self.scene.packets.push(Packet { bytes, time_ns, key, side, frames, about });
             }
         }
-        self.frame(frame, way.pair());
+        self.frame(frame);
     }
 
-    fn frame(&mut self, bytes: Vec<u8>, pair: u8) {
-        self.scene.frames.push(Frame { bytes, time_ns: self.now_ns, pair });
+    fn frame(&mut self, bytes: Vec<u8>) {
+        self.scene.frames.push(Frame { bytes, time_ns: self.now_ns });
     }
 
     /// Cuts a packet into fragments, which come later.
@@ -379,14 +464,13 @@ impl Writer {
         let total: usize = fragments.iter().map(Vec::len).sum();
         let frames = (fragments.len() as u64, total as u64);
         self.datagrams.push(Datagram {
-            packet: Packet { bytes: frame, time_ns: 0, key, side, frames },
+            packet: Packet { bytes: frame, time_ns: 0, key, side, frames, about: None },
             first_ns: None,
             timeout_ns: if way.is_v6() { 60 * SECOND } else { 30 * SECOND },
             came: 0,
             is_lost: way.fate == Fate::FragmentLost,
         });
-        let pair = way.pair();
-        let waiting = fragments.into_iter().map(|bytes| Waiting { bytes, pair, datagram });
+        let waiting = fragments.into_iter().map(|bytes| Waiting { bytes, datagram });
         self.waiting.extend(waiting);
     }
 
@@ -396,9 +480,9 @@ impl Writer {
             return;
         }
         let at = self.serial as usize % self.waiting.len().min(3);
-        let Waiting { bytes, pair, datagram } = self.waiting.remove(at);
+        let Waiting { bytes, datagram } = self.waiting.remove(at);
         let now_ns = self.now_ns;
-        self.frame(bytes, pair);
+        self.frame(bytes);
         let datagram = &mut self.datagrams[datagram];
         let first_ns = *datagram.first_ns.get_or_insert(now_ns);
         datagram.came += 1;

@@ -71,11 +71,27 @@ pub(super) fn timeout_of(
     }
 }
 
+/// Counts a packet, its bytes and those of IP.
+fn count(side: &mut [u64; 3], packet: &Packet) {
+    let decoded = packet::decode(&packet.bytes, packet.bytes.len());
+    side[0] += packet.frames.0;
+    side[1] += packet.frames.1;
+    side[2] += packet.bytes.len() as u64 - u64::from(decoded.l3_offset);
+}
+
+/// The key of a flow as a record has it.
+pub(super) fn of_record(key: &FlowKey) -> FlowKey {
+    let [a, b] = Side::BOTH.map(|side| (key.addresses[side.index()], key.port(side)));
+    FlowKey::new(a, b, key.protocol, key.family, 0).0
+}
+
 struct Flow {
     start_ns: u64,
     end_ns: u64,
     first: Side,
     sides: [[u64; 3]; 2],
+    /// ICMP errors about it.
+    errors: [[u64; 3]; 2],
     connection: Connection,
     state: FlowState,
 }
@@ -87,6 +103,7 @@ impl Flow {
             end_ns: packet.time_ns,
             first: packet.side,
             sides: [[0; 3]; 2],
+            errors: [[0; 3]; 2],
             connection: Connection::for_key(&packet.key, packet.side),
             state: FlowState::New,
         }
@@ -145,20 +162,39 @@ impl Twin {
         let is_tcp = key.protocol == 6;
         self.ended.push(Essence {
             start_ns: flow.start_ns,
-            key,
+            key: of_record(&key),
             end_ns: flow.end_ns,
             ended_ns: match reason {
                 Reason::Timeout => flow.end_ns.saturating_add(timeout_ns),
                 _ => now_ns,
             },
             client: if is_tcp { flow.connection.client() } else { flow.first },
-            sides: flow.sides,
+            sides: [0, 1].map(|at| {
+                let (own, errors) = (flow.sides[at], flow.errors[at]);
+                [0, 1, 2].map(|what| own[what] + errors[what])
+            }),
             state: format!("{:?}", flow.state),
             reason: format!("{:?}", if is_closed { Reason::Closed } else { reason }),
         });
     }
 
+    /// Whether a packet is an ICMP error about a flow that is there, which it counts for.
+    fn error(&mut self, packet: &Packet) -> bool {
+        let Some((key, side, sequence)) = packet.about else { return false };
+        let Some(flow) = self.flows.get(&key) else { return false };
+        let has_sent = sequence.is_none_or(|own| flow.connection.may_have_sent(side, own));
+        if !has_sent || self.is_idle(&key, flow, packet.time_ns) {
+            return false;
+        }
+        let sides = self.flows.get_mut(&key).map(|flow| &mut flow.errors[side.other().index()]);
+        sides.into_iter().for_each(|side| count(side, packet));
+        true
+    }
+
     fn packet(&mut self, packet: &Packet) {
+        if self.error(packet) {
+            return;
+        }
         let (key, at) = (packet.key, packet.side.index());
         let mut flow = match self.flows.remove(&key) {
             Some(flow) if self.is_idle(&key, &flow, packet.time_ns) => {
@@ -185,9 +221,7 @@ impl Twin {
             }
         }
         flow.end_ns = packet.time_ns;
-        flow.sides[at][0] += packet.frames.0;
-        flow.sides[at][1] += packet.frames.1;
-        flow.sides[at][2] += packet.bytes.len() as u64 - u64::from(decoded.l3_offset);
+        count(&mut flow.sides[at], packet);
         let is_answered = flow.sides.iter().all(|side| side[0] > 0);
         flow.state = match (key.protocol, flow.connection.state()) {
             (6, TcpState::None | TcpState::SynSent | TcpState::SynReceived) => FlowState::New,
