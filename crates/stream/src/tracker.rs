@@ -773,8 +773,8 @@ impl<M: Module> Tracker<M> {
         let is_open = phase.state() != FlowState::New;
         let is_firm =
             hot.is_firm || is_open && (!self.options.confirms || self.rest.is_answered(slot));
-        if is_firm && !hot.is_firm {
-            self.table.set_class(slot, Class::Full);
+        if is_firm {
+            self.table.set_class(slot, phase.class());
         }
         let timeout_ms = match hot.is_undecided {
             true => u32::MAX, // no sweep ends it meanwhile

@@ -548,6 +548,60 @@ fn closed_sessions_open_again() {
     }
 }
 
+/// A full table has room for a new connection as long as one is closed or has no answer, or one of UDP has one; then it has none.
+#[test]
+fn sessions_make_room_in_their_order() {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    let options = Options { sessions: 5, ..options() };
+    let rules = rules(Action::Source(vec![OUTSIDE]), 5000..=5999, 1);
+    let mut own = Translator::new(options, rules).unwrap();
+    let of = |port: u16, protocol: IpProtocol| Tuple {
+        src: ([0, 0xc0a8_0101 + u64::from(port)], port),
+        dst: ([0, 0x0808_0808], 80),
+        protocol: protocol.0,
+        family: 4,
+    };
+    let begin = |own: &mut Translator, original: Tuple, now_s: u32| {
+        own.begin(&original, original.dst, 4, Source::Rule(3, 1), now_s)
+    };
+    let open = [(false, SYN | ACK), (true, ACK)];
+    let closed = [(false, SYN | ACK), (true, ACK), (true, FIN | ACK), (false, FIN | ACK)];
+    let reset = [(false, RST | ACK)];
+    let scenes = [
+        (5001, IpProtocol::TCP, &open[..]),
+        (5002, IpProtocol::UDP, &[(false, 0)]),
+        (5003, IpProtocol::TCP, &[]),
+        (5004, IpProtocol::TCP, &closed),
+        (5005, IpProtocol::TCP, &reset),
+    ];
+    for (port, protocol, packets) in scenes {
+        let original = of(port, protocol);
+        let made = begin(&mut own, original, 100).unwrap();
+        for (is_forward, tcp) in packets {
+            let packet = if *is_forward { original } else { made.reversed() };
+            assert!(cached_step(&mut own, &packet, *tcp, 100).is_some());
+        }
+    }
+    for (number, gone) in [5004u16, 5005, 5003, 5002].iter().enumerate() {
+        let original = of(5010 + number as u16, IpProtocol::TCP);
+        let made = begin(&mut own, original, 101).unwrap();
+        for (is_forward, tcp) in open {
+            let packet = if is_forward { original } else { made.reversed() };
+            assert!(cached_step(&mut own, &packet, tcp, 101).is_some());
+        }
+        let left: Vec<u16> =
+            all_sessions(&own, 101).iter().map(|own| own.original.src.1).collect();
+        assert!(!left.contains(gone) && left.len() == 5, "{gone}: {left:?}");
+    }
+    assert_eq!(begin(&mut own, of(5020, IpProtocol::TCP), 102), Err(Refusal::Sessions));
+    assert_eq!((own.counts().given_up, own.counts().sessions_exhausted), (4, 1));
+    let used: u32 = own.pools().map(|pool| pool.used).sum();
+    assert_eq!(used, 5, "ports of what made room are free again");
+}
+
 /// All sessions as they are shown.
 fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
     let mut all = Vec::new();
@@ -560,6 +614,9 @@ fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
 struct Textbook {
     sessions: HashMap<Tuple, (Tuple, u32)>,
     bindings: HashMap<(u8, End), (End, u32)>,
+    /// Sessions without an answer, and those with one: oldest first.
+    unanswered: Vec<Tuple>,
+    answered: Vec<Tuple>,
 }
 
 impl Textbook {
@@ -570,15 +627,33 @@ impl Textbook {
             .filter(|(_, (_, seen))| now_s - seen >= 30)
             .map(|(original, _)| *original)
             .collect();
-        for original in idle {
-            self.sessions.remove(&original);
-            let key = (original.protocol, original.src);
-            let count = &mut self.bindings.get_mut(&key).expect("a binding").1;
-            *count -= 1;
-            if *count == 0 {
-                self.bindings.remove(&key);
-            }
+        idle.iter().for_each(|original| self.end(original));
+    }
+
+    fn end(&mut self, original: &Tuple) {
+        self.sessions.remove(original);
+        for list in [&mut self.unanswered, &mut self.answered] {
+            list.retain(|own| own != original);
         }
+        let key = (original.protocol, original.src);
+        let count = &mut self.bindings.get_mut(&key).expect("a binding").1;
+        *count -= 1;
+        if *count == 0 {
+            self.bindings.remove(&key);
+        }
+    }
+
+    /// The oldest session without an answer makes room, or of the eight that were answered first the one that is idle longest.
+    fn make_room(&mut self) {
+        let gone = self.unanswered.first().copied().unwrap_or_else(|| {
+            let seen = |own: &&Tuple| self.sessions[*own].1;
+            let gone = *self.answered.iter().take(8).min_by_key(seen).expect("a session");
+            if gone != self.answered[0] {
+                self.answered.rotate_left(1);
+            }
+            gone
+        });
+        self.end(&gone);
     }
 }
 
@@ -587,9 +662,11 @@ proptest! {
     fn it_agrees_with_a_plain_translator(
         steps in prop::collection::vec((0u8..4, 0u16..12, 0u8..3, 0u32..4, any::<bool>()), 1..400),
         narrow in 4u16..40,
+        sessions in prop::sample::select(vec![1usize, 12, 64]),
     ) {
         let action = Action::Source(vec![OUTSIDE]);
-        let mut own = Translator::new(options(), rules(action, 5000..=5000 + narrow, 1)).unwrap();
+        let options = Options { sessions, ..options() };
+        let mut own = Translator::new(options, rules(action, 5000..=5000 + narrow, 1)).unwrap();
         let mut plain = Textbook::default();
         let mut now_s = 100;
         for (host, port, remote, pause, is_back) in steps {
@@ -604,6 +681,9 @@ proptest! {
                 let Some((translated, seen)) = plain.sessions.get_mut(&original) else { continue };
                 let answer = translated.reversed();
                 *seen = now_s;
+                if let Some(at) = plain.unanswered.iter().position(|own| *own == original) {
+                    plain.answered.push(plain.unanswered.remove(at));
+                }
                 let step = step(&mut own, &answer, now_s);
                 prop_assert_eq!(step, Some((original.reversed(), Way::Back)));
                 prop_assert_eq!(own.restore(&original.reversed()), Some(answer));
@@ -618,12 +698,13 @@ proptest! {
                 None => {
                     prop_assert_eq!(step(&mut own, &original, now_s), None);
                     let made = own.begin(&original, dst, 4, Source::Rule(3, 1), now_s);
+                    if plain.sessions.len() >= sessions {
+                        plain.make_room();
+                    }
                     let known = plain.bindings.get(&(17, src)).map(|own| own.0);
                     let of_host = plain.bindings.keys().filter(|own| own.1.0 == src.0).count();
                     let free = usize::from(narrow) + 1 - plain.bindings.len();
-                    let want = if plain.sessions.len() >= 64 {
-                        Some(Refusal::Sessions)
-                    } else if known.is_some() {
+                    let want = if known.is_some() {
                         None
                     } else if of_host >= 9 {
                         Some(Refusal::HostLimit)
@@ -647,6 +728,7 @@ proptest! {
                     }
                     plain.bindings.entry((17, src)).or_insert((made.src, 0)).1 += 1;
                     plain.sessions.insert(original, (made, now_s));
+                    plain.unanswered.push(original);
                 }
             }
             prop_assert_eq!(own.len(), plain.sessions.len());

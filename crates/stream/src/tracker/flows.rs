@@ -534,7 +534,7 @@ impl<M: Module> Rest<M> {
             self.helpers.end(slot);
         }
         let reason = match (reason, hot.phase.state()) {
-            (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
+            (_, FlowState::Closed) if reason != Reason::Active => Reason::Closed,
             _ => reason,
         };
         let record = self.record(slot, key, hot, reason);
