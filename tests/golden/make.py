@@ -985,6 +985,38 @@ def nat_full():
             yield "wan", bytes(wan_ether / v4("203.0.113.1", src="198.51.100.9") / upper)
 
 
+def reused():
+    """(whether it is of the client, TCP): connections that stay open, and new ones of the same ports: ahead, within the window, behind, challenged."""
+    for number, (first, second) in enumerate(((5_000_000, 9_000_000), (1_500, 500_100), (4_000_000_000, 400_000_000), (900, 499_000))):
+        sport = 4000 + number
+        yield from whole(sport, end="")
+        if number == 3:  # the other end still has the connection, and challenges SYN
+            yield True, tcp(80, sport, flags="S", seq=first)
+            yield False, tcp(sport, 80, flags="A", seq=500_007, ack=1_008)
+            yield True, tcp(80, sport, flags="R", seq=1_008)
+        yield from whole(sport, first=first, second=second, request=b"request after a restart", answer=b"other answer")
+    # A SYN that nobody answers, and the connection goes on.
+    yield from whole(4100, end="")
+    yield True, tcp(80, 4100, flags="S", seq=7_000_000)
+    yield False, tcp(4100, 80, flags="A", seq=500_007, ack=1_008)
+    yield True, tcp(80, 4100, flags="PA", seq=1_008, ack=500_007) / b" goes on"
+    yield False, tcp(4100, 80, flags="A", seq=500_007, ack=1_016)
+
+
+def streams_reuse():
+    """(port, frame): ports that are used again while the connection before is open."""
+    for is_client, upper in reused():
+        yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
+
+
+def firewall_reuse():
+    """(port, frame): the same through a firewall, and a SYN of the server."""
+    for is_client, upper in reused():
+        ip = v4() if is_client else v4("10.0.1.2", src="10.0.2.2")
+        yield "a" if is_client else "b", bytes(ether() / ip / upper)
+    yield "b", bytes(ether() / v4("10.0.1.2", src="10.0.2.2") / tcp(4100, 80, flags="S", seq=3_000_000))
+
+
 def firewall_classbench():
     """(port, frame): headers of classify/trace.txt, for the rules beside it."""
     for line in (HERE / "classify" / "trace.txt").read_text().splitlines():
@@ -2108,7 +2140,7 @@ def ipsec_path():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_full, nat_full,
+    firewall_full, firewall_reuse, nat_full, streams_reuse,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path,
 ]

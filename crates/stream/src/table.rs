@@ -583,8 +583,7 @@ impl<H: Copy + Default> FlowTable<H> {
             let Some(class) = policy.admit(row) else { continue };
             let at_bound = self.is_at_bound(class);
             let has_room = !at_bound && self.len() < self.capacity()
-                || !exhausted[usize::from(at_bound)]
-                    && self.evict(at_bound, stamp, found, policy);
+                || !exhausted[usize::from(at_bound)] && self.evict(at_bound, stamp, found, policy);
             let slot = if has_room { self.order.take() } else { None };
             found[row] = match slot {
                 Some(slot) => {

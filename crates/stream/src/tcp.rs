@@ -44,7 +44,7 @@
 //!               └───────────FIN of server────────────────────▲ └── both acknowledged ──▶ TimeWait
 //!
 //!   any ──RST with the expected number──▶ Closed
-//!   TimeWait, Closed, LastAck ──SYN──▶ Outcome::Restart; others: SYN beyond the window
+//!   TimeWait, Closed ──SYN──▶ Outcome::Restart; others: SYN is kept, and its SYN-ACK is Outcome::Restart
 //! ```
 //!
 //! # Decisions
@@ -53,6 +53,7 @@
 //! | --- | --- |
 //! | data on SYN | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
 //! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
+//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; without [`Options::resynchronise`] so does a SYN of the client alone |
 //! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
 //! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
 //! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
@@ -87,7 +88,7 @@ use packet::tcp::{TcpView, flags};
 
 use self::buffer::{BLOCK, Buffer};
 use self::connection::distance;
-pub use self::connection::{Connection, Conntrack};
+pub use self::connection::{Again, Connection, Conntrack};
 pub use self::policy::{Policy, UnknownPolicy};
 use crate::key::Side;
 use crate::record::TcpState;
@@ -239,8 +240,8 @@ pub enum Outcome {
     Accepted,
     /// It has no effect on the connection: a host would drop it.
     Ignored,
-    /// It opens another connection with the same addresses and ports, and has no effect on this one: close this one, and
-    /// give the segment to a new [`Connection`].
+    /// It is of another connection with the same addresses and ports, and has no effect on this one: ask this one what it knows
+    /// of [that](Connection::again), close it, [tell](Connection::begin_again) a new [`Connection`], and give the segment to it.
     Restart,
 }
 

@@ -704,6 +704,7 @@ impl<M: Module> Tracker<M> {
         let fresh = Hot { is_undecided, ..Hot::default() };
         let rest = &mut self.rest;
         rest.make_place(slot);
+        let mut opener = side;
         let mut is_first = found.is_new() || hot.is_void;
         if is_first {
             rest.begin(slot, &key, side, input, false);
@@ -728,8 +729,11 @@ impl<M: Module> Tracker<M> {
         if let Some(segment) = segment {
             let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             if outcome == tcp::Outcome::Restart {
+                let again = rest.again(slot, &segment);
+                opener = again.client().unwrap_or(side);
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
-                rest.begin(slot, &key, side, input, true);
+                rest.begin(slot, &key, opener, input, true);
+                rest.begin_again(slot, &again);
                 (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
                 rest.packet(&key, &OfFlow { is_first: true, ..of_flow });
@@ -752,7 +756,7 @@ impl<M: Module> Tracker<M> {
         }
         self.counts.flows += u64::from(is_first && !is_undecided);
         if is_undecided && is_first {
-            rest.relate(slot, &key, side, input.time_ns);
+            rest.relate(slot, &key, opener, input.time_ns);
         }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let phase = rest.phase(slot, &key);

@@ -592,8 +592,7 @@ fn sessions_make_room_in_their_order() {
             let packet = if is_forward { original } else { made.reversed() };
             assert!(cached_step(&mut own, &packet, tcp, 101).is_some());
         }
-        let left: Vec<u16> =
-            all_sessions(&own, 101).iter().map(|own| own.original.src.1).collect();
+        let left: Vec<u16> = all_sessions(&own, 101).iter().map(|own| own.original.src.1).collect();
         assert!(!left.contains(gone) && left.len() == 5, "{gone}: {left:?}");
     }
     assert_eq!(begin(&mut own, of(5020, IpProtocol::TCP), 102), Err(Refusal::Sessions));

@@ -222,7 +222,9 @@ impl Twin {
         assert_eq!(table.statistics(), self.statistics);
         let (used, passed) = table.index.totals();
         assert!(used == flows.len() && (used > 0 || passed == 0), "{used} ways, {passed} passed");
-        for (class, list) in [Class::HalfOpen, Class::Closed, Class::Yielding].iter().zip(&self.lists) {
+        for (class, list) in
+            [Class::HalfOpen, Class::Closed, Class::Yielding].iter().zip(&self.lists)
+        {
             let all = std::iter::successors(table.oldest(*class), |slot| table.next_oldest(*slot));
             let order: Vec<FlowKey> = all.map(|slot| *table.key(slot).unwrap()).collect();
             assert_eq!(&order, list, "{class:?}");

@@ -38,6 +38,9 @@ impl Reassembler {
             sink.event(side, Event::JoinedMidstream);
             establish(connection);
         }
+        if self.options.resynchronise && connection.goes_on_again(side, segment) {
+            return Outcome::Restart;
+        }
         if connection.has(side, bits::UNKNOWN)
             && !self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink)
         {
@@ -451,7 +454,7 @@ fn latest(a: u32, b: u32) -> u32 {
 }
 
 /// Bytes that may be between the last acknowledgment by `side` and what the other one sends.
-pub(super) fn window_max(connection: &Connection, side: Side) -> i32 {
+fn window_max(connection: &Connection, side: Side) -> i32 {
     if connection.cold(side).scale == SCALE_UNKNOWN {
         return DISTANCE_MAX;
     }

@@ -15,7 +15,9 @@ use crate::helper::{Helpers, Reading};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord};
 use crate::table::{Class, Found, Policy, Slot, TableError, reserved};
-use crate::tcp::{self, Connection, Conntrack, End, Event, Reassembler, Segment, Sink, Want};
+use crate::tcp::{
+    self, Again, Connection, Conntrack, End, Event, Reassembler, Segment, Sink, Want,
+};
 
 /// In the line of the flow, beside its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -383,6 +385,16 @@ impl<M: Module> Rest<M> {
             return;
         }
         (own.packets, own.bytes, own.ip_bytes) = (packets as u32, bytes as u32, ip_bytes as u32);
+    }
+
+    /// What is known of the connection that a segment begins with the ends of this one.
+    pub(super) fn again(&self, slot: Slot, segment: &Segment<'_>) -> Again {
+        self.records[slot.index()].connection.again(segment)
+    }
+
+    /// Its SYN came while the one before was open.
+    pub(super) fn begin_again(&mut self, slot: Slot, again: &Again) {
+        self.records[slot.index()].connection.begin_again(again);
     }
 
     /// State of a TCP connection.

@@ -238,16 +238,66 @@ fn ends() {
 
 #[test]
 fn reuse() {
+    let firewall = |options| Options { resynchronise: false, ..options };
     cases! {
         "after RST"; "A R 1 0; *A S 0 0; *B S 7 0" => "x" "x" Closed []
         "after FIN of both"; "A FA 1 1; B FA 1 2; A . 2 2; A S 0 0; *A S 9 0" => "|" "|" TimeWait []
-        "before the last ACK"; "A FA 1 1; B FA 1 2; *A S 9 0" => "|" "|" LastAck []
-        "of an open one, within the window"; "!A S 9 0; A . 1 1 x" => "x" "" Established [SynConflict]
-        "of an open one, before"; "!A S -9 0; A . 1 1 x" => "x" "" Established [SynConflict]
-        "of an open one, beyond the window"; "*A S 999999 0" => "" "" Established []
+        "before the last ACK"; "A FA 1 1; B FA 1 2; A S 9 0; *B SA 70 10" => "|" "|" LastAck [SynConflict]
+        "of an open one, within the window"; "A S 9 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, before"; "A S -9 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, beyond the window"; "A S 999999 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, answered"; "A S 9 0; *B SA 70 10" => "" "" Established [SynConflict]
+        "of an open one, beyond the window, answered"; "A S 999999 0; *B SA 70000000 1000000" => "" "" Established [SynConflict]
+        "of an open one, answered with data in part"; "A S 9 0 get fast=1; *B SA 70 12" => "" "" Established [SynConflict]
+        "of an open one, another number acknowledged"; "A S 9 0; !B SA 70 11; !B SA 70 9" => "" "" Established [SynConflict SynConflict SynConflict]
+        "the SYN-ACK of before again"; "A S 9 0; B SA 0 1; *B SA 70 10" => "" "" Established [SynConflict]
+        "answered when the old one went on"; "A S 9 0; A . 1 1 x; !B SA 70 10" => "x" "" Established [SynConflict SynConflict]
+        "challenged, then reset"; "B . 1 1 y; A S -900 0; B . 2 1; A R 1 0; *A S -900 0" => "x" "yx" Closed [SynConflict]
+        "challenged, and gone on"; "A S 900 0; B . 1 1; A . 1 1 x; B . 1 2" => "x" "" Established [SynConflict]
+        "twice, the second answered"; "A S 9 0; A S 800 0; !B SA 70 10; *B SA 70 801" => "" "" Established [SynConflict SynConflict SynConflict]
+        "its SYN-ACK was not captured"; "A S 900 0; *A . 901 70" => "" "" Established [SynConflict]
+        "in a firewall, its SYN-ACK was not seen" with firewall; "A S 900000 0; !A . 900001 70" => "" "" Established [SynConflict OutOfWindow]
+        "in a firewall, SYN of the server" with firewall; "!B S 900000 0" => "" "" Established [SynConflict]
         "SYN of before again"; "A . 1 1 x; A S 0 0; B SA 0 1; A . 2 1 y" => "xy" "" Established []
-        "SYN of the server"; "!B S 9 0" => "" "" Established [SynConflict]
+        "SYN of the server"; "B S 9 0" => "" "" Established [SynConflict]
         "another SYN-ACK"; "!B SA 9 1" => "" "" Established [SynConflict]
+    }
+}
+
+/// The connection that a SYN began which came while the one before was open: both have their own bytes, and windows are scaled.
+#[test]
+fn a_port_used_again() {
+    let before = "A . 1 1 first; A S 70001 0 scale=2; ";
+    for answer in
+        ["B SA 90000 70002 scale=3; A . 70002 90001 window=100", "A . 70002 90001 window=100"]
+    {
+        let mut bench = Bench::open(Options::default());
+        play(&mut bench, before);
+        let (head, rest) = answer.split_once("; ").unwrap_or((answer, ""));
+        play(&mut bench, &format!("*{head}"));
+        let mut text = String::new();
+        let (side, number) = if head.starts_with('B') { (B, 90_000) } else { (A, 70_002) };
+        let flags = if side == B { SYN | ACK } else { ACK };
+        let sequence = bench.initial[side.index()] + number;
+        let known = bench.connection.again(&super::segment(sequence, 0, flags, b""));
+        assert_eq!(known.client(), Some(A));
+        let syn = super::segment(sequence, 0, SYN, b"");
+        assert_eq!(bench.connection.again(&syn).client(), None, "SYN says all of its connection");
+        bench.close();
+        bench.connection = super::super::Connection::new(B);
+        bench.connection.begin_again(&known);
+        bench.sink = Recorder::default();
+        text.extend([head, "; ", rest, "; A . 70002 90001 second; B . 90001 70008 yes"]);
+        play(&mut bench, &text);
+        assert_eq!(bench.connection.state(), TcpState::Established);
+        assert_eq!(
+            (bench.sink.bytes(A), bench.sink.bytes(B)),
+            (b"second".to_vec(), b"yes".to_vec())
+        );
+        if side == B {
+            assert_eq!(bench.connection.window(A), 4_000);
+        }
+        bench.close();
     }
 }
 

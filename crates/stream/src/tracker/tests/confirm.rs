@@ -143,25 +143,30 @@ impl Twin {
         }
         let mut flow = self.flows.remove(&key);
         let mut is_valid = true;
+        let mut again = None;
         if let (Some(known), Some(segment)) = (&mut flow, &segment) {
             let outcome =
                 reassembler.segment(&mut known.connection, side, segment, frame.time_ns, &mut Deaf);
             is_valid = outcome != tcp::Outcome::Ignored;
             if outcome == tcp::Outcome::Restart {
+                again = Some(known.connection.again(segment));
                 reassembler.close(&mut known.connection, &mut Deaf);
                 flow = None;
             }
         }
         let is_known = flow.is_some();
-        if !is_known && !may_open(&decoded, segment.as_ref()) {
+        if !is_known && again.is_none() && !may_open(&decoded, segment.as_ref()) {
             return (PacketState::Invalid, false);
         }
         let mut flow = flow.unwrap_or_else(|| Plain {
-            first: side,
+            first: again.as_ref().and_then(tcp::Again::client).unwrap_or(side),
             end_ns: frame.time_ns,
             packets: [0; 2],
             connection: Connection::for_key(&key, side),
         });
+        if let Some(again) = &again {
+            flow.connection.begin_again(again);
+        }
         if let (false, Some(segment)) = (is_known, &segment) {
             let outcome =
                 reassembler.segment(&mut flow.connection, side, segment, frame.time_ns, &mut Deaf);
@@ -280,7 +285,7 @@ fn half_open_flows_evict_no_established_one() {
     let mut steps = vec![step(2, false, 0), step(2, true, 0)];
     let others = (0..=255).filter(|conversation| *conversation != 2);
     steps.extend(
-        others.flat_map(|conversation| (0..4).map(move |what| step(conversation, false, what))),
+        others.flat_map(|conversation| (2..6).map(move |what| step(conversation, false, what))),
     );
     steps.push(step(2, false, 0));
     let scene = Scene::new(&steps);
