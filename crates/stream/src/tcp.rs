@@ -51,7 +51,7 @@
 //!
 //! | case | what is done |
 //! | --- | --- |
-//! | data on SYN | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
+//! | data on SYN or SYN-ACK | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
 //! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
 //! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; without [`Options::resynchronise`] so does a SYN of the client alone |
 //! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
@@ -250,10 +250,10 @@ pub enum Outcome {
 pub enum SynData {
     /// None.
     Ignore,
-    /// That of segments with the option of fast open (RFC 7413).
-    #[default]
+    /// That of segments with the option of fast open (RFC 7413), and of their answers.
     FastOpen,
-    /// All.
+    /// All (RFC 9293 §3.5: a host may send data with SYN, which the other one takes when the handshake is over).
+    #[default]
     Accept,
 }
 

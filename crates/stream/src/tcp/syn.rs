@@ -115,7 +115,7 @@ impl Reassembler {
         }
     }
 
-    /// Data of SYN, which waits until it is acknowledged.
+    /// Data of SYN or SYN-ACK, which waits until it is acknowledged.
     fn hold(
         &mut self,
         connection: &mut Connection,
@@ -126,7 +126,8 @@ impl Reassembler {
         if segment.payload.is_empty() {
             return;
         }
-        let is_fast_open = connection.marked(side, marks::FAST_OPEN);
+        // An answer with data is part of the fast open of SYN.
+        let is_fast_open = Side::BOTH.iter().any(|side| connection.marked(*side, marks::FAST_OPEN));
         sink.event(side, if is_fast_open { Event::FastOpen } else { Event::DataOnSyn });
         if self.accepts(is_fast_open) {
             let data = Data { place: 0, bytes: segment.payload, urgent: None, is_cut: false };
@@ -176,14 +177,7 @@ impl Reassembler {
         connection.state = TcpState::SynReceived;
         learn(connection, side, segment);
         let _ = self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink);
-        if !segment.payload.is_empty() {
-            let is_fast_open = connection.marked(other, marks::FAST_OPEN);
-            sink.event(side, if is_fast_open { Event::FastOpen } else { Event::DataOnSyn });
-            if self.accepts(is_fast_open) {
-                let data = Data { place: 0, bytes: segment.payload, urgent: None, is_cut: false };
-                self.take(connection, side, data, now_ns, sink);
-            }
-        }
+        self.hold(connection, side, segment, sink);
         Outcome::Accepted
     }
 

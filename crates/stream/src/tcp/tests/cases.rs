@@ -134,7 +134,7 @@ fn handshakes() {
 
 #[test]
 fn data_on_syn() {
-    let all = |options| Options { syn_data: SynData::Accept, ..options };
+    let fast = |options| Options { syn_data: SynData::FastOpen, ..options };
     let none = |options| Options { syn_data: SynData::Ignore, ..options };
     cases! {
         "fast open"; "- A S 0 0 get fast=1; B SA 0 4; A . 4 1 x; B . 1 5 yes" => "getx" "yes" Established [FastOpen]
@@ -145,7 +145,13 @@ fn data_on_syn() {
         "fast open, more before the answer is acknowledged"; "- A S 0 0 get fast=1; B SA 0 4; B . 1 4 yes; A . 4 4" => "get" "yes" Established [FastOpen]
         "fast open unanswered"; "- A S 0 0 get fast=1; close" => "~" "~" SynSent [FastOpen]
         "without the option"; "- A S 0 0 get; B SA 0 1; A . 1 1 get" => "get" "" Established [DataOnSyn]
-        "without the option, accepted" with all; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
+        "without the option, accepted" ; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
+        "without the option, not taken" with fast; "- A S 0 0 get; B SA 0 4; A . 4 1" => "---" "" Established [DataOnSyn AcknowledgedLost]
+        "banner with SYN-ACK"; "- A S 0 0; B SA 0 1 hello; A . 1 6; B . 6 1 x" => "" "hellox" Established [DataOnSyn]
+        "banner with SYN-ACK, not acknowledged yet"; "- A S 0 0; B SA 0 1 hello" => "" "" SynReceived [DataOnSyn]
+        "banner with SYN-ACK refused"; "- A S 0 0; B SA 0 1 hello; A . 1 1; B . 1 1 other" => "" "other" Established [DataOnSyn]
+        "banner with SYN-ACK, acknowledged with data"; "- A S 0 0; B SA 0 1 hello; A . 1 6 get" => "get" "hello" Established [DataOnSyn]
+        "banner with SYN-ACK, and FIN"; "- A S 0 0; B SA 0 1 hello; A . 1 6; B FA 6 1; A FA 1 7; B . 7 2" => "|" "hello|" TimeWait [DataOnSyn]
         "ignored" with none; "- A S 0 0 get fast=1; B SA 0 1; A . 1 1 put" => "put" "" Established [FastOpen]
         "ignored, but acknowledged" with none; "- A S 0 0 get fast=1; B SA 0 4; A . 4 1 x" => "---x" "" Established [FastOpen AcknowledgedLost]
     }
