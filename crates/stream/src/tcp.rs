@@ -58,7 +58,7 @@
 //! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
 //! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
 //! | data after FIN | [`Event::DataAfterFin`], ignored |
-//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961); within the window by option; else an event |
+//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961 §3); within the window by option, else it is [`Event::ResetInWindow`] without effect, as the other end challenges it |
 //! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
 //! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
 //! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there, by option: [`Event::Resynchronised`] |
@@ -90,6 +90,7 @@ use self::buffer::{BLOCK, Buffer};
 use self::connection::distance;
 pub use self::connection::{Again, Connection, Conntrack};
 pub use self::policy::{Policy, UnknownPolicy};
+use self::state::after_reset;
 use crate::key::Side;
 use crate::record::TcpState;
 
@@ -491,7 +492,7 @@ impl Reassembler {
         }
         if connection.state == TcpState::Closed {
             sink.event(side, Event::AfterReset);
-            return Outcome::Ignored;
+            return after_reset(connection, side, segment);
         }
         self.plain(connection, side, segment, now_ns, sink)
     }

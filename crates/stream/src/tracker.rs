@@ -59,7 +59,7 @@ use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use gather::{Gathered, is_piece};
-use input::{check_segment, is_encapsulated, opens, segment_of};
+use input::{check_segment, has_odd_flags, is_encapsulated, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
 use sharing::Sharing;
@@ -727,7 +727,10 @@ impl<M: Module> Tracker<M> {
         rest.packet(&key, &of_flow);
         let mut is_valid = true;
         if let Some(segment) = segment {
-            let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
+            let mut outcome = match is_undecided && has_odd_flags(segment.flags) {
+                true => tcp::Outcome::Ignored,
+                false => rest.segment(slot, &key, side, &segment, input.time_ns),
+            };
             if outcome == tcp::Outcome::Restart {
                 let again = rest.again(slot, &segment);
                 opener = again.client().unwrap_or(side);

@@ -114,6 +114,7 @@ macro_rules! cases {
 
 #[test]
 fn handshakes() {
+    let firewall = |options| Options { resynchronise: false, ..options };
     cases! {
         "usual"; "A . 1 1 hi; B . 1 3 ho" => "hi" "ho" Established []
         "only SYN"; "- A S 0 0; A S 0 0" => "" "" SynSent []
@@ -129,6 +130,7 @@ fn handshakes() {
         "simultaneous open"; "- A S 0 0; B S 0 0; A SA 0 1; B SA 0 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "split handshake"; "- A S 0 0; B S 0 0; A SA 0 1; B . 1 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "without ACK"; "!A P 1 1 x; A . 1 1 y" => "y" "" Established [NoFlags]
+        "in a firewall, data before SYN-ACK" with firewall; "- A S 0 0; !A . 1 1 x; B . 70 90; B SA 0 1; A . 1 1 y" => "y" "" Established [AckInvalid AckInvalid]
     }
 }
 
@@ -145,7 +147,7 @@ fn data_on_syn() {
         "fast open, more before the answer is acknowledged"; "- A S 0 0 get fast=1; B SA 0 4; B . 1 4 yes; A . 4 4" => "get" "yes" Established [FastOpen]
         "fast open unanswered"; "- A S 0 0 get fast=1; close" => "~" "~" SynSent [FastOpen]
         "without the option"; "- A S 0 0 get; B SA 0 1; A . 1 1 get" => "get" "" Established [DataOnSyn]
-        "without the option, accepted" ; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
+        "without the option, accepted"; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
         "without the option, not taken" with fast; "- A S 0 0 get; B SA 0 4; A . 4 1" => "---" "" Established [DataOnSyn AcknowledgedLost]
         "banner with SYN-ACK"; "- A S 0 0; B SA 0 1 hello; A . 1 6; B . 6 1 x" => "" "hellox" Established [DataOnSyn]
         "banner with SYN-ACK, not acknowledged yet"; "- A S 0 0; B SA 0 1 hello" => "" "" SynReceived [DataOnSyn]
@@ -229,10 +231,11 @@ fn ends() {
         "data behind"; "A FA 2 1; A . 1 1 ab; A . 2 1 b; A . 3 1 c" => "a|" "" FinWait1 [DataAfterFin DataAfterFin]
         "data behind, before"; "A . 3 1 cd; A FA 2 1; A . 1 1 a" => "a|" "" FinWait1 [DataAfterFin]
         "acknowledgments behind"; "A FA 1 1; B . 1 2 xy; A . 2 3; B . 3 2 z; A . 2 4" => "|" "xyz" FinWait2 []
-        "reset"; "A . 1 1 ab; A R 3 0; !A . 3 1 c; !B R 1 0" => "abx" "x" Closed [AfterReset]
+        "reset"; "A . 1 1 ab; A R 3 0; A . 3 1 c; !A . 900000 1 c; !B R 1 0" => "abx" "x" Closed [AfterReset AfterReset]
+        "reset, and data of the other end"; "B R 1 0; A . 1 1 c; B . 1 1 d; !A P 1 1 c" => "x" "x" Closed [AfterReset AfterReset AfterReset]
         "reset with a hole"; "A . 2 1 b; B R 1 0" => "-bx" "x" Closed []
         "reset with what was acknowledged"; "A . 1 1 ab; A . 3 1 cd; B . 1 3; A R 3 0" => "abcdx" "x" Closed []
-        "reset in the window"; "!A R 9 0; A . 1 1 x" => "x" "" Established [ResetInWindow]
+        "reset in the window"; "A R 9 0; A . 1 1 x" => "x" "" Established [ResetInWindow]
         "reset in the window, by option" with in_window; "A R 9 0" => "x" "x" Closed []
         "reset outside of the window" with in_window; "!A R 1001 0; !A R 0 0" => "" "" Established [ResetOutOfWindow ResetOutOfWindow]
         "reset after FIN"; "A FA 1 1; A R 2 0" => "|" "x" Closed []

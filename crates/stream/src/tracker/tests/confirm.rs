@@ -144,7 +144,9 @@ impl Twin {
         let mut flow = self.flows.remove(&key);
         let mut is_valid = true;
         let mut again = None;
-        if let (Some(known), Some(segment)) = (&mut flow, &segment) {
+        if segment.as_ref().is_some_and(|segment| !is_usual(segment.flags)) {
+            is_valid = false;
+        } else if let (Some(known), Some(segment)) = (&mut flow, &segment) {
             let outcome =
                 reassembler.segment(&mut known.connection, side, segment, frame.time_ns, &mut Deaf);
             is_valid = outcome != tcp::Outcome::Ignored;
@@ -196,6 +198,12 @@ impl Twin {
             reassembler.close(&mut flow.connection, &mut Deaf);
         }
     }
+}
+
+/// Flags that hosts send.
+fn is_usual(bits: u16) -> bool {
+    const ALL: [u16; 9] = [0x02, 0x22, 0x12, 0x04, 0x14, 0x11, 0x31, 0x10, 0x30];
+    ALL.contains(&(bits & 0x37))
 }
 
 /// What a flow may begin with.
