@@ -26,6 +26,10 @@
 //! | RFC 4787 REQ-5, RFC 5382 REQ-5, RFC 5508 REQ-2 | time-outs, [`Timeouts`] |
 //! | RFC 4787 REQ-8, RFC 5382 REQ-3 | filtering, [`Options::filter_by_remote`] |
 //! | RFC 6888 REQ-4 | a limit for each host, [`Options::bindings_per_host`] |
+//!
+//! Where all sessions are in use, a new one takes the place of another one: of the one that was closed first; without one of the
+//! oldest without an answer; without one of an answered one of UDP or ICMP that is idle for long. An established TCP connection
+//! keeps its session.
 
 mod bindings;
 mod ftp;
@@ -34,7 +38,7 @@ mod kinds;
 use std::sync::Arc;
 
 use packet::IpProtocol;
-use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
+use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError, YIELDING_COMPARED};
 use stream::{FlowKey, FlowTable, Side};
 
 use crate::cache::{Cache, Change, Place, Places, Plain};
@@ -147,7 +151,7 @@ impl Translator {
     /// The memory cannot be allocated.
     pub fn new(options: Options, rules: Arc<Rules>) -> Result<Self, TableError> {
         let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
-        let table = FlowTable::new(Limits { capacity, half_open_max: 0 }, options.seed)?;
+        let table = FlowTable::new(Limits { capacity, half_open_max: capacity }, options.seed)?;
         let cache = Cache::new(options.sessions.max(1), options.seed)?;
         let turns = Self::turns(&options, &rules)?;
         let pools = rules.all.iter().map(|rule| (rule.number, Pool::new(rule.pool()))).collect();
@@ -241,10 +245,9 @@ impl Translator {
         if let Some(state) = self.table.get_mut(original) {
             let before = state.flags;
             state.flags = follow(before, way, tcp);
-            // Lines of the cache are of sessions whose plain packets change nothing.
-            let is_other = (before ^ state.flags) & (flags::RESET | flags::ESTABLISHED) != 0;
-            if is_other && before & flags::ESTABLISHED != 0 {
-                self.uncache(original);
+            if before != state.flags {
+                let after = state.flags;
+                self.changed(original, before, after);
             }
         }
         self.counts.packets += 1;
@@ -252,6 +255,23 @@ impl Translator {
             Way::Forward => (to, way),
             Way::Back => (to.reversed(), way),
         })
+    }
+
+    /// A packet has changed the state of a session.
+    #[inline(never)]
+    fn changed(&mut self, original: Slot, before: u8, after: u8) {
+        // Lines of the cache are of sessions whose plain packets change nothing.
+        let is_other = (before ^ after) & (flags::RESET | flags::ESTABLISHED) != 0;
+        if is_other && before & flags::ESTABLISHED != 0 {
+            self.uncache(original);
+        }
+        let protocol = self.table.key(original).map_or(0, |key| key.protocol);
+        self.table.set_class(original, class_of(protocol, after));
+    }
+
+    /// The entry of a key that [`find`](Self::find) has looked up, if sessions have ended since.
+    pub fn find_again(&self, key: &FlowKey) -> Option<Slot> {
+        self.table.find(key)
     }
 
     /// How the lines of plain packets in the cache are found.
@@ -477,7 +497,7 @@ impl Translator {
         }
         // What is expected has the room of a session.
         let expected = self.controls.expected - usize::from(self.expected(original).is_some());
-        if self.sessions + expected >= self.options.sessions {
+        if self.sessions + expected >= self.options.sessions && !self.make_room(now_s) {
             return Err(Refusal::Sessions);
         }
         let protocol = match (IpProtocol(original.protocol), family) {
@@ -528,6 +548,7 @@ impl Translator {
         };
         self.set(first, Kind::Original, second.0, rule, bit_of(side));
         self.set(second, Kind::Translated, first.0, rule, bit_of(behind_side));
+        self.table.set_class(first, FlowClass::HalfOpen);
         if let Some(binding) = binding {
             if let Some(hot) = self.table.get_mut(first) {
                 hot.owner = binding.0;
@@ -556,7 +577,10 @@ impl Translator {
 
     fn insert(&mut self, key: &FlowKey, now_s: u32) -> Option<Slot> {
         let mut found = [Found::NONE];
-        let mut all = (|_: usize| Some(FlowClass::Full), |_: Slot, _: &FlowKey, _: &Hot| {});
+        // A session ends as a whole: the table never makes room for an entry.
+        let has_room = self.table.len() < self.table.capacity();
+        let admit = |_: usize| has_room.then_some(FlowClass::Full);
+        let mut all = (admit, |_: Slot, _: &FlowKey, _: &Hot| {});
         self.table.lookup(std::slice::from_ref(key), now_s, &mut all, &mut found);
         found[0].slot()
     }
@@ -590,6 +614,37 @@ impl Translator {
         for owner in [hot.owner, other.map_or(NIL, |(_, hot)| hot.owner)] {
             self.let_go(Slot(owner));
         }
+    }
+
+    /// Ends a session that is worth less than a new one; whether there was one.
+    #[cold]
+    pub(super) fn make_room(&mut self, now_s: u32) -> bool {
+        let closed = self.table.oldest(FlowClass::Closed);
+        let slot = match closed.or_else(|| self.table.oldest(FlowClass::HalfOpen)) {
+            Some(slot) => slot,
+            None => {
+                let Some(first) = self.table.oldest(FlowClass::Yielding) else { return false };
+                let idle_s = |slot: Slot| {
+                    self.table.get(slot).map_or(0, |hot| self.idle_s(slot, *hot, now_s))
+                };
+                let next = |slot: &Slot| self.table.next_oldest(*slot);
+                let mut idlest = (first, idle_s(first));
+                let others = std::iter::successors(next(&first), next);
+                for slot in others.take(YIELDING_COMPARED - 1) {
+                    let idle_s = idle_s(slot);
+                    if idle_s > idlest.1 {
+                        idlest = (slot, idle_s);
+                    }
+                }
+                if idlest.0 != first {
+                    self.table.renew(first);
+                }
+                idlest.0
+            }
+        };
+        self.counts.given_up += 1;
+        self.end(slot);
+        true
     }
 
     /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached. It reads the times of
@@ -804,6 +859,19 @@ fn binding_key(end: End, protocol: u8, family: u8, scope: u32) -> FlowKey {
 
 fn host_end(key: &FlowKey) -> End {
     (key.addresses[1], key.ports[1])
+}
+
+/// How firmly a session in a state holds its place.
+fn class_of(protocol: u8, bits: u8) -> FlowClass {
+    const CLOSED: u8 = flags::FIN | flags::FIN_BACK;
+    let is_answered = bits & flags::ANSWERED != 0;
+    match IpProtocol(protocol) {
+        IpProtocol::TCP if bits & flags::RESET != 0 || bits & CLOSED == CLOSED => FlowClass::Closed,
+        IpProtocol::TCP if bits & flags::ESTABLISHED == 0 => FlowClass::HalfOpen,
+        _ if !is_answered => FlowClass::HalfOpen,
+        IpProtocol::UDP | IpProtocol::ICMP | IpProtocol::ICMPV6 => FlowClass::Yielding,
+        _ => FlowClass::Full,
+    }
 }
 
 /// The state of a session behind a packet. Ports may be used again at once, so a SYN of the opener begins anew where the

@@ -14,9 +14,10 @@
 //!   beside the key, and all else in arrays of [`capacity`](FlowTable::capacity) elements.
 //! - [`FlowTable::lookup`] looks a batch up with overlapping memory accesses ([`interleave`]), and then admits new
 //!   flows in the order of the rows. A flow found by a batch reads three lines: bucket, line, time.
-//! - Flows have a [`Class`]. *Half-open* ones have a bound of their own. At that bound, or in a full table, the half-open
-//!   flow that was admitted first makes room for a new flow; an established flow (class *full*) never does. A flow with a
-//!   row in the present batch is not evicted, so that each slot of a batch is valid until the next batch.
+//! - Flows have a [`Class`]. *Half-open* ones have a bound of their own; at that bound the one that was admitted first makes
+//!   room for a new one. In a full table room is made by the flow that was *closed* first; without one by the oldest half-open
+//!   one; without one by a *yielding* one that is idle for long. An established flow (class *full*) never makes room. A flow
+//!   with a row in the present batch is not evicted, so that each slot of a batch is valid until the next batch.
 //! - [`FlowTable::sweep`] removes idle flows in pieces of bounded work. It streams through the times, four bytes a slot,
 //!   and reads only the lines of flows that may be idle.
 //!
@@ -28,7 +29,7 @@
 //! | `hash` | the keyed hash |
 //! | `index` | the buckets: from a hash to slots |
 //! | `find` | the search for one key, step by step |
-//! | `order` | free slots, and half-open flows by age |
+//! | `order` | free slots, and the flows of each class but *full* in order |
 //! | `sweep` | removal of idle flows |
 //! | `error` | what may fail at creation |
 //!
@@ -84,7 +85,7 @@ impl Slot {
 pub struct Handle {
     /// The slot.
     pub slot: Slot,
-    /// Flows that had this slot before, modulo 2^30.
+    /// Flows that had this slot before, modulo 2^29.
     pub generation: u32,
 }
 
@@ -97,7 +98,27 @@ pub enum Class {
     HalfOpen = 1,
     /// Established: stays until it is removed or idle.
     Full = 2,
+    /// Over, and kept for late packets: the first to make room in a full table.
+    Closed = 3,
+    /// Established, but worth less than a new flow: the last to make room in a full table.
+    Yielding = 4,
 }
+
+impl Class {
+    /// The list of its flows; flows of class *full* are in none.
+    #[inline(always)]
+    const fn list(self) -> Option<usize> {
+        match self {
+            Class::HalfOpen => Some(0),
+            Class::Closed => Some(1),
+            Class::Yielding => Some(2),
+            Class::Full => None,
+        }
+    }
+}
+
+/// Of so many yielding flows, those that yield longest, the one that is idle longest is evicted.
+pub const YIELDING_COMPARED: usize = 8;
 
 /// What became of a row of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -154,7 +175,7 @@ pub trait Policy<H> {
     /// The class in which the flow of `row`, which is not in the table, is admitted; `None` if it is not.
     fn admit(&mut self, row: usize) -> Option<Class>;
 
-    /// A half-open flow is evicted: its slot is reused after this call.
+    /// A flow is evicted: its slot is reused after this call.
     fn evicted(&mut self, slot: Slot, key: &FlowKey, hot: &H);
 }
 
@@ -186,7 +207,7 @@ pub struct Limits {
 pub struct Statistics {
     /// Inserted.
     pub inserted: u64,
-    /// Evicted: half-open flows that made room for new ones.
+    /// Evicted: flows that made room for new ones.
     pub evicted: u64,
     /// Admitted by the policy, but not inserted: no slot, and nothing to evict.
     pub refused: u64,
@@ -221,10 +242,10 @@ struct Line<H> {
 
 const _: () = assert!(size_of::<Line<[u64; 2]>>() == 64 && align_of::<Line<[u64; 2]>>() == 64);
 
-/// Class in the low two bits (0: free), generation above.
+/// Class in the low three bits (0: free), generation above.
 ///
 /// ```text
-///  31           2 1   0
+///  31           3 2   0
 /// ┌──────────────┬─────┐
 /// │  generation  │class│
 /// └──────────────┴─────┘
@@ -235,27 +256,29 @@ struct Meta(u32);
 impl Meta {
     #[inline(always)]
     fn class(self) -> Option<Class> {
-        match self.0 & 3 {
+        match self.0 & 7 {
             1 => Some(Class::HalfOpen),
             2 => Some(Class::Full),
+            3 => Some(Class::Closed),
+            4 => Some(Class::Yielding),
             _ => None,
         }
     }
 
     #[inline(always)]
     fn with(self, class: Class) -> Meta {
-        Meta(self.0 & !3 | class as u32)
+        Meta(self.0 & !7 | class as u32)
     }
 
     /// Free, and one generation later.
     #[inline(always)]
     fn freed(self) -> Meta {
-        Meta((self.0 & !3).wrapping_add(4))
+        Meta((self.0 & !7).wrapping_add(8))
     }
 
     #[inline(always)]
     fn generation(self) -> u32 {
-        self.0 >> 2
+        self.0 >> 3
     }
 }
 
@@ -270,8 +293,8 @@ pub struct FlowTable<H> {
     metas: Vec<Meta>,
     order: Order,
     half_open_max: u32,
-    half_open: u32,
-    full: u32,
+    /// Flows by the number of their class.
+    counts: [u32; 5],
     /// Where the next piece of a sweep begins.
     hand: u32,
     statistics: Statistics,
@@ -332,8 +355,7 @@ impl<H: Copy + Default> FlowTable<H> {
             metas: zeroed(capacity)?,
             order: Order::new(capacity)?,
             half_open_max: limits.half_open_max.min(capacity) as u32,
-            half_open: 0,
-            full: 0,
+            counts: [0; 5],
             hand: 0,
             statistics: Statistics::default(),
         })
@@ -354,7 +376,7 @@ impl<H: Copy + Default> FlowTable<H> {
     /// Flows in the table.
     #[inline]
     pub fn len(&self) -> usize {
-        (self.half_open + self.full) as usize
+        self.counts.iter().sum::<u32>() as usize
     }
 
     /// Whether there is no flow.
@@ -366,10 +388,7 @@ impl<H: Copy + Default> FlowTable<H> {
     /// Flows of a class.
     #[inline]
     pub fn count(&self, class: Class) -> usize {
-        match class {
-            Class::HalfOpen => self.half_open as usize,
-            Class::Full => self.full as usize,
-        }
+        self.counts[class as usize] as usize
     }
 
     /// Half-open flows at most.
@@ -548,7 +567,8 @@ impl<H: Copy + Default> FlowTable<H> {
         found: &mut [Found],
     ) {
         let before = self.statistics.inserted;
-        let mut exhausted = false;
+        // For want of a slot, and of a half-open flow at their bound.
+        let mut exhausted = [false; 2];
         for (row, key) in keys.iter().enumerate() {
             if found[row].outcome != Outcome::NotAdmitted {
                 continue;
@@ -569,7 +589,9 @@ impl<H: Copy + Default> FlowTable<H> {
                 continue;
             }
             let Some(class) = policy.admit(row) else { continue };
-            let has_room = self.has_room(class) || !exhausted && self.evict(stamp, found, policy);
+            let at_bound = self.is_at_bound(class);
+            let has_room = !at_bound && self.len() < self.capacity()
+                || !exhausted[usize::from(at_bound)] && self.evict(at_bound, stamp, found, policy);
             let slot = if has_room { self.order.take() } else { None };
             found[row] = match slot {
                 Some(slot) => {
@@ -578,7 +600,7 @@ impl<H: Copy + Default> FlowTable<H> {
                 }
                 None => {
                     // The flows of a batch only become more, so this holds for its further rows too.
-                    exhausted = true;
+                    exhausted[usize::from(at_bound)] = true;
                     self.statistics.refused += 1;
                     Found { slot: NIL, outcome: Outcome::Refused }
                 }
@@ -594,30 +616,66 @@ impl<H: Copy + Default> FlowTable<H> {
     }
 
     #[inline]
-    fn has_room(&self, class: Class) -> bool {
-        let within = class == Class::Full || self.half_open < self.half_open_max;
-        within && self.len() < self.capacity()
+    fn is_at_bound(&self, class: Class) -> bool {
+        class == Class::HalfOpen && self.counts[class as usize] >= self.half_open_max
     }
 
-    /// Evicts the half-open flow that was admitted first and has no row in this batch. One with a row becomes the newest:
-    /// it has a second chance, and is passed once in a batch at most.
-    fn evict(&mut self, stamp: u32, found: &[Found], policy: &mut impl Policy<H>) -> bool {
-        for _ in 0..self.half_open {
-            let slot = self.order.oldest();
-            self.ask_ahead(slot);
+    /// Evicts a flow without a row in this batch: a half-open one at their bound (`at_bound`), else one of the first class that
+    /// has one.
+    fn evict(
+        &mut self,
+        at_bound: bool,
+        stamp: u32,
+        found: &[Found],
+        policy: &mut impl Policy<H>,
+    ) -> bool {
+        let classes: &[Class] = match at_bound {
+            true => &[Class::HalfOpen],
+            false => &[Class::Closed, Class::HalfOpen, Class::Yielding],
+        };
+        for &class in classes {
+            let Some(slot) = self.choose(class, stamp, found) else { continue };
             let at = slot as usize;
-            // All flows of the batch have its time, so few others are compared with the rows.
-            if self.times[at] == stamp && found.iter().any(|row| row.slot == slot) {
-                self.order.unlink(slot);
-                self.order.push(slot);
-                continue;
-            }
             policy.evicted(Slot(slot), &self.lines[at].key, &self.lines[at].hot);
-            self.release(slot, Class::HalfOpen);
+            self.release(slot, class);
             self.statistics.evicted += 1;
             return true;
         }
         false
+    }
+
+    /// The flow of a class that came to it first and has no row in this batch. One with a row becomes the newest: it has a
+    /// second chance, and is passed once in a batch at most. Yielding flows are [compared](YIELDING_COMPARED).
+    fn choose(&mut self, class: Class, stamp: u32, found: &[Found]) -> Option<u32> {
+        let list = class.list()?;
+        // All flows of the batch have its time, so few others are compared with the rows.
+        let is_of_batch =
+            |time: u32, slot: u32| time == stamp && found.iter().any(|row| row.slot == slot);
+        for _ in 0..self.counts[class as usize] {
+            let first = self.order.oldest(list);
+            self.ask_ahead(first);
+            if is_of_batch(self.times[first as usize], first) {
+                self.order.renew(list, first);
+                continue;
+            }
+            if class != Class::Yielding {
+                return Some(first);
+            }
+            let age = |slot: u32| (stamp.wrapping_sub(self.times[slot as usize]) as i32).max(0);
+            let (mut idlest, mut slot) = (first, first);
+            for _ in 1..YIELDING_COMPARED {
+                slot = self.order.next(slot);
+                let Some(&time) = self.times.get(slot as usize) else { break };
+                if age(slot) > age(idlest) && !is_of_batch(time, slot) {
+                    idlest = slot;
+                }
+            }
+            if idlest != first {
+                self.order.renew(list, first);
+            }
+            return Some(idlest);
+        }
+        None
     }
 
     /// Starts loading what the evictions after that of `slot` read: of the next one its bucket, for its line is there
@@ -658,23 +716,17 @@ impl<H: Copy + Default> FlowTable<H> {
     }
 
     fn enter(&mut self, slot: u32, class: Class) {
-        match class {
-            Class::HalfOpen => {
-                self.order.push(slot);
-                self.half_open += 1;
-            }
-            Class::Full => self.full += 1,
+        if let Some(list) = class.list() {
+            self.order.push(list, slot);
         }
+        self.counts[class as usize] += 1;
     }
 
     fn leave(&mut self, slot: u32, class: Class) {
-        match class {
-            Class::HalfOpen => {
-                self.order.unlink(slot);
-                self.half_open -= 1;
-            }
-            Class::Full => self.full -= 1,
+        if let Some(list) = class.list() {
+            self.order.unlink(list, slot);
         }
+        self.counts[class as usize] -= 1;
     }
 
     /// Class of a flow; `None` if the slot is free.
@@ -690,7 +742,7 @@ impl<H: Copy + Default> FlowTable<H> {
         if old == class {
             return true;
         }
-        if class == Class::HalfOpen && self.half_open >= self.half_open_max {
+        if self.is_at_bound(class) {
             return false;
         }
         self.leave(slot.0, old);
@@ -698,6 +750,24 @@ impl<H: Copy + Default> FlowTable<H> {
         let meta = &mut self.metas[slot.index()];
         *meta = meta.with(class);
         true
+    }
+
+    /// The flow that is longest in a class; `None` if there is none, or if the class is *full*, whose flows have no order.
+    pub fn oldest(&self, class: Class) -> Option<Slot> {
+        Some(self.order.oldest(class.list()?)).filter(|slot| *slot != NIL).map(Slot)
+    }
+
+    /// The flow that came to the class of `slot` after it.
+    pub fn next_oldest(&self, slot: Slot) -> Option<Slot> {
+        self.class(slot)?.list()?;
+        Some(self.order.next(slot.0)).filter(|slot| *slot != NIL).map(Slot)
+    }
+
+    /// Makes a flow the one that came to its class last.
+    pub fn renew(&mut self, slot: Slot) {
+        if let Some(list) = self.class(slot).and_then(Class::list) {
+            self.order.renew(list, slot.0);
+        }
     }
 
     /// Removes a flow; `None` if the slot is free.

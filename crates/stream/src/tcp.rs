@@ -44,20 +44,21 @@
 //!               └───────────FIN of server────────────────────▲ └── both acknowledged ──▶ TimeWait
 //!
 //!   any ──RST with the expected number──▶ Closed
-//!   TimeWait, Closed, LastAck ──SYN──▶ Outcome::Restart; others: SYN beyond the window
+//!   TimeWait, Closed ──SYN──▶ Outcome::Restart; others: SYN is kept, and its SYN-ACK is Outcome::Restart
 //! ```
 //!
 //! # Decisions
 //!
 //! | case | what is done |
 //! | --- | --- |
-//! | data on SYN | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
+//! | data on SYN or SYN-ACK | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
 //! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
+//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; without [`Options::resynchronise`] so does a SYN of the client alone |
 //! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
 //! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
 //! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
 //! | data after FIN | [`Event::DataAfterFin`], ignored |
-//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961); within the window by option; else an event |
+//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961 §3); within the window by option, else it is [`Event::ResetInWindow`] without effect, as the other end challenges it |
 //! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
 //! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
 //! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there, by option: [`Event::Resynchronised`] |
@@ -87,8 +88,9 @@ use packet::tcp::{TcpView, flags};
 
 use self::buffer::{BLOCK, Buffer};
 use self::connection::distance;
-pub use self::connection::{Connection, Conntrack};
+pub use self::connection::{Again, Connection, Conntrack};
 pub use self::policy::{Policy, UnknownPolicy};
+use self::state::after_reset;
 use crate::key::Side;
 use crate::record::TcpState;
 
@@ -239,8 +241,8 @@ pub enum Outcome {
     Accepted,
     /// It has no effect on the connection: a host would drop it.
     Ignored,
-    /// It opens another connection with the same addresses and ports, and has no effect on this one: close this one, and
-    /// give the segment to a new [`Connection`].
+    /// It is of another connection with the same addresses and ports, and has no effect on this one: ask this one what it knows
+    /// of [that](Connection::again), close it, [tell](Connection::begin_again) a new [`Connection`], and give the segment to it.
     Restart,
 }
 
@@ -249,10 +251,10 @@ pub enum Outcome {
 pub enum SynData {
     /// None.
     Ignore,
-    /// That of segments with the option of fast open (RFC 7413).
-    #[default]
+    /// That of segments with the option of fast open (RFC 7413), and of their answers.
     FastOpen,
-    /// All.
+    /// All (RFC 9293 §3.5: a host may send data with SYN, which the other one takes when the handshake is over).
+    #[default]
     Accept,
 }
 
@@ -490,7 +492,7 @@ impl Reassembler {
         }
         if connection.state == TcpState::Closed {
             sink.event(side, Event::AfterReset);
-            return Outcome::Ignored;
+            return after_reset(connection, side, segment);
         }
         self.plain(connection, side, segment, now_ns, sink)
     }

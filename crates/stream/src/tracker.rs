@@ -61,7 +61,7 @@ use crate::tcp::{self, Reassembler};
 
 use flows::{Admission, Hot, Rest};
 use gather::{Gathered, is_piece};
-use input::{check_segment, is_encapsulated, opens, segment_of};
+use input::{check_segment, has_odd_flags, is_encapsulated, opens, segment_of};
 use passing::Passing;
 use pieces::Pieces;
 use sharing::Sharing;
@@ -698,6 +698,7 @@ impl<M: Module> Tracker<M> {
         let fresh = Hot { is_undecided, ..Hot::default() };
         let rest = &mut self.rest;
         rest.make_place(slot);
+        let mut opener = side;
         let mut is_first = found.is_new() || hot.is_void;
         if is_first {
             rest.begin(slot, &key, side, input, false);
@@ -720,10 +721,16 @@ impl<M: Module> Tracker<M> {
         rest.packet(&key, &of_flow);
         let mut is_valid = true;
         if let Some(segment) = segment {
-            let mut outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
+            let mut outcome = match is_undecided && has_odd_flags(segment.flags) {
+                true => tcp::Outcome::Ignored,
+                false => rest.segment(slot, &key, side, &segment, input.time_ns),
+            };
             if outcome == tcp::Outcome::Restart {
+                let again = rest.again(slot, &segment);
+                opener = again.client().unwrap_or(side);
                 rest.end_at(slot, &key, hot, Reason::Closed, input.time_ns);
-                rest.begin(slot, &key, side, input, true);
+                rest.begin(slot, &key, opener, input, true);
+                rest.begin_again(slot, &again);
                 (hot, is_first) = (fresh, true);
                 self.table.set_class(slot, Class::HalfOpen);
                 rest.packet(&key, &OfFlow { is_first: true, ..of_flow });
@@ -746,7 +753,7 @@ impl<M: Module> Tracker<M> {
         }
         self.counts.flows += u64::from(is_first && !is_undecided);
         if is_undecided && is_first {
-            rest.relate(slot, &key, side, input.time_ns);
+            rest.relate(slot, &key, opener, input.time_ns);
         }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
         let phase = rest.phase(slot, &key);
@@ -767,8 +774,8 @@ impl<M: Module> Tracker<M> {
         let is_open = phase.state() != FlowState::New;
         let is_firm =
             hot.is_firm || is_open && (!self.options.confirms || self.rest.is_answered(slot));
-        if is_firm && !hot.is_firm {
-            self.table.set_class(slot, Class::Full);
+        if is_firm {
+            self.table.set_class(slot, phase.class());
         }
         let timeout_ms = match hot.is_undecided {
             true => u32::MAX, // no sweep ends it meanwhile

@@ -632,7 +632,7 @@ impl ControlPart for FlowControl {
         );
         if t.refused > 0 {
             text += &format!(
-                "warning: {} packets belong to no flow, because the table is full of established flows: raise `flows` of [flow]\n",
+                "warning: {} packets belong to no flow, because the table is full of open connections: raise `flows` of [flow]\n",
                 thousands(t.refused)
             );
         }

@@ -121,6 +121,8 @@ pub(super) struct NatTotals {
     pub started: u64,
     /// Sessions that were idle.
     pub expired: u64,
+    /// Sessions that made room for new ones.
+    pub given_up: u64,
     /// Packets of sessions.
     pub packets: u64,
     /// ICMP errors translated.
@@ -159,6 +161,7 @@ impl NatControl {
             let Counts {
                 sessions,
                 expired,
+                given_up,
                 packets,
                 errors,
                 ports_exhausted,
@@ -173,6 +176,7 @@ impl NatControl {
             all.sessions += translator.len() as u64;
             all.started += sessions;
             all.expired += expired;
+            all.given_up += given_up;
             all.packets += packets;
             all.errors += errors;
             all.ports_exhausted += ports_exhausted;
@@ -483,11 +487,13 @@ impl ControlPart for NatControl {
         let t = self.totals();
         let value = serde_json::to_value(t).unwrap_or_default();
         let fields = Map::from_iter([("nat".to_owned(), value)]);
-        let [sessions, started, expired] = [t.sessions, t.started, t.expired].map(thousands);
+        let all = [t.sessions, t.started, t.expired, t.given_up].map(thousands);
+        let [sessions, started, expired, given_up] = all;
         let refused = t.ports_exhausted + t.sessions_exhausted + t.host_limit + t.conflicts;
         let refused = thousands(refused);
-        let text =
-            format!("{sessions}: {started} began, {expired} idle; {refused} packets refused");
+        let text = format!(
+            "{sessions}: {started} began, {expired} idle, {given_up} gave way; {refused} packets refused"
+        );
         let mut rows = vec![["translated sessions".to_owned(), text]];
         if self.has_ftp() {
             let all = [t.ftp_announced, t.ftp_related, t.ftp_refused, t.ftp_left].map(thousands);
@@ -508,6 +514,7 @@ impl ControlPart for NatControl {
         let families = [
             ("nat_sessions_started_total", "Sessions that began.", t.started),
             ("nat_sessions_expired_total", "Sessions that ended after their idle time.", t.expired),
+            ("nat_sessions_given_up_total", "Sessions that made room for new ones.", t.given_up),
             ("nat_packets_total", "Packets of sessions.", t.packets),
             ("nat_errors_total", "ICMP errors translated.", t.errors),
             ("nat_ports_exhausted_total", "Packets without a free port.", t.ports_exhausted),

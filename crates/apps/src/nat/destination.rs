@@ -320,6 +320,7 @@ impl Destination {
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         translator.find(&self.keys, now_s, &mut self.found);
+        let given_up = translator.counts().given_up;
         let rules = translator.rules().clone();
         // Plain rows were asked for behind the others; what is numbered or begun is so in the order of receipt.
         let mut order = std::mem::take(&mut self.order);
@@ -338,14 +339,19 @@ impl Destination {
             }
             let row = usize::from(row);
             let tuple = Tuple::from_key(&key, side);
-            let step = self.found[at].slot().and_then(|slot| match is_plain {
+            // A session that made room for that of a packet before may have been of this one.
+            let slot = match translator.counts().given_up == given_up {
+                true => self.found[at].slot(),
+                false => translator.find_again(&key),
+            };
+            let step = slot.and_then(|slot| match is_plain {
                 true => translator.step_plain(slot, side, &tuple, tcp, now_s),
                 false => translator.step(slot, side, tcp),
             });
             if is_plain {
                 received::decode_into(&packets[row], &mut self.decoded[row]);
             }
-            let control = self.found[at].slot().filter(|slot| translator.is_control(*slot));
+            let control = slot.filter(|slot| translator.is_control(*slot));
             if let (Some(slot), Some((_, way))) = (control, step) {
                 let d = &self.decoded[row];
                 let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));

@@ -6,7 +6,7 @@ chunk::drop_reasons! {
 
     NAT_PORTS_EXHAUSTED = 0, "nat_ports_exhausted", "no outside port or address is free",
         "Give the rule more outside addresses or a wider range of `ports`, or lower `bindings_per_host` in `[translation]`.";
-    NAT_SESSIONS_EXHAUSTED = 1, "nat_sessions_exhausted", "the table of sessions is full",
+    NAT_SESSIONS_EXHAUSTED = 1, "nat_sessions_exhausted", "the table of sessions is full of open connections",
         "Raise `sessions` in `[translation]`, or find who opens so many (`ctl show nat`).";
     NAT_HOST_LIMIT = 2, "nat_host_limit", "the inside host has as many bindings as it may",
         "Find out what the host does (`ctl show nat --address`), or raise `bindings_per_host` in `[translation]`.";

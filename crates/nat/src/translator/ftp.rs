@@ -14,7 +14,7 @@
 
 use packet::IpProtocol;
 use stream::helper::ftp::Announcement;
-use stream::table::Slot;
+use stream::table::{Class as FlowClass, Slot};
 use stream::{FlowKey, Side};
 
 use super::{
@@ -249,7 +249,10 @@ impl Translator {
             self.counts.ftp_announced += 1;
             return Ok(end(own.port));
         }
-        if self.sessions + self.controls.expected >= self.options.sessions {
+        // Its own session must not make the room.
+        let is_open = self.table.class(original) == Some(FlowClass::Full);
+        let is_full = self.sessions + self.controls.expected >= self.options.sessions;
+        if is_full && !(is_open && self.make_room(now_s)) {
             return Err(Refusal::Sessions);
         }
         let rule = rules.rule(hot.rule).ok_or(Refusal::Conflict)?;

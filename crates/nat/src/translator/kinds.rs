@@ -122,6 +122,8 @@ pub struct Counts {
     pub sessions: u64,
     /// Sessions that were idle.
     pub expired: u64,
+    /// Sessions that made room for new ones.
+    pub given_up: u64,
     /// Packets of sessions.
     pub packets: u64,
     /// ICMP errors translated.

@@ -89,6 +89,16 @@ fn acknowledge(own: &mut Translator, control: &Control, ack: u32) -> u32 {
     u32::from_be_bytes([ip[28], ip[29], ip[30], ip[31]])
 }
 
+/// The handshake of a connection ends: its session makes no room for others.
+fn establish(own: &mut Translator, original: &Tuple, translated: &Tuple) {
+    for (packet, flags) in [(translated.reversed(), 0x12), (*original, 0x10)] {
+        let (key, side) = packet.key();
+        let mut found = [Found::NONE];
+        own.find(&[key], 100, &mut found);
+        assert!(own.step(found[0].slot().expect("a session"), side, flags).is_some());
+    }
+}
+
 /// The end in a line.
 fn end_of(line: &str) -> (u32, u16) {
     let numbers: Vec<u8> =
@@ -162,6 +172,7 @@ proptest! {
                         (Ok(translated), true, true) => {
                             let sent = send(&mut own, &translated, 9, 2, "", now_s);
                             prop_assert_eq!(sent, Some(Ok(String::new())));
+                            establish(&mut own, &original, &translated);
                             controls.insert(number, Control { original, translated, next: 10, there: 10, expected: None });
                         }
                         (Err(Refusal::Sessions), false, _) | (Err(Refusal::Ports), true, false) => {}
@@ -241,6 +252,7 @@ proptest! {
                     own.find(&[key], now_s, &mut found);
                     let step = own.step(found[0].slot().expect("a session"), side, 0x10);
                     prop_assert_eq!(step, Some((first.reversed(), Way::Back)));
+                    establish(&mut own, &first, &Tuple { dst: inside, ..first });
                     data.push((first, inside));
                 }
                 10 if !data.is_empty() => {

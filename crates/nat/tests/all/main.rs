@@ -1,5 +1,6 @@
 //! Translation of addresses: random packets and rules, FTP, and what is refused.
 
+mod closing;
 mod ftp;
 mod properties;
 mod refusals;

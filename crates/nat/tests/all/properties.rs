@@ -434,12 +434,16 @@ proptest! {
     }
 }
 
-const OUTSIDE: u32 = 0xcb00_7101;
+pub(crate) const OUTSIDE: u32 = 0xcb00_7101;
 
 /// 64:ff9b::/96.
 const PREFIX: Prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
 
-fn rules(action: Action, ports: std::ops::RangeInclusive<u16>, workers: usize) -> Arc<Rules> {
+pub(crate) fn rules(
+    action: Action,
+    ports: std::ops::RangeInclusive<u16>,
+    workers: usize,
+) -> Arc<Rules> {
     let rule =
         Rule { number: 3, outside: vec![1], sources: Vec::new(), protocol: None, ports, action };
     let own = Own::new(4);
@@ -447,7 +451,7 @@ fn rules(action: Action, ports: std::ops::RangeInclusive<u16>, workers: usize) -
     Arc::new(Rules::new(vec![rule], workers, Arc::new(own)))
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         sessions: 64,
         bindings_per_host: 9,
@@ -464,7 +468,7 @@ fn step(translator: &mut Translator, of: &Tuple, now_s: u32) -> Option<(Tuple, W
 }
 
 /// The step of a packet as the stage takes it: by the cache, then by the table.
-fn cached_step(
+pub(crate) fn cached_step(
     translator: &mut Translator,
     of: &Tuple,
     tcp: u8,
@@ -514,48 +518,8 @@ fn table_step(
     translator.step(found[0].slot()?, side, tcp)
 }
 
-/// Ports that are used again, and a reset that is ignored: the session lasts as long as an open one.
-#[test]
-fn closed_sessions_open_again() {
-    const FIN: u8 = 1;
-    const SYN: u8 = 2;
-    const RST: u8 = 4;
-    const ACK: u8 = 16;
-    for end in [&[(true, FIN | ACK), (false, FIN | ACK), (true, ACK)][..], &[(false, RST)]] {
-        let mut own =
-            Translator::new(options(), rules(Action::Source(vec![OUTSIDE]), 5000..=5009, 1))
-                .unwrap();
-        let original = Tuple {
-            src: ([0, 0xc0a8_0101], 5001),
-            dst: ([0, 0x0808_0808], 80),
-            protocol: IpProtocol::TCP.0,
-            family: 4,
-            ..Tuple::default()
-        };
-        assert_eq!(cached_step(&mut own, &original, SYN, 100), None);
-        let made = own.begin(&original, original.dst, 4, Source::Rule(3, 1), 100).unwrap();
-        let mut send = |is_forward: bool, tcp: u8, now_s: u32| {
-            let of = if is_forward { original } else { made.reversed() };
-            cached_step(&mut own, &of, tcp, now_s).is_some()
-        };
-        let open = [(false, SYN | ACK), (true, ACK), (true, ACK), (false, ACK)];
-        for (is_forward, tcp) in open.iter().chain(end) {
-            assert!(send(*is_forward, *tcp, 101));
-        }
-        // A reset may be ignored; a closed connection is followed by a new one.
-        let again: &[(bool, u8)] = if end.len() == 1 { &[] } else { &[(true, SYN)] };
-        for (is_forward, tcp) in again.iter().chain(&open[usize::from(end.len() == 1)..]) {
-            assert!(send(*is_forward, *tcp, 102));
-        }
-        while !own.sweep(1000, 102 + 7000) {}
-        assert_eq!(all_sessions(&own, 7102).len(), 1, "{end:?}");
-        while !own.sweep(1000, 102 + 7500) {}
-        assert_eq!(all_sessions(&own, 7602).len(), 0, "{end:?}");
-    }
-}
-
 /// All sessions as they are shown.
-fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
+pub(crate) fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
     let mut all = Vec::new();
     assert_eq!(translator.visit(0, usize::MAX / 2, now_s, &mut |own| all.push(own)), None);
     all
@@ -566,6 +530,9 @@ fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> {
 struct Textbook {
     sessions: HashMap<Tuple, (Tuple, u32)>,
     bindings: HashMap<(u8, End), (End, u32)>,
+    /// Sessions without an answer, and those with one: oldest first.
+    unanswered: Vec<Tuple>,
+    answered: Vec<Tuple>,
 }
 
 impl Textbook {
@@ -576,15 +543,33 @@ impl Textbook {
             .filter(|(_, (_, seen))| now_s - seen >= 30)
             .map(|(original, _)| *original)
             .collect();
-        for original in idle {
-            self.sessions.remove(&original);
-            let key = (original.protocol, original.src);
-            let count = &mut self.bindings.get_mut(&key).expect("a binding").1;
-            *count -= 1;
-            if *count == 0 {
-                self.bindings.remove(&key);
-            }
+        idle.iter().for_each(|original| self.end(original));
+    }
+
+    fn end(&mut self, original: &Tuple) {
+        self.sessions.remove(original);
+        for list in [&mut self.unanswered, &mut self.answered] {
+            list.retain(|own| own != original);
         }
+        let key = (original.protocol, original.src);
+        let count = &mut self.bindings.get_mut(&key).expect("a binding").1;
+        *count -= 1;
+        if *count == 0 {
+            self.bindings.remove(&key);
+        }
+    }
+
+    /// The oldest session without an answer makes room, or of the eight that were answered first the one that is idle longest.
+    fn make_room(&mut self) {
+        let gone = self.unanswered.first().copied().unwrap_or_else(|| {
+            let seen = |own: &&Tuple| self.sessions[*own].1;
+            let gone = *self.answered.iter().take(8).min_by_key(seen).expect("a session");
+            if gone != self.answered[0] {
+                self.answered.rotate_left(1);
+            }
+            gone
+        });
+        self.end(&gone);
     }
 }
 
@@ -593,9 +578,11 @@ proptest! {
     fn it_agrees_with_a_plain_translator(
         steps in prop::collection::vec((0u8..4, 0u16..12, 0u8..3, 0u32..4, any::<bool>()), 1..400),
         narrow in 4u16..40,
+        sessions in prop::sample::select(vec![1usize, 12, 64]),
     ) {
         let action = Action::Source(vec![OUTSIDE]);
-        let mut own = Translator::new(options(), rules(action, 5000..=5000 + narrow, 1)).unwrap();
+        let options = Options { sessions, ..options() };
+        let mut own = Translator::new(options, rules(action, 5000..=5000 + narrow, 1)).unwrap();
         let mut plain = Textbook::default();
         let mut now_s = 100;
         for (host, port, remote, pause, is_back) in steps {
@@ -610,6 +597,9 @@ proptest! {
                 let Some((translated, seen)) = plain.sessions.get_mut(&original) else { continue };
                 let answer = translated.reversed();
                 *seen = now_s;
+                if let Some(at) = plain.unanswered.iter().position(|own| *own == original) {
+                    plain.answered.push(plain.unanswered.remove(at));
+                }
                 let step = step(&mut own, &answer, now_s);
                 prop_assert_eq!(step, Some((original.reversed(), Way::Back)));
                 prop_assert_eq!(own.restore(&original.reversed()), Some(answer));
@@ -624,12 +614,13 @@ proptest! {
                 None => {
                     prop_assert_eq!(step(&mut own, &original, now_s), None);
                     let made = own.begin(&original, dst, 4, Source::Rule(3, 1), now_s);
+                    if plain.sessions.len() >= sessions {
+                        plain.make_room();
+                    }
                     let known = plain.bindings.get(&(17, src)).map(|own| own.0);
                     let of_host = plain.bindings.keys().filter(|own| own.1.0 == src.0).count();
                     let free = usize::from(narrow) + 1 - plain.bindings.len();
-                    let want = if plain.sessions.len() >= 64 {
-                        Some(Refusal::Sessions)
-                    } else if known.is_some() {
+                    let want = if known.is_some() {
                         None
                     } else if of_host >= 9 {
                         Some(Refusal::HostLimit)
@@ -653,6 +644,7 @@ proptest! {
                     }
                     plain.bindings.entry((17, src)).or_insert((made.src, 0)).1 += 1;
                     plain.sessions.insert(original, (made, now_s));
+                    plain.unanswered.push(original);
                 }
             }
             prop_assert_eq!(own.len(), plain.sessions.len());

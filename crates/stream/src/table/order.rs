@@ -1,12 +1,12 @@
-//! Which slots are free, and the half-open flows in the order of their admission.
+//! Which slots are free, and the flows of some classes in the order in which they came to it.
 //!
 //! ```text
-//!  oldest ─▶ slot 7 ⇄ slot 2 ⇄ slot 9 ◀─ newest          half-open: a list in both directions
+//!  oldest ─▶ slot 7 ⇄ slot 2 ⇄ slot 9 ◀─ newest          for each such class a list in both directions
 //!  free   ─▶ slot 4 ─▶ slot 1 ─▶ nil                     freed last, used first: its lines are still in cache
 //!  fresh  = 12                                           slots from here on were never used
 //! ```
 //!
-//! Both lists lie in one array of eight bytes per slot, because no slot is in both; an established flow is in neither.
+//! All lists lie in one array of eight bytes per slot, because no slot is in two; an established flow is in none.
 //! Each operation is a few writes, whatever the number of flows. A clock hand over all records was considered: where few
 //! flows are half-open, it passes all others to find one.
 
@@ -19,11 +19,15 @@ struct Link {
     previous: u32,
 }
 
+/// Lists of flows.
+const LISTS: usize = 3;
+
 #[derive(Debug)]
 pub(super) struct Order {
     links: Vec<Link>,
-    oldest: u32,
-    newest: u32,
+    /// Of each list.
+    oldest: [u32; LISTS],
+    newest: [u32; LISTS],
     free: u32,
     fresh: u32,
 }
@@ -36,7 +40,8 @@ impl Order {
 
     /// All of `capacity` slots free.
     pub(super) fn new(capacity: usize) -> Result<Self, TableError> {
-        Ok(Self { links: zeroed(capacity)?, oldest: NIL, newest: NIL, free: NIL, fresh: 0 })
+        let none = [NIL; LISTS];
+        Ok(Self { links: zeroed(capacity)?, oldest: none, newest: none, free: NIL, fresh: 0 })
     }
 
     /// The first slot that was never used: all behind it are free too.
@@ -68,40 +73,48 @@ impl Order {
         self.free = slot;
     }
 
-    /// The half-open flow that was admitted first; `NIL` if there is none.
+    /// The flow that is longest in a list; `NIL` if there is none.
     #[inline(always)]
-    pub(super) fn oldest(&self) -> u32 {
-        self.oldest
+    pub(super) fn oldest(&self, list: usize) -> u32 {
+        self.oldest[list]
     }
 
-    /// The half-open flow that follows a half-open one; `NIL` behind the last.
+    /// The flow that follows another one in its list; `NIL` behind the last.
     #[inline(always)]
     pub(super) fn next(&self, slot: u32) -> u32 {
         self.links[slot as usize].next
     }
 
-    /// Adds a half-open flow as the newest.
+    /// Adds a flow to a list as the newest.
     #[inline]
-    pub(super) fn push(&mut self, slot: u32) {
-        self.links[slot as usize] = Link { next: NIL, previous: self.newest };
-        match self.links.get_mut(self.newest as usize) {
+    pub(super) fn push(&mut self, list: usize, slot: u32) {
+        let newest = &mut self.newest[list];
+        self.links[slot as usize] = Link { next: NIL, previous: *newest };
+        match self.links.get_mut(*newest as usize) {
             Some(newest) => newest.next = slot,
-            None => self.oldest = slot,
+            None => self.oldest[list] = slot,
         }
-        self.newest = slot;
+        *newest = slot;
     }
 
-    /// Takes a half-open flow out of the order.
+    /// Makes a flow the newest of its list.
     #[inline]
-    pub(super) fn unlink(&mut self, slot: u32) {
+    pub(super) fn renew(&mut self, list: usize, slot: u32) {
+        self.unlink(list, slot);
+        self.push(list, slot);
+    }
+
+    /// Takes a flow out of its list.
+    #[inline]
+    pub(super) fn unlink(&mut self, list: usize, slot: u32) {
         let Link { next, previous } = self.links[slot as usize];
         match self.links.get_mut(previous as usize) {
             Some(link) => link.next = next,
-            None => self.oldest = next,
+            None => self.oldest[list] = next,
         }
         match self.links.get_mut(next as usize) {
             Some(link) => link.previous = previous,
-            None => self.newest = previous,
+            None => self.newest[list] = previous,
         }
     }
 

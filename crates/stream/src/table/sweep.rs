@@ -30,7 +30,7 @@ const REMOVAL_RECORDS: usize = 64;
 pub struct Timeouts {
     /// Of half-open flows.
     pub half_open: u32,
-    /// Of full ones.
+    /// Of all others.
     pub full: u32,
 }
 
@@ -39,7 +39,7 @@ impl Timeouts {
     fn of(self, class: Class) -> u32 {
         match class {
             Class::HalfOpen => self.half_open,
-            Class::Full => self.full,
+            _ => self.full,
         }
     }
 }

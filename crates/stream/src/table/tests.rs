@@ -46,7 +46,7 @@ struct TwinFlow {
 struct Twin {
     limits: Limits,
     flows: HashMap<FlowKey, TwinFlow>,
-    half_open: Vec<FlowKey>, // oldest first
+    lists: [Vec<FlowKey>; 3], // half-open, closed, yielding: oldest first
     statistics: Statistics,
     hand: usize,
     used: usize, // slots that were ever used
@@ -58,9 +58,43 @@ type Event = (Slot, FlowKey, Hot);
 impl Twin {
     fn end(&mut self, key: &FlowKey) -> Event {
         let flow = self.flows.remove(key).unwrap();
-        self.half_open.retain(|other| other != key);
+        self.lists.iter_mut().for_each(|list| list.retain(|other| other != key));
         self.ended.push(flow.handle);
         (flow.slot, *key, flow.hot)
+    }
+
+    fn enter(&mut self, key: FlowKey, class: Class) {
+        self.lists.iter_mut().for_each(|list| list.retain(|other| *other != key));
+        match class {
+            Class::HalfOpen => self.lists[0].push(key),
+            Class::Closed => self.lists[1].push(key),
+            Class::Yielding => self.lists[2].push(key),
+            Class::Full => {}
+        }
+    }
+
+    /// Which flow makes room.
+    fn choose(&mut self, at_bound: bool, now: u32, pinned: &[FlowKey]) -> Option<FlowKey> {
+        let order: &[usize] = if at_bound { &[0] } else { &[1, 0, 2] };
+        for &number in order {
+            let list = &mut self.lists[number];
+            let Some(at) = list.iter().position(|key| !pinned.contains(key)) else { continue };
+            // Those before it have a row in this batch, and become the newest.
+            list.rotate_left(at);
+            let first = list[0];
+            if number < 2 {
+                return Some(first);
+            }
+            let age = |key: &FlowKey| (now.wrapping_sub(self.flows[key].seen) as i32).max(0);
+            let looked_at = list.iter().take(8).filter(|key| !pinned.contains(key));
+            // Of those that are idle for the same time the first one.
+            let idlest = *looked_at.rev().max_by_key(|key| age(key)).unwrap();
+            if idlest != first {
+                list.rotate_left(1);
+            }
+            return Some(idlest);
+        }
+        None
     }
 
     /// Outcomes of a batch, and what it evicts. `slots` are those that the table gave.
@@ -88,15 +122,10 @@ impl Twin {
                 Outcome::Known
             } else if let Some(class) = admissions[row] {
                 let at_bound =
-                    class == Class::HalfOpen && self.half_open.len() >= self.limits.half_open_max;
+                    class == Class::HalfOpen && self.lists[0].len() >= self.limits.half_open_max;
                 let mut has_room = !at_bound && self.flows.len() < self.limits.capacity;
-                if !has_room
-                    && let Some(at) = self.half_open.iter().position(|key| !pinned.contains(key))
-                {
-                    // Those before it have a row in this batch, and become the newest.
-                    self.half_open.rotate_left(at);
-                    let oldest = self.half_open[0];
-                    events.push(self.end(&oldest));
+                if !has_room && let Some(gone) = self.choose(at_bound, now, &pinned) {
+                    events.push(self.end(&gone));
                     self.statistics.evicted += 1;
                     has_room = true;
                 }
@@ -108,9 +137,7 @@ impl Twin {
                     let handle = Handle { slot, generation: 0 };
                     let flow = TwinFlow { slot, class, hot: [0; 2], seen: now, handle };
                     self.flows.insert(*key, flow);
-                    if class == Class::HalfOpen {
-                        self.half_open.push(*key);
-                    }
+                    self.enter(*key, class);
                     pinned.push(*key);
                     self.used = self.used.max(slot.index() + 1);
                     self.statistics.inserted += 1;
@@ -141,7 +168,8 @@ impl Twin {
     ) -> Vec<Event> {
         let slots = self.hand..self.hand + swept.slots;
         let is_idle = |key: &FlowKey, flow: &TwinFlow| {
-            let least = if flow.class == Class::Full { shortest.full } else { shortest.half_open };
+            let is_half_open = flow.class == Class::HalfOpen;
+            let least = if is_half_open { shortest.half_open } else { shortest.full };
             let timeout = i64::from(least.max(timeout_of(key, &flow.hot)));
             slots.contains(&flow.slot.index())
                 && i64::from(now.wrapping_sub(flow.seen) as i32) >= timeout
@@ -185,20 +213,23 @@ impl Twin {
         for handle in &self.ended {
             assert_eq!(table.resolve(*handle), None);
         }
-        let full = flows.len() - self.half_open.len();
-        assert_eq!(table.count(Class::HalfOpen), self.half_open.len());
+        let [half_open, closed, yielding] = [0, 1, 2].map(|list: usize| self.lists[list].len());
+        let full = flows.len() - half_open - closed - yielding;
+        assert_eq!(table.count(Class::HalfOpen), half_open);
         assert_eq!((table.count(Class::Full), table.len()), (full, flows.len()));
+        assert_eq!((table.count(Class::Closed), table.count(Class::Yielding)), (closed, yielding));
         assert!(table.count(Class::HalfOpen) <= table.half_open_max());
         assert_eq!(table.statistics(), self.statistics);
         let (used, passed) = table.index.totals();
         assert!(used == flows.len() && (used > 0 || passed == 0), "{used} ways, {passed} passed");
-        let mut order = Vec::new();
-        let mut slot = table.order.oldest();
-        while slot != NIL {
-            order.push(*table.key(Slot(slot)).unwrap());
-            slot = table.order.next(slot);
+        for (class, list) in
+            [Class::HalfOpen, Class::Closed, Class::Yielding].iter().zip(&self.lists)
+        {
+            let all = std::iter::successors(table.oldest(*class), |slot| table.next_oldest(*slot));
+            let order: Vec<FlowKey> = all.map(|slot| *table.key(slot).unwrap()).collect();
+            assert_eq!(&order, list, "{class:?}");
         }
-        assert_eq!(order, self.half_open);
+        assert_eq!(table.oldest(Class::Full), None);
     }
 }
 
@@ -214,7 +245,12 @@ enum Call {
 }
 
 fn class() -> impl Strategy<Value = Class> {
-    prop_oneof![3 => Just(Class::HalfOpen), 1 => Just(Class::Full)]
+    prop_oneof![
+        3 => Just(Class::HalfOpen),
+        1 => Just(Class::Full),
+        1 => Just(Class::Closed),
+        1 => Just(Class::Yielding),
+    ]
 }
 
 fn call(keys: u32) -> impl Strategy<Value = Call> {
@@ -239,7 +275,7 @@ fn run(limits: Limits, seed: u64, start: u32, calls: &[Call]) -> Vec<(Vec<Found>
     let mut twin = Twin {
         limits: Limits { half_open_max: limits.half_open_max.min(limits.capacity), ..limits },
         flows: HashMap::new(),
-        half_open: Vec::new(),
+        lists: Default::default(),
         statistics: Statistics::default(),
         hand: 0,
         used: 0,
@@ -295,14 +331,17 @@ fn run(limits: Limits, seed: u64, start: u32, calls: &[Call]) -> Vec<(Vec<Found>
                 let key = key_of(*number);
                 if let Some(slot) = table.find(&key) {
                     let flow = twin.flows.get_mut(&key).unwrap();
-                    let fits = twin.half_open.len() < twin.limits.half_open_max;
-                    let moves = flow.class != *class && (*class == Class::Full || fits);
+                    let fits = twin.lists[0].len() < twin.limits.half_open_max;
+                    let moves = flow.class != *class && (*class != Class::HalfOpen || fits);
+                    let is_it = moves || flow.class == *class;
                     if moves {
                         flow.class = *class;
-                        twin.half_open.retain(|other| *other != key);
-                        twin.half_open.extend((*class == Class::HalfOpen).then_some(key));
+                        twin.enter(key, *class);
                     }
-                    assert_eq!(table.set_class(slot, *class), flow.class == *class);
+                    assert_eq!(table.set_class(slot, *class), is_it);
+                    if *class == Class::Full {
+                        table.renew(slot); // nothing to do
+                    }
                 }
             }
             Call::SetHot(number, hot) => {
@@ -456,6 +495,41 @@ fn established_flows_fill_a_table_and_stay() {
     assert_eq!((found[0].outcome, found[0].slot()), (Outcome::New, Some(slot)));
 }
 
+/// Closed flows make room first, then half-open ones, then the yielding one that is idle longest; an established one never.
+#[test]
+fn classes_make_room_in_their_order() {
+    let mut table = table(8, 8);
+    let classes = [
+        (1, Class::Full),
+        (2, Class::Yielding),
+        (3, Class::Yielding),
+        (4, Class::HalfOpen),
+        (5, Class::Closed),
+        (6, Class::Closed),
+        (7, Class::HalfOpen),
+        (8, Class::Yielding),
+    ];
+    for (number, class) in classes {
+        admit(&mut table, &[key(number)], number, class);
+    }
+    admit(&mut table, &[key(2)], 20, Class::Full); // seen again
+    let mut gone = Vec::new();
+    for number in 10..18 {
+        let evicted = |_, own: &FlowKey, _: &Hot| gone.push(own.addresses[0][1] as u32 & 0xff);
+        let mut found = [Found::NONE];
+        table.lookup(&[key(number)], 30, &mut (|_| Some(Class::Full), evicted), &mut found);
+        assert_eq!(found[0].outcome == Outcome::New, number < 17);
+    }
+    assert_eq!(gone, [5, 6, 4, 7, 3, 8, 2]);
+    assert_eq!((table.count(Class::Full), table.statistics().refused), (8, 1));
+    // At the bound of half-open flows a closed one does not help.
+    let mut table = self::table(4, 1);
+    admit(&mut table, &[key(1)], 1, Class::Closed);
+    admit(&mut table, &[key(2)], 2, Class::HalfOpen);
+    assert_eq!(admit(&mut table, &[key(3)], 3, Class::HalfOpen)[0].outcome, Outcome::New);
+    assert!(table.find(&key(1)).is_some() && table.find(&key(2)).is_none());
+}
+
 #[test]
 fn a_flow_of_the_batch_is_not_evicted() {
     let mut table = table(8, 3);
@@ -592,7 +666,7 @@ fn a_slot_has_generations() {
     assert_eq!(table.handle(Slot(7)), None);
     assert!(table.get(Slot(7)).is_none() && !table.set_class(Slot(7), Class::Full));
     assert!(table.remove(Slot(u32::MAX)).is_none() && table.key(Slot(u32::MAX)).is_none());
-    // The generation wraps around within its 30 bits.
+    // The generation wraps around within its 29 bits.
     assert_eq!(Meta(u32::MAX - 1).freed().0, 0);
 }
 

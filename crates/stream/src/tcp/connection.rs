@@ -135,6 +135,29 @@ pub(super) struct Cold {
     pub(super) marks: u8,
 }
 
+/// SYN of a side that came while the connection was open: the connection that it may have begun is known by the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    side: Option<Side>,
+    sequence: u32,
+    /// The number that the side would have used next.
+    next: u32,
+    /// Bytes of data.
+    len: u16,
+    window: u16,
+    scale: u8,
+}
+
+impl Again {
+    const NONE: Again =
+        Again { side: None, sequence: 0, next: 0, len: 0, window: 0, scale: SCALE_UNKNOWN };
+
+    /// The end that sent SYN.
+    pub fn client(&self) -> Option<Side> {
+        self.side
+    }
+}
+
 /// Both directions of a TCP connection. It refers to the [`Reassembler`](super::Reassembler) that served it, which must
 /// [close](super::Reassembler::close) it before it is dropped or overwritten, or its buffered segments are lost.
 #[derive(Clone, Debug)]
@@ -157,6 +180,7 @@ pub struct Connection {
     pub(super) cold: [Cold; 2],
     /// When SYN was seen, then the round-trip time of the handshake; 0 for none.
     pub(super) handshake_ns: u64,
+    again: Again,
     /// Blocks that both sides have in the buffer.
     pub(super) blocks: u32,
     pub(super) is_handshake_timed: bool,
@@ -199,6 +223,7 @@ impl Connection {
             client: guess,
             cold: [cold; 2],
             handshake_ns: 0,
+            again: Again::NONE,
             blocks: 0,
             is_handshake_timed: false,
             policy: u8::MAX,
@@ -223,6 +248,63 @@ impl Connection {
 
     pub(super) fn policy(&self) -> Option<Policy> {
         Policy::from_index(self.policy)
+    }
+
+    /// Keeps SYN of a side, whatever is to become of it.
+    pub(super) fn note_again(&mut self, side: Side, segment: &super::Segment<'_>, scale: u8) {
+        self.again = Again {
+            side: Some(side),
+            sequence: segment.sequence,
+            next: self.next(side),
+            len: segment.len().min(u16::MAX.into()) as u16,
+            window: segment.window,
+            scale,
+        };
+    }
+
+    /// Whether `side` has not carried on with this connection since a SYN that was kept.
+    fn has_left(&self, side: Side) -> bool {
+        self.again.side == Some(side) && self.again.next == self.next(side)
+    }
+
+    /// Whether a SYN-ACK of `side` answers the SYN that was kept, and not the one that began the connection.
+    pub(super) fn is_answered_again(&self, side: Side, segment: &super::Segment<'_>) -> bool {
+        let ahead = distance(self.again.sequence.wrapping_add(1), segment.acknowledgment);
+        self.has_left(side.other())
+            && (0..=i32::from(self.again.len)).contains(&ahead)
+            && self.initial_sequence(side) != Some(segment.sequence)
+    }
+
+    /// Whether a segment of `side` goes on behind the SYN that was kept, whose answer was not captured.
+    pub(super) fn goes_on_again(&self, side: Side, segment: &super::Segment<'_>) -> bool {
+        self.has_left(side)
+            && segment.sequence == self.again.sequence.wrapping_add(1)
+            && segment.sequence != self.next(side)
+    }
+
+    /// What is known of the connection that a segment belongs to for which the answer was
+    /// [`Outcome::Restart`](super::Outcome::Restart): nothing, or its SYN.
+    pub fn again(&self, segment: &super::Segment<'_>) -> Again {
+        use packet::tcp::flags::{ACK, SYN};
+        match segment.flags & (SYN | ACK) {
+            SYN => Again::NONE,
+            _ => self.again,
+        }
+    }
+
+    /// Makes a connection of which nothing was seen the one that this SYN began.
+    pub fn begin_again(&mut self, again: &Again) {
+        let Some(side) = again.side else { return };
+        let first = again.sequence.wrapping_add(1);
+        self.client = side;
+        self.state = TcpState::SynSent;
+        self.base[side.index()] = first;
+        self.window[side.index()] = again.window;
+        self.unset(side, bits::UNKNOWN | bits::GUESSED);
+        self.mark(side, marks::SYN);
+        let cold = self.cold_mut(side);
+        cold.highest = first.wrapping_add(again.len.into());
+        cold.scale = again.scale;
     }
 
     /// State by the names of RFC 9293; the diagram is that of [`tcp`](crate::tcp).

@@ -38,6 +38,15 @@ impl Reassembler {
             sink.event(side, Event::JoinedMidstream);
             establish(connection);
         }
+        if !self.options.resynchronise && connection.state == TcpState::SynSent {
+            // Every packet passes, and no SYN-ACK did: the client has nothing to send, and the other end may challenge SYN, if
+            // it has another connection with these ports.
+            sink.event(side, Event::AckInvalid);
+            return if side == connection.client { Outcome::Ignored } else { Outcome::Accepted };
+        }
+        if self.options.resynchronise && connection.goes_on_again(side, segment) {
+            return Outcome::Restart;
+        }
         if connection.has(side, bits::UNKNOWN)
             && !self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink)
         {
@@ -425,14 +434,27 @@ impl Reassembler {
             (is_next || is_last, (0..window).contains(&ahead))
         };
         let is_accepted = is_exact || is_in_window && self.options.reset_in_window;
+        if !is_accepted && is_in_window {
+            // What is between may have been lost: the other end challenges it (RFC 5961 §3).
+            sink.event(side, Event::ResetInWindow);
+            return Outcome::Accepted;
+        }
         if !is_accepted {
-            let event = if is_in_window { Event::ResetInWindow } else { Event::ResetOutOfWindow };
-            sink.event(side, event);
+            sink.event(side, Event::ResetOutOfWindow);
             return Outcome::Ignored;
         }
         self.finish(connection, End::Reset, sink);
         connection.state = TcpState::Closed;
         Outcome::Accepted
+    }
+}
+
+/// A segment without SYN and RST of a connection that was reset: on its way before its sender has heard of that, or another one.
+pub(super) fn after_reset(connection: &Connection, side: Side, segment: &Segment<'_>) -> Outcome {
+    let is_known = !connection.has(side, bits::UNKNOWN | bits::GUESSED);
+    match segment.flags & flags::ACK != 0 && is_known && is_within(connection, side, segment) {
+        true => Outcome::Accepted,
+        false => Outcome::Ignored,
     }
 }
 
@@ -451,7 +473,7 @@ fn latest(a: u32, b: u32) -> u32 {
 }
 
 /// Bytes that may be between the last acknowledgment by `side` and what the other one sends.
-pub(super) fn window_max(connection: &Connection, side: Side) -> i32 {
+fn window_max(connection: &Connection, side: Side) -> i32 {
     if connection.cold(side).scale == SCALE_UNKNOWN {
         return DISTANCE_MAX;
     }

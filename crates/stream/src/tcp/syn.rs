@@ -4,7 +4,7 @@ use packet::tcp::flags;
 
 use super::connection::{Connection, SCALE_NONE, SCALE_UNKNOWN, bits, distance, marks};
 use super::data::Data;
-use super::state::{establish, window_max};
+use super::state::establish;
 use super::{Event, Outcome, Reassembler, Segment, Sink, SynData};
 use crate::key::Side;
 use crate::record::TcpState;
@@ -101,21 +101,21 @@ impl Reassembler {
             }
             TcpState::Closed => Outcome::Restart,
             _ if is_same => Outcome::Accepted,
-            TcpState::LastAck | TcpState::TimeWait => Outcome::Restart,
+            TcpState::TimeWait => Outcome::Restart,
+            // The other end has the connection, and challenges the SYN (RFC 5961 §4), or has it no more, and answers it.
             _ => {
-                let known = connection.highest(side);
-                let ahead = distance(known, segment.sequence);
-                let is_known = !connection.has(side, bits::UNKNOWN | bits::GUESSED);
-                if is_known && ahead > window_max(connection, side.other()) {
-                    return Outcome::Restart;
-                }
                 sink.event(side, Event::SynConflict);
-                Outcome::Ignored
+                if side != connection.client && !self.options.resynchronise {
+                    return Outcome::Ignored;
+                }
+                let scale = SynOptions::parse(segment.options).scale.unwrap_or(SCALE_NONE);
+                connection.note_again(side, segment, scale);
+                Outcome::Accepted
             }
         }
     }
 
-    /// Data of SYN, which waits until it is acknowledged.
+    /// Data of SYN or SYN-ACK, which waits until it is acknowledged.
     fn hold(
         &mut self,
         connection: &mut Connection,
@@ -126,7 +126,8 @@ impl Reassembler {
         if segment.payload.is_empty() {
             return;
         }
-        let is_fast_open = connection.marked(side, marks::FAST_OPEN);
+        // An answer with data is part of the fast open of SYN.
+        let is_fast_open = Side::BOTH.iter().any(|side| connection.marked(*side, marks::FAST_OPEN));
         sink.event(side, if is_fast_open { Event::FastOpen } else { Event::DataOnSyn });
         if self.accepts(is_fast_open) {
             let data = Data { place: 0, bytes: segment.payload, urgent: None, is_cut: false };
@@ -176,14 +177,7 @@ impl Reassembler {
         connection.state = TcpState::SynReceived;
         learn(connection, side, segment);
         let _ = self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink);
-        if !segment.payload.is_empty() {
-            let is_fast_open = connection.marked(other, marks::FAST_OPEN);
-            sink.event(side, if is_fast_open { Event::FastOpen } else { Event::DataOnSyn });
-            if self.accepts(is_fast_open) {
-                let data = Data { place: 0, bytes: segment.payload, urgent: None, is_cut: false };
-                self.take(connection, side, data, now_ns, sink);
-            }
-        }
+        self.hold(connection, side, segment, sink);
         Outcome::Accepted
     }
 
@@ -196,6 +190,9 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) -> Outcome {
+        if connection.is_answered_again(side, segment) {
+            return Outcome::Restart;
+        }
         let is_late = connection.has(side, bits::GUESSED)
             && connection.next(side) == segment.sequence.wrapping_add(1);
         if is_late {

@@ -15,7 +15,9 @@ use crate::helper::{Helpers, Reading};
 use crate::key::{FlowKey, Side};
 use crate::record::{FlowRecord, FlowState, Reason, SideRecord};
 use crate::table::{Class, Found, Policy, Slot, TableError, reserved};
-use crate::tcp::{self, Connection, Conntrack, End, Event, Reassembler, Segment, Sink, Want};
+use crate::tcp::{
+    self, Again, Connection, Conntrack, End, Event, Reassembler, Segment, Sink, Want,
+};
 
 /// In the line of the flow, beside its key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -402,6 +404,16 @@ impl<M: Module> Rest<M> {
         (own.packets, own.bytes, own.ip_bytes) = (packets as u32, bytes as u32, ip_bytes as u32);
     }
 
+    /// What is known of the connection that a segment begins with the ends of this one.
+    pub(super) fn again(&self, slot: Slot, segment: &Segment<'_>) -> Again {
+        self.records[slot.index()].connection.again(segment)
+    }
+
+    /// Its SYN came while the one before was open.
+    pub(super) fn begin_again(&mut self, slot: Slot, again: &Again) {
+        self.records[slot.index()].connection.begin_again(again);
+    }
+
     /// State of a TCP connection.
     pub(super) fn conntrack(&self, slot: Slot) -> Conntrack {
         self.records[slot.index()].connection.conntrack()
@@ -559,7 +571,7 @@ impl<M: Module> Rest<M> {
             self.helpers.end(slot);
         }
         let reason = match (reason, hot.phase.state()) {
-            (Reason::Timeout | Reason::Shutdown, FlowState::Closed) => Reason::Closed,
+            (_, FlowState::Closed) if reason != Reason::Active => Reason::Closed,
             _ => reason,
         };
         let record = self.record(slot, key, hot, reason);

@@ -242,6 +242,15 @@ pub fn checked_segment<'a>(input: &Input<'a>) -> Result<Segment<'a>, Reject> {
     segment_of(&plain).ok_or(Reject::Malformed)
 }
 
+/// Whether a segment has flags that hosts do not send together, as Linux's conntrack has it (`tcp_valid_flags`): a reset or SYN
+/// that ends something too, or none at all.
+pub(super) fn has_odd_flags(flags: u16) -> bool {
+    use packet::tcp::flags::{ACK, FIN, RST, SYN, URG};
+    let flags = flags & (SYN | ACK | RST | FIN | URG);
+    let may_be_urgent = |flags: u16| [SYN, ACK, FIN | ACK].contains(&flags);
+    !(may_be_urgent(flags & !URG) || [SYN | ACK, RST, RST | ACK].contains(&flags))
+}
+
 /// Whether a packet may be the first of a flow, as Linux's conntrack has it: of TCP a SYN, or a plain segment where flows may be
 /// joined in the middle; of ICMP a request.
 pub(super) fn opens(input: &Input<'_>, segment: Option<&Segment<'_>>, options: &Options) -> bool {

@@ -117,6 +117,16 @@ impl Phase {
         self.0 & !Self::UNACKNOWLEDGED == Self::TCP | Conntrack::Established as u8
     }
 
+    /// The class in the table of a flow that both ends have sent packets of: an established TCP connection stays, one that is
+    /// over goes first where there is no room.
+    pub(super) fn class(self) -> Class {
+        match (self.0 & 0x70, self.conntrack()) {
+            (_, Some(Conntrack::LastAck | Conntrack::TimeWait | Conntrack::Close)) => Class::Closed,
+            (Self::UDP | Self::ICMP | Self::ICMPV6, _) => Class::Yielding,
+            _ => Class::Full,
+        }
+    }
+
     fn conntrack(self) -> Option<Conntrack> {
         let state = Conntrack::ALL.into_iter().find(|state| *state as u8 == self.0 & 0xf);
         state.filter(|_| self.0 & 0x70 == Self::TCP)
@@ -178,7 +188,7 @@ impl IdleTimeouts {
         // A flow of a firewall stays half-open as long as one end is silent, whatever the other one sends.
         let own = match class {
             Class::HalfOpen => [self.tcp_syn_sent, self.tcp_syn_recv, self.udp],
-            Class::Full => [self.udp_stream; 3],
+            _ => [self.udp_stream; 3],
         };
         let all = [closing, closed, others, own];
         let shortest = all.as_flattened().iter().copied().fold(self.tcp_established, u64::min);

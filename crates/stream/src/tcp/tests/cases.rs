@@ -114,6 +114,7 @@ macro_rules! cases {
 
 #[test]
 fn handshakes() {
+    let firewall = |options| Options { resynchronise: false, ..options };
     cases! {
         "usual"; "A . 1 1 hi; B . 1 3 ho" => "hi" "ho" Established []
         "only SYN"; "- A S 0 0; A S 0 0" => "" "" SynSent []
@@ -129,12 +130,13 @@ fn handshakes() {
         "simultaneous open"; "- A S 0 0; B S 0 0; A SA 0 1; B SA 0 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "split handshake"; "- A S 0 0; B S 0 0; A SA 0 1; B . 1 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "without ACK"; "!A P 1 1 x; A . 1 1 y" => "y" "" Established [NoFlags]
+        "in a firewall, data before SYN-ACK" with firewall; "- A S 0 0; !A . 1 1 x; B . 70 90; B SA 0 1; A . 1 1 y" => "y" "" Established [AckInvalid AckInvalid]
     }
 }
 
 #[test]
 fn data_on_syn() {
-    let all = |options| Options { syn_data: SynData::Accept, ..options };
+    let fast = |options| Options { syn_data: SynData::FastOpen, ..options };
     let none = |options| Options { syn_data: SynData::Ignore, ..options };
     cases! {
         "fast open"; "- A S 0 0 get fast=1; B SA 0 4; A . 4 1 x; B . 1 5 yes" => "getx" "yes" Established [FastOpen]
@@ -145,7 +147,13 @@ fn data_on_syn() {
         "fast open, more before the answer is acknowledged"; "- A S 0 0 get fast=1; B SA 0 4; B . 1 4 yes; A . 4 4" => "get" "yes" Established [FastOpen]
         "fast open unanswered"; "- A S 0 0 get fast=1; close" => "~" "~" SynSent [FastOpen]
         "without the option"; "- A S 0 0 get; B SA 0 1; A . 1 1 get" => "get" "" Established [DataOnSyn]
-        "without the option, accepted" with all; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
+        "without the option, accepted"; "- A S 0 0 get; B SA 0 4; A . 4 1" => "get" "" Established [DataOnSyn]
+        "without the option, not taken" with fast; "- A S 0 0 get; B SA 0 4; A . 4 1" => "---" "" Established [DataOnSyn AcknowledgedLost]
+        "banner with SYN-ACK"; "- A S 0 0; B SA 0 1 hello; A . 1 6; B . 6 1 x" => "" "hellox" Established [DataOnSyn]
+        "banner with SYN-ACK, not acknowledged yet"; "- A S 0 0; B SA 0 1 hello" => "" "" SynReceived [DataOnSyn]
+        "banner with SYN-ACK refused"; "- A S 0 0; B SA 0 1 hello; A . 1 1; B . 1 1 other" => "" "other" Established [DataOnSyn]
+        "banner with SYN-ACK, acknowledged with data"; "- A S 0 0; B SA 0 1 hello; A . 1 6 get" => "get" "hello" Established [DataOnSyn]
+        "banner with SYN-ACK, and FIN"; "- A S 0 0; B SA 0 1 hello; A . 1 6; B FA 6 1; A FA 1 7; B . 7 2" => "|" "hello|" TimeWait [DataOnSyn]
         "ignored" with none; "- A S 0 0 get fast=1; B SA 0 1; A . 1 1 put" => "put" "" Established [FastOpen]
         "ignored, but acknowledged" with none; "- A S 0 0 get fast=1; B SA 0 4; A . 4 1 x" => "---x" "" Established [FastOpen AcknowledgedLost]
     }
@@ -223,10 +231,11 @@ fn ends() {
         "data behind"; "A FA 2 1; A . 1 1 ab; A . 2 1 b; A . 3 1 c" => "a|" "" FinWait1 [DataAfterFin DataAfterFin]
         "data behind, before"; "A . 3 1 cd; A FA 2 1; A . 1 1 a" => "a|" "" FinWait1 [DataAfterFin]
         "acknowledgments behind"; "A FA 1 1; B . 1 2 xy; A . 2 3; B . 3 2 z; A . 2 4" => "|" "xyz" FinWait2 []
-        "reset"; "A . 1 1 ab; A R 3 0; !A . 3 1 c; !B R 1 0" => "abx" "x" Closed [AfterReset]
+        "reset"; "A . 1 1 ab; A R 3 0; A . 3 1 c; !A . 900000 1 c; !B R 1 0" => "abx" "x" Closed [AfterReset AfterReset]
+        "reset, and data of the other end"; "B R 1 0; A . 1 1 c; B . 1 1 d; !A P 1 1 c" => "x" "x" Closed [AfterReset AfterReset AfterReset]
         "reset with a hole"; "A . 2 1 b; B R 1 0" => "-bx" "x" Closed []
         "reset with what was acknowledged"; "A . 1 1 ab; A . 3 1 cd; B . 1 3; A R 3 0" => "abcdx" "x" Closed []
-        "reset in the window"; "!A R 9 0; A . 1 1 x" => "x" "" Established [ResetInWindow]
+        "reset in the window"; "A R 9 0; A . 1 1 x" => "x" "" Established [ResetInWindow]
         "reset in the window, by option" with in_window; "A R 9 0" => "x" "x" Closed []
         "reset outside of the window" with in_window; "!A R 1001 0; !A R 0 0" => "" "" Established [ResetOutOfWindow ResetOutOfWindow]
         "reset after FIN"; "A FA 1 1; A R 2 0" => "|" "x" Closed []
@@ -238,16 +247,66 @@ fn ends() {
 
 #[test]
 fn reuse() {
+    let firewall = |options| Options { resynchronise: false, ..options };
     cases! {
         "after RST"; "A R 1 0; *A S 0 0; *B S 7 0" => "x" "x" Closed []
         "after FIN of both"; "A FA 1 1; B FA 1 2; A . 2 2; A S 0 0; *A S 9 0" => "|" "|" TimeWait []
-        "before the last ACK"; "A FA 1 1; B FA 1 2; *A S 9 0" => "|" "|" LastAck []
-        "of an open one, within the window"; "!A S 9 0; A . 1 1 x" => "x" "" Established [SynConflict]
-        "of an open one, before"; "!A S -9 0; A . 1 1 x" => "x" "" Established [SynConflict]
-        "of an open one, beyond the window"; "*A S 999999 0" => "" "" Established []
+        "before the last ACK"; "A FA 1 1; B FA 1 2; A S 9 0; *B SA 70 10" => "|" "|" LastAck [SynConflict]
+        "of an open one, within the window"; "A S 9 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, before"; "A S -9 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, beyond the window"; "A S 999999 0; A . 1 1 x" => "x" "" Established [SynConflict]
+        "of an open one, answered"; "A S 9 0; *B SA 70 10" => "" "" Established [SynConflict]
+        "of an open one, beyond the window, answered"; "A S 999999 0; *B SA 70000000 1000000" => "" "" Established [SynConflict]
+        "of an open one, answered with data in part"; "A S 9 0 get fast=1; *B SA 70 12" => "" "" Established [SynConflict]
+        "of an open one, another number acknowledged"; "A S 9 0; !B SA 70 11; !B SA 70 9" => "" "" Established [SynConflict SynConflict SynConflict]
+        "the SYN-ACK of before again"; "A S 9 0; B SA 0 1; *B SA 70 10" => "" "" Established [SynConflict]
+        "answered when the old one went on"; "A S 9 0; A . 1 1 x; !B SA 70 10" => "x" "" Established [SynConflict SynConflict]
+        "challenged, then reset"; "B . 1 1 y; A S -900 0; B . 2 1; A R 1 0; *A S -900 0" => "x" "yx" Closed [SynConflict]
+        "challenged, and gone on"; "A S 900 0; B . 1 1; A . 1 1 x; B . 1 2" => "x" "" Established [SynConflict]
+        "twice, the second answered"; "A S 9 0; A S 800 0; !B SA 70 10; *B SA 70 801" => "" "" Established [SynConflict SynConflict SynConflict]
+        "its SYN-ACK was not captured"; "A S 900 0; *A . 901 70" => "" "" Established [SynConflict]
+        "in a firewall, its SYN-ACK was not seen" with firewall; "A S 900000 0; !A . 900001 70" => "" "" Established [SynConflict OutOfWindow]
+        "in a firewall, SYN of the server" with firewall; "!B S 900000 0" => "" "" Established [SynConflict]
         "SYN of before again"; "A . 1 1 x; A S 0 0; B SA 0 1; A . 2 1 y" => "xy" "" Established []
-        "SYN of the server"; "!B S 9 0" => "" "" Established [SynConflict]
+        "SYN of the server"; "B S 9 0" => "" "" Established [SynConflict]
         "another SYN-ACK"; "!B SA 9 1" => "" "" Established [SynConflict]
+    }
+}
+
+/// The connection that a SYN began which came while the one before was open: both have their own bytes, and windows are scaled.
+#[test]
+fn a_port_used_again() {
+    let before = "A . 1 1 first; A S 70001 0 scale=2; ";
+    for answer in
+        ["B SA 90000 70002 scale=3; A . 70002 90001 window=100", "A . 70002 90001 window=100"]
+    {
+        let mut bench = Bench::open(Options::default());
+        play(&mut bench, before);
+        let (head, rest) = answer.split_once("; ").unwrap_or((answer, ""));
+        play(&mut bench, &format!("*{head}"));
+        let mut text = String::new();
+        let (side, number) = if head.starts_with('B') { (B, 90_000) } else { (A, 70_002) };
+        let flags = if side == B { SYN | ACK } else { ACK };
+        let sequence = bench.initial[side.index()] + number;
+        let known = bench.connection.again(&super::segment(sequence, 0, flags, b""));
+        assert_eq!(known.client(), Some(A));
+        let syn = super::segment(sequence, 0, SYN, b"");
+        assert_eq!(bench.connection.again(&syn).client(), None, "SYN says all of its connection");
+        bench.close();
+        bench.connection = super::super::Connection::new(B);
+        bench.connection.begin_again(&known);
+        bench.sink = Recorder::default();
+        text.extend([head, "; ", rest, "; A . 70002 90001 second; B . 90001 70008 yes"]);
+        play(&mut bench, &text);
+        assert_eq!(bench.connection.state(), TcpState::Established);
+        assert_eq!(
+            (bench.sink.bytes(A), bench.sink.bytes(B)),
+            (b"second".to_vec(), b"yes".to_vec())
+        );
+        if side == B {
+            assert_eq!(bench.connection.window(A), 4_000);
+        }
+        bench.close();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Random streams, cut, repeated, reordered, altered and lost, against the twin; and hostile input against the bounds.
 
-use packet::tcp::flags::{ACK, FIN, URG};
+use packet::tcp::flags::{ACK, FIN, SYN, URG};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -251,9 +251,11 @@ proptest! {
             let (connection, sink) = (&mut connections[*flow], &mut sinks[*flow]);
             let outcome = reassembler.segment(connection, side, &segment, 1, sink);
             if outcome == super::Outcome::Restart {
+                let known = connection.again(&segment);
                 reassembler.close(connection, sink);
                 prop_assert_eq!(connection.blocks, 0);
                 (*connection, *sink) = (Connection::new(side), Recorder::default());
+                connection.begin_again(&known);
                 let again = reassembler.segment(connection, side, &segment, 1, sink);
                 prop_assert_eq!(again, super::Outcome::Accepted);
             }
@@ -348,5 +350,54 @@ proptest! {
         }
         prop_assert_eq!(&found[0], &bytes);
         prop_assert_eq!(&found[1], &bytes);
+    }
+    /// A connection is left open and its ports are used again, with any numbers: each connection has its own bytes, whether or not
+    /// the other end challenged the SYN before.
+    #[test]
+    fn ports_are_used_again(
+        numbers in [[initials(), initials()], [initials(), initials()]],
+        lens in [0usize..3000, 0usize..3000, 0usize..3000, 0usize..3000],
+        resynchronise: bool,
+        is_challenged: bool,
+        scales in [prop::option::of(0u8..15), prop::option::of(0u8..15)],
+    ) {
+        prop_assume!(numbers[0][0] != numbers[1][0] && numbers[0][1] != numbers[1][1]);
+        let options = Options { resynchronise, ..Options::default() };
+        let mut bench = Bench::open_at(options, numbers[0]);
+        let bytes = |at: usize| (0..lens[at]).map(|place| stream(place + at)).collect::<Vec<u8>>();
+        let _ = bench.data(A, 0, 0, &bytes(0));
+        let _ = bench.data(B, 0, lens[0] as u32, &bytes(1));
+        let last = bench.data(A, lens[0] as u32, lens[1] as u32, b"");
+        prop_assert_eq!(last, super::Outcome::Accepted);
+        let option = |scale: Option<u8>| scale.map_or(Vec::new(), |scale| vec![3, 3, scale]);
+        let [first, second] = [option(scales[0]), option(scales[1])];
+        let syn = Segment { sequence: numbers[1][0], flags: SYN, window: 9, options: &first, ..Segment::default() };
+        prop_assert_eq!(bench.send(A, syn), super::Outcome::Accepted);
+        if is_challenged {
+            // It is lost on its way back.
+            let outcome = bench.data(B, lens[1] as u32, lens[0] as u32, b"");
+            prop_assert_eq!(outcome, super::Outcome::Accepted);
+            prop_assert_eq!(bench.send(A, syn), super::Outcome::Accepted);
+        }
+        let answer = Segment {
+            sequence: numbers[1][1],
+            acknowledgment: numbers[1][0].wrapping_add(1),
+            flags: SYN | ACK,
+            window: 9,
+            options: &second,
+            ..Segment::default()
+        };
+        prop_assert_eq!(bench.send(B, answer), super::Outcome::Restart);
+        let known = bench.connection.again(&answer);
+        bench.close();
+        prop_assert_eq!([bench.sink.bytes(A), bench.sink.bytes(B)], [bytes(0), bytes(1)]);
+        (bench.connection, bench.sink, bench.initial) = (Connection::new(B), Recorder::default(), numbers[1]);
+        bench.connection.begin_again(&known);
+        prop_assert_eq!(bench.send(B, answer), super::Outcome::Accepted);
+        prop_assert_eq!(bench.data(A, 0, 0, &bytes(2)), super::Outcome::Accepted);
+        prop_assert_eq!(bench.data(B, 0, lens[2] as u32, &bytes(3)), super::Outcome::Accepted);
+        prop_assert_eq!(bench.connection.client(), A);
+        bench.close();
+        prop_assert_eq!([bench.sink.bytes(A), bench.sink.bytes(B)], [bytes(2), bytes(3)]);
     }
 }

@@ -146,25 +146,32 @@ impl Twin {
         }
         let mut flow = self.flows.remove(&key);
         let mut is_valid = true;
-        if let (Some(known), Some(segment)) = (&mut flow, &segment) {
+        let mut again = None;
+        if segment.as_ref().is_some_and(|segment| !is_usual(segment.flags)) {
+            is_valid = false;
+        } else if let (Some(known), Some(segment)) = (&mut flow, &segment) {
             let outcome =
                 reassembler.segment(&mut known.connection, side, segment, frame.time_ns, &mut Deaf);
             is_valid = outcome != tcp::Outcome::Ignored;
             if outcome == tcp::Outcome::Restart {
+                again = Some(known.connection.again(segment));
                 reassembler.close(&mut known.connection, &mut Deaf);
                 flow = None;
             }
         }
         let is_known = flow.is_some();
-        if !is_known && !may_open(&decoded, segment.as_ref()) {
+        if !is_known && again.is_none() && !may_open(&decoded, segment.as_ref()) {
             return (PacketState::Invalid, false);
         }
         let mut flow = flow.unwrap_or_else(|| Plain {
-            first: side,
+            first: again.as_ref().and_then(tcp::Again::client).unwrap_or(side),
             end_ns: frame.time_ns,
             packets: [0; 2],
             connection: Connection::for_key(&key, side),
         });
+        if let Some(again) = &again {
+            flow.connection.begin_again(again);
+        }
         if let (false, Some(segment)) = (is_known, &segment) {
             let outcome =
                 reassembler.segment(&mut flow.connection, side, segment, frame.time_ns, &mut Deaf);
@@ -206,6 +213,12 @@ impl Twin {
             reassembler.close(&mut flow.connection, &mut Deaf);
         }
     }
+}
+
+/// Flags that hosts send.
+fn is_usual(bits: u16) -> bool {
+    const ALL: [u16; 9] = [0x02, 0x22, 0x12, 0x04, 0x14, 0x11, 0x31, 0x10, 0x30];
+    ALL.contains(&(bits & 0x37))
 }
 
 /// What a flow may begin with.
@@ -295,7 +308,7 @@ fn half_open_flows_evict_no_established_one() {
     let mut steps = vec![step(2, false, 0), step(2, true, 0)];
     let others = (0..=255).filter(|conversation| *conversation != 2);
     steps.extend(
-        others.flat_map(|conversation| (0..4).map(move |what| step(conversation, false, what))),
+        others.flat_map(|conversation| (2..6).map(move |what| step(conversation, false, what))),
     );
     steps.push(step(2, false, 0));
     let scene = Scene::new(&steps);

@@ -155,7 +155,7 @@ proptest! {
 fn segments_in_fragments_are_followed() {
     let text: Vec<u8> = (0..2_000_u32).map(|at| at as u8).collect();
     let mut frames = vec![
-        frame(6, 1, &tcp_segment(2, 99, b"")),
+        frame(6, 1, &tcp_segment(16, 100, b"")),
         frame(6, 2, &tcp_segment(16, 100, &text[..500])),
     ];
     frames.extend(fragments(&frame(6, 3, &tcp_segment(16, 600, &text[500..])), 300));
@@ -185,7 +185,7 @@ fn segments_in_fragments_with_a_wrong_checksum_are_passed_over() {
         segment[16..18].copy_from_slice(&(sum ^ wrong).to_be_bytes());
         frame(6, serial, &segment)
     };
-    let mut frames = vec![with_sum(1, tcp_segment(2, 99, b""), 0)];
+    let mut frames = vec![with_sum(1, tcp_segment(16, 100, b""), 0)];
     frames.extend(fragments(&with_sum(2, tcp_segment(16, 100, &[b'x'; 600]), 0xffff), 300));
     frames.extend(fragments(&with_sum(3, tcp_segment(16, 100, &[b'y'; 600]), 0), 300));
     let (places, _) = track_checked(&frames, 64, true);

@@ -216,6 +216,7 @@ impl Twin {
             };
             if give(&mut flow) == tcp::Outcome::Restart {
                 let mut next = Flow::new(packet);
+                next.connection.begin_again(&flow.connection.again(&segment));
                 let _ = give(&mut next);
                 self.end(key, std::mem::replace(&mut flow, next), Reason::Closed, packet.time_ns);
             }
