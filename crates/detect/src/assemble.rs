@@ -87,7 +87,8 @@ impl Builder {
                     {
                         self.streams[side].add(own, &literals, ports.clone()).map_err(too_large)?;
                     }
-                    if compiled.needs_packet && classes(&compiled.carried).contains(&0) {
+                    let in_packets = compiled.needs_packet || compiled.in_packets;
+                    if in_packets && classes(&compiled.carried).contains(&0) {
                         self.in_stream[side]
                             .add(own, &literals, ports.clone())
                             .map_err(too_large)?;

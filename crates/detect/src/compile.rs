@@ -380,6 +380,15 @@ fn draft<'a>(
         || headers != 0
         || no_stream == Some(false)
         || conditions.iter().any(|c| matches!(c, Cond::Packet(c) if needs_packet(c)));
+    let is_at_place = |check: &Check| match check {
+        Check::Content(own) => own.offset.is_some() || own.depth.is_some() || own.startswith,
+        _ => false,
+    };
+    let of_payload = rule.inspections.iter().filter(|own| own.buffer == Buffer::Payload);
+    let in_packets = !needs
+        && no_stream != Some(true)
+        && rule.protocol != Protocol::TcpStream
+        && of_payload.flat_map(|own| &own.checks).any(is_at_place);
     let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
     let is_plain =
         |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
@@ -443,6 +452,7 @@ fn draft<'a>(
         buffers,
         headers,
         needs_packet: needs,
+        in_packets,
         event,
         noalert: rule.noalert,
         counted: counters_of(rule, options, variables, registry)?.into(),

@@ -12,7 +12,11 @@
 //! transaction lasts.
 //!
 //! A *message* is what one end sends until the other one sends: places of contents count from its beginning, and a rule
-//! matches once in it. Where segments are cut has no influence.
+//! matches once in it. A rule that does not hold of a message alone may hold of it together with what the same end sent
+//! before ([`crate::window::tail`]); then places count from the beginning of the stream. Where segments are cut has no influence.
+//!
+//! Of a stream, rules with contents at fixed places (`depth`, `offset`, `startswith`) are also matched against the payload of each
+//! packet, unless they ask for streams only. What a packet and its message both have is one match.
 
 use std::sync::Arc;
 
@@ -24,10 +28,11 @@ use crate::flow::{Match, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
 use crate::headers::Compared;
 use crate::index::{Ref, Room};
-use crate::rule::{Compiled, Kind, Way};
+use crate::rule::{Compiled, Kind, Way, When};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
+use crate::window::tail::Joint;
 use crate::{Alert, FlowState, Packet, Ruleset, Sender, Verdict};
 
 /// Half of what is kept of a message, in bytes.
@@ -70,6 +75,9 @@ pub(crate) struct Step {
     pub(crate) is_over: bool,
     /// The payload is given as bytes of the stream.
     is_in_stream: bool,
+    /// Bytes of the payload, and whether a message begins with them.
+    payload: usize,
+    begins_message: bool,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +86,17 @@ pub(crate) struct Scratch {
     pub(crate) bytes: Vec<u8>,
     queue: Vec<Match>,
     pub(crate) room: Room,
+    found: Vec<u32>,
+    joint: Joint,
+}
+
+/// What a message is the last of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// The other end answered.
+    OfMessage,
+    /// The stream ended, or bytes are missing behind it.
+    OfStream,
 }
 
 impl Detector {
@@ -195,8 +214,8 @@ impl Detector {
     pub fn begin_end(&mut self, flow: &mut FlowState, time_ns: u64) {
         self.open(flow, Sender::Client, time_ns);
         if !self.step.is_over {
-            self.end_message(flow, Sender::Client);
-            self.end_message(flow, Sender::Server);
+            self.end_message(flow, Sender::Client, Last::OfStream);
+            self.end_message(flow, Sender::Server, Last::OfStream);
         }
     }
 
@@ -209,6 +228,7 @@ impl Detector {
         (self.step.sender, self.step.now_ns) = (sender, now_ns);
         self.step.is_over = flow.is_dropped || flow.is_passed;
         self.step.is_in_stream = false;
+        (self.step.payload, self.step.begins_message) = (0, false);
     }
 
     /// Rules of packets.
@@ -245,6 +265,7 @@ impl Detector {
         }
         // Most packets of many captures: acknowledgments, and what is encrypted.
         let bytes = payload(packet);
+        self.step.payload = bytes.len();
         if bytes.is_empty() || flow.is_encrypted && self.step.is_in_stream {
             return;
         }
@@ -315,10 +336,13 @@ impl Detector {
             return;
         }
         if flow.last == Some(sender.other()) {
-            self.end_message(flow, sender.other());
+            self.end_message(flow, sender.other(), Last::OfMessage);
         }
         flow.last = Some(sender);
-        self.message(flow, sender, bytes, is_clean, false);
+        // The packet of the step begins a message: what is found in it is found in the message, too.
+        let is_first = flow.messages[sender.index()].is_empty();
+        self.step.begins_message |= is_first && bytes.len() == self.step.payload;
+        self.message(flow, sender, bytes, is_clean, None);
     }
 
     /// Bytes of a stream that are not searched: they are encrypted.
@@ -326,73 +350,98 @@ impl Detector {
         flow.stream_bytes[sender.index()] = offset + bytes as u64;
     }
 
+    /// More bytes of a message, or its end. `ends`: whether it ended, and whether no other message follows.
     fn message(
         &mut self,
         flow: &mut FlowState,
         sender: Sender,
-        bytes: &[u8],
+        mut bytes: &[u8],
         is_clean: bool,
-        is_last: bool,
+        ends: Option<Last>,
     ) {
         let rules = self.rules.clone();
-        let mut window = std::mem::take(&mut flow.messages[sender.index()]);
+        let side = sender.index();
+        let mut window = std::mem::take(&mut flow.messages[side]);
+        let mut tail = std::mem::take(&mut flow.tails[side]);
         let mut given_up = false;
         let way = flow.way_of(sender);
-        let mut headers = std::mem::take(&mut flow.headers[sender.index()]);
-        let wants = |header| headers.holds(&rules.headers, header, way.as_ref());
+        let mut headers = std::mem::take(&mut flow.headers[side]);
+        let mut wants = |header| headers.holds(&rules.headers, header, way.as_ref());
         let port = way.map(|way| server_port(&way, sender));
-        let set = rules.streams[sender.index()].of(port);
-        let mut room = std::mem::take(&mut self.scratch.room);
-        window.advance(
-            set,
-            &rules.parts,
-            MESSAGE_HALF,
-            bytes,
-            is_clean,
-            is_last,
-            &mut room,
-            &mut given_up,
-            wants,
-            |part| {
-                let number = rules.parts[part as usize].rule;
-                match rules.rules[number as usize].kind {
-                    Kind::Transaction => self.payload_found(flow, number),
-                    _ => {
-                        let (found, waits) = (Found::Stream, false);
-                        self.step.matches.push(Match { rule: number, found, sender, waits });
-                    }
-                }
-            },
-        );
-        self.scratch.room = room;
+        let set = rules.streams[side].of(port);
+        let (parts, half) = (&rules.parts, MESSAGE_HALF);
+        let mut found = std::mem::take(&mut self.scratch.found);
+        let Scratch { room, joint, .. } = &mut self.scratch;
+        if let Some(len) = window.len_from_start()
+            && !tail.is_empty()
+            && len + bytes.len() > 2 * half
+        {
+            // The beginning of a long message is looked at with what was before, while it is there.
+            let (now, behind) = bytes.split_at(2 * half - len);
+            let hit = |part| found.push(part);
+            let up = &mut given_up;
+            window.advance(set, parts, half, now, is_clean, false, room, up, &mut wants, hit);
+            let hit = |part| found.push(part);
+            let when = When::Full;
+            tail.join(set, parts, &mut window, when, false, joint, room, up, &mut wants, hit);
+            bytes = behind;
+        }
+        let hit = |part| found.push(part);
+        let (up, is_end) = (&mut given_up, ends.is_some());
+        window.advance(set, parts, half, bytes, is_clean, is_end, room, up, &mut wants, hit);
+        if let Some(last) = ends {
+            let hit = |part| found.push(part);
+            let (when, is_last) = (When::Whole, last == Last::OfStream);
+            tail.join(set, parts, &mut window, when, is_last, joint, room, up, &mut wants, hit);
+            match last {
+                _ if set.is_empty() => {}
+                Last::OfMessage => tail.keep(&mut window, half),
+                Last::OfStream => tail.reset(),
+            }
+            window.reset();
+        }
         self.counts.given_up += u64::from(given_up);
-        flow.messages[sender.index()] = window;
-        flow.headers[sender.index()] = headers;
+        flow.messages[side] = window;
+        flow.tails[side] = tail;
+        flow.headers[side] = headers;
+        for part in found.drain(..) {
+            let rule = rules.parts[part as usize].rule;
+            match rules.rules[rule as usize].kind {
+                Kind::Transaction => self.payload_found(flow, rule),
+                _ => {
+                    let found = Found::Stream;
+                    self.step.matches.push(Match { rule, found, sender, waits: false });
+                }
+            }
+        }
+        self.scratch.found = found;
     }
 
     /// What an end sent is a message.
-    fn end_message(&mut self, flow: &mut FlowState, sender: Sender) {
-        if flow.messages[sender.index()].is_empty() {
-            return;
+    fn end_message(&mut self, flow: &mut FlowState, sender: Sender, last: Last) {
+        if !flow.messages[sender.index()].is_empty() {
+            // Matches of it whose conditions do not hold had their time.
+            flow.waiting
+                .retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
+            self.message(flow, sender, &[], false, Some(last));
         }
-        // Matches of it whose conditions do not hold had their time.
-        flow.waiting.retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
-        self.message(flow, sender, &[], false, true);
-        flow.messages[sender.index()].reset();
+        if last == Last::OfStream {
+            flow.tails[sender.index()].reset();
+        }
     }
 
     /// Bytes of a stream that will not come. What is behind them is another message.
     pub fn gap(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: u64) {
         flow.stream_bytes[sender.index()] = offset + bytes;
         if !self.step.is_over {
-            self.end_message(flow, sender);
+            self.end_message(flow, sender, Last::OfStream);
         }
     }
 
     /// Nothing more of a stream follows.
     pub fn end_of_stream(&mut self, flow: &mut FlowState, sender: Sender) {
         if !self.step.is_over {
-            self.end_message(flow, sender);
+            self.end_message(flow, sender, Last::OfStream);
         }
     }
 
@@ -415,6 +464,7 @@ impl Detector {
             rules.applications.iter().for_each(|rule| self.found(*rule, Found::Packet));
         }
         let mut matches = std::mem::take(&mut self.step.matches);
+        self.once(&mut matches);
         matches.append(&mut flow.waiting);
         matches.sort_by_key(|own| own.rule);
         matches.dedup();
@@ -458,6 +508,24 @@ impl Detector {
         self.step.matches = matches;
         self.scratch.queue = queue;
         verdict
+    }
+
+    /// What is found in a packet of a stream and in the message that the packet belongs to is one match.
+    fn once(&mut self, matches: &mut Vec<Match>) {
+        let rules = &self.rules.rules;
+        let is_packet = |own: &Match| {
+            own.found == Found::Packet && rules[own.rule as usize].kind == Kind::Stream
+        };
+        if !matches.iter().any(is_packet) {
+            return;
+        }
+        let (begins, sender) = (self.step.begins_message, self.step.sender);
+        let found = &mut self.scratch.found;
+        let streams =
+            matches.iter().filter(|own| own.found == Found::Stream && own.sender == sender);
+        found.extend(streams.map(|own| own.rule));
+        matches.retain(|own| !is_packet(own) || !begins && !found.contains(&own.rule));
+        found.clear();
     }
 
     /// Thresholds and actions, in the order of the rules.

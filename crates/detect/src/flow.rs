@@ -8,6 +8,7 @@ use crate::header::Header;
 use crate::headers::Compared;
 use crate::rule::Way;
 use crate::window::Window;
+use crate::window::tail::Tail;
 
 /// Transactions of a flow that are open at a time; beyond them the oldest is given up.
 pub(crate) const TRANSACTIONS_MAX: usize = 256;
@@ -53,6 +54,8 @@ pub struct FlowState {
     pub(crate) counters: Vec<(u32, u32)>,
     /// The message that each end sends.
     pub(crate) messages: [Window; 2],
+    /// What each end sent in messages before.
+    pub(crate) tails: [Tail; 2],
     /// Which headers of rules hold, by sender.
     pub(crate) headers: [Compared; 2],
     /// What follows of the stream is encrypted.
@@ -165,6 +168,7 @@ impl FlowState {
         self.application_done.reverse();
         self.stream_bytes.reverse();
         self.messages.reverse();
+        self.tails.reverse();
         self.headers.reverse();
         self.last = self.last.map(Sender::other);
         for own in &mut self.waiting {
@@ -276,6 +280,7 @@ impl FlowState {
     /// Forgets what is by numbers of rules: there are others.
     pub(crate) fn forget_rules(&mut self, generation: u64) {
         self.messages.iter_mut().for_each(Window::reset);
+        self.tails.iter_mut().for_each(Tail::reset);
         self.headers.iter_mut().for_each(Compared::forget);
         self.payloads.clear();
         self.transactions.clear();

@@ -299,6 +299,8 @@ pub(crate) struct Compiled {
     pub(crate) key: u32,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
+    /// Besides streams of TCP, payloads of their packets are inspected.
+    pub(crate) in_packets: bool,
     /// What is wrong with a packet or a stream that it is about.
     pub(crate) event: Option<&'static str>,
     pub(crate) noalert: bool,

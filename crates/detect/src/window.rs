@@ -84,6 +84,11 @@ impl Window {
         self.start == 0 && self.bytes.is_empty()
     }
 
+    /// How many bytes are there, if they are all that came.
+    pub(crate) fn len_from_start(&self) -> Option<usize> {
+        (self.start == 0).then_some(self.bytes.len())
+    }
+
     /// More bytes; `found` gets numbers of parts that hold, of those whose header `wants`. `is_clean`: no literal is in them as a
     /// whole.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
@@ -247,5 +252,6 @@ fn hit(
     }
 }
 
+pub(crate) mod tail;
 #[cfg(test)]
 mod tests;

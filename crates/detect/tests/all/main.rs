@@ -1,6 +1,7 @@
 //! Tests of the crate as it is used.
 
 mod allocations;
+mod answers;
 mod bed;
 mod cuts;
 mod etopen;
