@@ -142,7 +142,7 @@ impl Builder {
                 buffer: part.buffer,
                 transforms: part.transforms.into(),
                 when: When::of(&part.ops),
-                writes: part.ops.iter().any(Op::writes),
+                defers: part.ops.iter().any(Op::defers),
                 least: least(&part.ops),
                 senders: part.senders,
                 absent: part.absent,

@@ -24,11 +24,11 @@ use signatures::{Action, Buffer};
 
 use crate::alert::Found;
 use crate::conditions::{self, Answer, Scene};
-use crate::flow::{Match, WAITING_MAX, way_of_packet};
+use crate::flow::{Match, Value, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
 use crate::headers::Compared;
 use crate::index::{Ref, Room};
-use crate::rule::{Compiled, Kind, Way, When};
+use crate::rule::{Compiled, Kind, Part, Way, When};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
@@ -87,7 +87,23 @@ pub(crate) struct Scratch {
     queue: Vec<Match>,
     pub(crate) room: Room,
     found: Vec<u32>,
+    /// Parts on sets that rules write, and what they were found in.
+    pub(crate) values: Vec<(u32, Box<[u8]>)>,
     joint: Joint,
+}
+
+/// A part holds of these bytes.
+pub(crate) fn take(
+    parts: &[Part],
+    part: u32,
+    bytes: &[u8],
+    found: &mut Vec<u32>,
+    values: &mut Vec<(u32, Box<[u8]>)>,
+) {
+    found.push(part);
+    if parts[part as usize].defers {
+        values.push((part, bytes.into()));
+    }
 }
 
 /// What a message is the last of.
@@ -165,6 +181,7 @@ impl Detector {
             self.step.matches.extend(matches);
         }
         self.packet(packet, &header, flow, is_clean);
+        self.keep_values(flow, None);
     }
 
     /// Begins and ends a step with a packet of no flow.
@@ -205,6 +222,7 @@ impl Detector {
         (flow.is_none, flow.is_dropped, flow.is_passed) = (true, false, false);
         flow.bits.clear();
         flow.counters.clear();
+        flow.values.clear();
         flow.way = None;
         flow.headers.iter_mut().for_each(Compared::forget);
         flow
@@ -257,7 +275,7 @@ impl Detector {
             let rule = &rules.rules[own.rule as usize];
             let is_it = headers.holds(&rules.headers, own.header, Some(&way))
                 && conditions::of_packet_hold(rule, header)
-                && headers_hold(&rules, rule, packet, header);
+                && headers_hold(&rules, rule, packet, header, &mut self.scratch.values);
             if is_it {
                 let found = Found::Packet;
                 self.step.matches.push(Match { rule: own.rule, found, sender, waits: false });
@@ -298,10 +316,14 @@ impl Detector {
                 continue;
             }
             let mut given_up = false;
-            let is_found = holds(&part.ops, bytes, &mut given_up) && part.write(bytes);
+            let is_found = holds(&part.ops, bytes, &mut given_up);
             self.counts.given_up += u64::from(given_up);
-            if !is_found || !headers_hold(&rules, rule, packet, header) {
+            let values = &mut self.scratch.values;
+            if !is_found || !headers_hold(&rules, rule, packet, header, values) {
                 continue;
+            }
+            if part.defers {
+                values.push((*number, bytes.bytes.into()));
             }
             match rule.kind {
                 Kind::Transaction => self.payload_found(flow, part.rule),
@@ -370,27 +392,26 @@ impl Detector {
         let port = way.map(|way| server_port(&way, sender));
         let set = rules.streams[side].of(port);
         let (parts, half) = (&rules.parts, MESSAGE_HALF);
-        let mut found = std::mem::take(&mut self.scratch.found);
-        let Scratch { room, joint, .. } = &mut self.scratch;
+        let Scratch { room, joint, found, values, .. } = &mut self.scratch;
         if let Some(len) = window.len_from_start()
             && !tail.is_empty()
             && len + bytes.len() > 2 * half
         {
             // The beginning of a long message is looked at with what was before, while it is there.
             let (now, behind) = bytes.split_at(2 * half - len);
-            let hit = |part| found.push(part);
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let up = &mut given_up;
             window.advance(set, parts, half, now, is_clean, false, room, up, &mut wants, hit);
-            let hit = |part| found.push(part);
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let when = When::Full;
             tail.join(set, parts, &mut window, when, false, joint, room, up, &mut wants, hit);
             bytes = behind;
         }
-        let hit = |part| found.push(part);
+        let hit = |part, of: &[u8]| take(parts, part, of, found, values);
         let (up, is_end) = (&mut given_up, ends.is_some());
         window.advance(set, parts, half, bytes, is_clean, is_end, room, up, &mut wants, hit);
         if let Some(last) = ends {
-            let hit = |part| found.push(part);
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let (when, is_last) = (When::Whole, last == Last::OfStream);
             tail.join(set, parts, &mut window, when, is_last, joint, room, up, &mut wants, hit);
             match last {
@@ -404,6 +425,8 @@ impl Detector {
         flow.messages[side] = window;
         flow.tails[side] = tail;
         flow.headers[side] = headers;
+        self.keep_values(flow, None);
+        let mut found = std::mem::take(&mut self.scratch.found);
         for part in found.drain(..) {
             let rule = rules.parts[part as usize].rule;
             match rules.rules[rule as usize].kind {
@@ -415,6 +438,14 @@ impl Detector {
             }
         }
         self.scratch.found = found;
+    }
+
+    /// What was found in, of parts on sets that rules write.
+    pub(crate) fn keep_values(&mut self, flow: &mut FlowState, transaction: Option<u64>) {
+        for (part, bytes) in self.scratch.values.drain(..) {
+            let rule = self.rules.parts[part as usize].rule;
+            flow.keep_value(Value { rule, part, transaction, bytes });
+        }
     }
 
     /// What an end sent is a message.
@@ -482,6 +513,8 @@ impl Detector {
             let answer = scene.all(rule, own);
             let way = scene.way(own);
             match (answer, way) {
+                // The sets that rules write are asked last, so that a rule writes only if all of it holds.
+                (Answer::Yes, Some(_)) if !self.settle(&rules, own, flow) => {}
                 (Answer::Yes, Some(way)) => {
                     conditions::apply(&rule.posts, flow, &self.tables, &way, self.step.now_ns);
                     queue.push(*own);
@@ -504,10 +537,52 @@ impl Detector {
             Found::Transaction(number) => !is_over(number),
             _ => true,
         });
+        flow.values.retain(|own| match own.transaction {
+            Some(number) => !is_over(number),
+            None => {
+                rules.rules[own.rule as usize].kind == Kind::Transaction
+                    || flow.waiting.iter().any(|waiting| waiting.rule == own.rule)
+            }
+        });
         flow.transactions.retain(|own| own.ended != [true; 2]);
         self.step.matches = matches;
         self.scratch.queue = queue;
         verdict
+    }
+
+    /// Asks the sets that rules write, and writes them, for a rule that holds otherwise. Of each part that is on such a set, one
+    /// value has to do. A transaction may have other values later.
+    fn settle(&self, rules: &Ruleset, of: &Match, flow: &mut FlowState) -> bool {
+        let parts = &rules.rules[of.rule as usize].parts;
+        let parts = parts.iter().map(|number| (*number, &rules.parts[*number as usize]));
+        let mut parts = parts.filter(|(_, part)| part.defers).peekable();
+        if parts.peek().is_none() {
+            return true;
+        }
+        let transaction = match of.found {
+            Found::Transaction(number) => Some(number),
+            _ => None,
+        };
+        let is_of = |own: &Value| {
+            own.rule == of.rule && (own.transaction.is_none() || own.transaction == transaction)
+        };
+        flow.values.retain(|own| !is_of(own) || rules.parts[own.part as usize].asks(&own.bytes));
+        let values = &flow.values;
+        let all = |number: u32| values.iter().filter(move |own| own.part == number && is_of(own));
+        let has_all = parts.clone().all(|(number, _)| all(number).next().is_some());
+        let holds = has_all
+            && parts.all(|(number, part)| {
+                // All are written, though one would do.
+                all(number).filter(|own| part.write(&own.bytes)).count() > 0
+            });
+        if holds {
+            flow.values.retain(|own| !is_of(own));
+        } else if let Some(number) = transaction
+            && let Ok(at) = flow.transactions.binary_search_by_key(&number, |own| own.number)
+        {
+            flow.transactions[at].done.retain(|own| *own != of.rule);
+        }
+        holds
     }
 
     /// What is found in a packet of a stream and in the message that the packet belongs to is one match.
@@ -600,25 +675,32 @@ impl Detector {
     }
 }
 
-/// Whether the parts of a rule hold that are in headers.
+/// Whether the parts of a rule hold that are in headers; `values` gets what those on sets that rules write were found in.
 pub(crate) fn headers_hold(
     rules: &Ruleset,
     rule: &Compiled,
     packet: &Packet<'_>,
     header: &Header,
+    values: &mut Vec<(u32, Box<[u8]>)>,
 ) -> bool {
     if rule.headers == 0 {
         return true;
     }
-    let parts = rule.parts.iter().map(|part| &rules.parts[*part as usize]);
-    let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
-    parts.all(|part| {
+    rule.parts.iter().all(|number| {
+        let part = &rules.parts[*number as usize];
+        if part.bit & rule.headers == 0 {
+            return true;
+        }
         let mut given_up = false;
         let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
             return false;
         };
         let view = View { bytes: &bytes[..len], base: 0 };
-        holds(&part.ops, view, &mut given_up) && part.write(view)
+        let holds = holds(&part.ops, view, &mut given_up);
+        if holds && part.defers {
+            values.push((*number, view.bytes.into()));
+        }
+        holds
     })
 }
 
