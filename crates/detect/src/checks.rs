@@ -230,16 +230,6 @@ impl Op {
             _ => true,
         }
     }
-
-    /// Does it say that something is not there, so that it holds of a buffer that is missing?
-    pub(crate) fn holds_of_nothing(&self) -> bool {
-        match self {
-            Self::Literal(l) => l.negated,
-            Self::Pattern { negated, .. } => *negated,
-            Self::IsDataAt { negated, .. } => *negated,
-            _ => false,
-        }
-    }
 }
 
 /// The names of a rule's numbers.

@@ -578,7 +578,6 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
     if absent == Some(false) && !ops.is_empty() {
         return Err("absent with other checks".to_owned());
     }
-    let holds_of_nothing = !ops.is_empty() && ops.iter().all(Op::holds_of_nothing);
     let candidates = match absent {
         // One that holds of a buffer that is not there, or only of that, has nothing in it for certain.
         Some(false) => Candidates::default(),
@@ -600,7 +599,7 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
         // A buffer that must not be there holds of none: a check that nothing fulfils.
         ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
         candidates,
-        absent: absent.is_some() || holds_of_nothing,
+        absent: absent.is_some(),
         senders: [true; 2],
     })
 }
