@@ -389,7 +389,21 @@ fn draft<'a>(
         && no_stream != Some(true)
         && rule.protocol != Protocol::TcpStream
         && of_payload.flat_map(|own| &own.checks).any(is_at_place);
-    let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
+    let is_of_application =
+        matches!(carried, Carried::Application(_)) && parts.is_empty() && !needs;
+    // As in Suricata, rules that ask for nothing but the detected protocol are tried once it is known.
+    let is_named = |cond: &Cond| matches!(cond, Cond::Application { .. });
+    let is_side = |cond: &Cond| match cond {
+        Cond::Flow(flow) => (flow.state, flow.stream, flow.fragments) == (None, None, None),
+        _ => false,
+    };
+    let sets_bits =
+        |post: &Post| matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. });
+    let is_of_detection = parts.is_empty()
+        && !matches!(carried, Carried::Application(_))
+        && conditions.iter().any(is_named)
+        && conditions.iter().all(|cond| is_named(cond) || is_side(cond))
+        && posts.iter().all(sets_bits);
     let is_plain =
         |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
     let writes = |post: &Post| {
@@ -412,7 +426,7 @@ fn draft<'a>(
         Kind::Transaction
     } else if payload != 0 {
         if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
-    } else if matches!(carried, Carried::Application(_)) && conditions.is_empty() && !has_ports {
+    } else if is_of_detection {
         Kind::Application
     } else if is_addresses && !has_negation(&rule.source) && !has_negation(&rule.destination) {
         Kind::Addresses
@@ -439,7 +453,7 @@ fn draft<'a>(
     );
     let compiled = Compiled {
         kind,
-        is_of_flow: is_addresses || kind == Kind::Application,
+        is_of_flow: is_addresses || is_of_application || kind == Kind::Application,
         carried,
         ends,
         conditions: conditions.into(),

@@ -487,7 +487,7 @@ impl Detector {
         }
         let rules = self.rules.clone();
         let sender = self.step.sender;
-        let is_known = flow.application.iter().flatten().any(|name| *name != "failed");
+        let is_known = flow.application.iter().any(Option::is_some);
         if self.step.header.is_some()
             && is_known
             && !std::mem::replace(&mut flow.application_done[sender.index()], true)

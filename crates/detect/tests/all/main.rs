@@ -6,6 +6,7 @@ mod bed;
 mod cuts;
 mod etopen;
 mod explain;
+mod missing;
 mod numbers;
 mod packets;
 mod parts;
