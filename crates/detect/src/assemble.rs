@@ -87,7 +87,8 @@ impl Builder {
                     {
                         self.streams[side].add(own, &literals, ports.clone()).map_err(too_large)?;
                     }
-                    if compiled.needs_packet && classes(&compiled.carried).contains(&0) {
+                    let in_packets = compiled.needs_packet || compiled.in_packets;
+                    if in_packets && classes(&compiled.carried).contains(&0) {
                         self.in_stream[side]
                             .add(own, &literals, ports.clone())
                             .map_err(too_large)?;
@@ -141,7 +142,7 @@ impl Builder {
                 buffer: part.buffer,
                 transforms: part.transforms.into(),
                 when: When::of(&part.ops),
-                writes: part.ops.iter().any(Op::writes),
+                defers: part.ops.iter().any(Op::defers),
                 least: least(&part.ops),
                 senders: part.senders,
                 absent: part.absent,

@@ -218,13 +218,16 @@ impl Op {
         matches!(self, Self::Dataset { ask, .. } if ask.writes())
     }
 
-    /// Does it say that something is not there, so that it holds of a buffer that is missing?
-    pub(crate) fn holds_of_nothing(&self) -> bool {
+    /// Is it on a set that rules write?
+    pub(crate) fn defers(&self) -> bool {
+        matches!(self, Self::Dataset { set, .. } if set.is_written())
+    }
+
+    /// If it is on a set that rules write: does this set have what it asks for?
+    pub(crate) fn asks(&self, bytes: &[u8]) -> bool {
         match self {
-            Self::Literal(l) => l.negated,
-            Self::Pattern { negated, .. } => *negated,
-            Self::IsDataAt { negated, .. } => *negated,
-            _ => false,
+            Self::Dataset { set, ask } => !set.is_written() || ask.holds(set, bytes),
+            _ => true,
         }
     }
 }

@@ -380,7 +380,30 @@ fn draft<'a>(
         || headers != 0
         || no_stream == Some(false)
         || conditions.iter().any(|c| matches!(c, Cond::Packet(c) if needs_packet(c)));
-    let has_ports = ends.source_ports.is_some() || ends.destination_ports.is_some();
+    let is_at_place = |check: &Check| match check {
+        Check::Content(own) => own.offset.is_some() || own.depth.is_some() || own.startswith,
+        _ => false,
+    };
+    let of_payload = rule.inspections.iter().filter(|own| own.buffer == Buffer::Payload);
+    let in_packets = !needs
+        && no_stream != Some(true)
+        && rule.protocol != Protocol::TcpStream
+        && of_payload.flat_map(|own| &own.checks).any(is_at_place);
+    let is_of_application =
+        matches!(carried, Carried::Application(_)) && parts.is_empty() && !needs;
+    // As in Suricata, rules that ask for nothing but the detected protocol are tried once it is known.
+    let is_named = |cond: &Cond| matches!(cond, Cond::Application { .. });
+    let is_side = |cond: &Cond| match cond {
+        Cond::Flow(flow) => (flow.state, flow.stream, flow.fragments) == (None, None, None),
+        _ => false,
+    };
+    let sets_bits =
+        |post: &Post| matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. });
+    let is_of_detection = parts.is_empty()
+        && !matches!(carried, Carried::Application(_))
+        && conditions.iter().any(is_named)
+        && conditions.iter().all(|cond| is_named(cond) || is_side(cond))
+        && posts.iter().all(sets_bits);
     let is_plain =
         |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
     let writes = |post: &Post| {
@@ -403,7 +426,7 @@ fn draft<'a>(
         Kind::Transaction
     } else if payload != 0 {
         if is_tcp && !needs { Kind::Stream } else { Kind::Packet }
-    } else if matches!(carried, Carried::Application(_)) && conditions.is_empty() && !has_ports {
+    } else if is_of_detection {
         Kind::Application
     } else if is_addresses && !has_negation(&rule.source) && !has_negation(&rule.destination) {
         Kind::Addresses
@@ -430,7 +453,7 @@ fn draft<'a>(
     );
     let compiled = Compiled {
         kind,
-        is_of_flow: is_addresses || kind == Kind::Application,
+        is_of_flow: is_addresses || is_of_application || kind == Kind::Application,
         carried,
         ends,
         conditions: conditions.into(),
@@ -443,6 +466,7 @@ fn draft<'a>(
         buffers,
         headers,
         needs_packet: needs,
+        in_packets,
         event,
         noalert: rule.noalert,
         counted: counters_of(rule, options, variables, registry)?.into(),
@@ -568,7 +592,6 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
     if absent == Some(false) && !ops.is_empty() {
         return Err("absent with other checks".to_owned());
     }
-    let holds_of_nothing = !ops.is_empty() && ops.iter().all(Op::holds_of_nothing);
     let candidates = match absent {
         // One that holds of a buffer that is not there, or only of that, has nothing in it for certain.
         Some(false) => Candidates::default(),
@@ -590,7 +613,7 @@ fn part(inspection: &Inspection, options: &Options) -> Result<DraftPart, String>
         // A buffer that must not be there holds of none: a check that nothing fulfils.
         ops: if absent == Some(false) { vec![Op::Bsize(Compare::Less(0))] } else { ops },
         candidates,
-        absent: absent.is_some() || holds_of_nothing,
+        absent: absent.is_some(),
         senders: [true; 2],
     })
 }

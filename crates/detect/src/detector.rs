@@ -12,7 +12,11 @@
 //! transaction lasts.
 //!
 //! A *message* is what one end sends until the other one sends: places of contents count from its beginning, and a rule
-//! matches once in it. Where segments are cut has no influence.
+//! matches once in it. A rule that does not hold of a message alone may hold of it together with what the same end sent
+//! before ([`crate::window::tail`]); then places count from the beginning of the stream. Where segments are cut has no influence.
+//!
+//! Of a stream, rules with contents at fixed places (`depth`, `offset`, `startswith`) are also matched against the payload of each
+//! packet, unless they ask for streams only. What a packet and its message both have is one match.
 
 use std::sync::Arc;
 
@@ -20,14 +24,15 @@ use signatures::{Action, Buffer};
 
 use crate::alert::Found;
 use crate::conditions::{self, Answer, Scene};
-use crate::flow::{Match, WAITING_MAX, way_of_packet};
+use crate::flow::{Match, Value, WAITING_MAX, way_of_packet};
 use crate::header::{Header, payload, upper};
 use crate::headers::Compared;
 use crate::index::{Ref, Room};
-use crate::rule::{Compiled, Kind, Way};
+use crate::rule::{Compiled, Kind, Part, Way, When};
 use crate::solve::{View, holds};
 use crate::tables::{HostTables, Outcome};
 use crate::window::Window;
+use crate::window::tail::Joint;
 use crate::{Alert, FlowState, Packet, Ruleset, Sender, Verdict};
 
 /// Half of what is kept of a message, in bytes.
@@ -70,6 +75,9 @@ pub(crate) struct Step {
     pub(crate) is_over: bool,
     /// The payload is given as bytes of the stream.
     is_in_stream: bool,
+    /// Bytes of the payload, and whether a message begins with them.
+    payload: usize,
+    begins_message: bool,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +86,33 @@ pub(crate) struct Scratch {
     pub(crate) bytes: Vec<u8>,
     queue: Vec<Match>,
     pub(crate) room: Room,
+    found: Vec<u32>,
+    /// Parts on sets that rules write, and what they were found in.
+    pub(crate) values: Vec<(u32, Box<[u8]>)>,
+    joint: Joint,
+}
+
+/// A part holds of these bytes.
+pub(crate) fn take(
+    parts: &[Part],
+    part: u32,
+    bytes: &[u8],
+    found: &mut Vec<u32>,
+    values: &mut Vec<(u32, Box<[u8]>)>,
+) {
+    found.push(part);
+    if parts[part as usize].defers {
+        values.push((part, bytes.into()));
+    }
+}
+
+/// What a message is the last of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    /// The other end answered.
+    OfMessage,
+    /// The stream ended, or bytes are missing behind it.
+    OfStream,
 }
 
 impl Detector {
@@ -146,6 +181,7 @@ impl Detector {
             self.step.matches.extend(matches);
         }
         self.packet(packet, &header, flow, is_clean);
+        self.keep_values(flow, None);
     }
 
     /// Begins and ends a step with a packet of no flow.
@@ -186,6 +222,7 @@ impl Detector {
         (flow.is_none, flow.is_dropped, flow.is_passed) = (true, false, false);
         flow.bits.clear();
         flow.counters.clear();
+        flow.values.clear();
         flow.way = None;
         flow.headers.iter_mut().for_each(Compared::forget);
         flow
@@ -195,8 +232,8 @@ impl Detector {
     pub fn begin_end(&mut self, flow: &mut FlowState, time_ns: u64) {
         self.open(flow, Sender::Client, time_ns);
         if !self.step.is_over {
-            self.end_message(flow, Sender::Client);
-            self.end_message(flow, Sender::Server);
+            self.end_message(flow, Sender::Client, Last::OfStream);
+            self.end_message(flow, Sender::Server, Last::OfStream);
         }
     }
 
@@ -209,6 +246,7 @@ impl Detector {
         (self.step.sender, self.step.now_ns) = (sender, now_ns);
         self.step.is_over = flow.is_dropped || flow.is_passed;
         self.step.is_in_stream = false;
+        (self.step.payload, self.step.begins_message) = (0, false);
     }
 
     /// Rules of packets.
@@ -237,7 +275,7 @@ impl Detector {
             let rule = &rules.rules[own.rule as usize];
             let is_it = headers.holds(&rules.headers, own.header, Some(&way))
                 && conditions::of_packet_hold(rule, header)
-                && headers_hold(&rules, rule, packet, header);
+                && headers_hold(&rules, rule, packet, header, &mut self.scratch.values);
             if is_it {
                 let found = Found::Packet;
                 self.step.matches.push(Match { rule: own.rule, found, sender, waits: false });
@@ -245,6 +283,7 @@ impl Detector {
         }
         // Most packets of many captures: acknowledgments, and what is encrypted.
         let bytes = payload(packet);
+        self.step.payload = bytes.len();
         if bytes.is_empty() || flow.is_encrypted && self.step.is_in_stream {
             return;
         }
@@ -277,10 +316,14 @@ impl Detector {
                 continue;
             }
             let mut given_up = false;
-            let is_found = holds(&part.ops, bytes, &mut given_up) && part.write(bytes);
+            let is_found = holds(&part.ops, bytes, &mut given_up);
             self.counts.given_up += u64::from(given_up);
-            if !is_found || !headers_hold(&rules, rule, packet, header) {
+            let values = &mut self.scratch.values;
+            if !is_found || !headers_hold(&rules, rule, packet, header, values) {
                 continue;
+            }
+            if part.defers {
+                values.push((*number, bytes.bytes.into()));
             }
             match rule.kind {
                 Kind::Transaction => self.payload_found(flow, part.rule),
@@ -315,10 +358,13 @@ impl Detector {
             return;
         }
         if flow.last == Some(sender.other()) {
-            self.end_message(flow, sender.other());
+            self.end_message(flow, sender.other(), Last::OfMessage);
         }
         flow.last = Some(sender);
-        self.message(flow, sender, bytes, is_clean, false);
+        // The packet of the step begins a message: what is found in it is found in the message, too.
+        let is_first = flow.messages[sender.index()].is_empty();
+        self.step.begins_message |= is_first && bytes.len() == self.step.payload;
+        self.message(flow, sender, bytes, is_clean, None);
     }
 
     /// Bytes of a stream that are not searched: they are encrypted.
@@ -326,73 +372,107 @@ impl Detector {
         flow.stream_bytes[sender.index()] = offset + bytes as u64;
     }
 
+    /// More bytes of a message, or its end. `ends`: whether it ended, and whether no other message follows.
     fn message(
         &mut self,
         flow: &mut FlowState,
         sender: Sender,
-        bytes: &[u8],
+        mut bytes: &[u8],
         is_clean: bool,
-        is_last: bool,
+        ends: Option<Last>,
     ) {
         let rules = self.rules.clone();
-        let mut window = std::mem::take(&mut flow.messages[sender.index()]);
+        let side = sender.index();
+        let mut window = std::mem::take(&mut flow.messages[side]);
+        let mut tail = std::mem::take(&mut flow.tails[side]);
         let mut given_up = false;
         let way = flow.way_of(sender);
-        let mut headers = std::mem::take(&mut flow.headers[sender.index()]);
-        let wants = |header| headers.holds(&rules.headers, header, way.as_ref());
+        let mut headers = std::mem::take(&mut flow.headers[side]);
+        let mut wants = |header| headers.holds(&rules.headers, header, way.as_ref());
         let port = way.map(|way| server_port(&way, sender));
-        let set = rules.streams[sender.index()].of(port);
-        let mut room = std::mem::take(&mut self.scratch.room);
-        window.advance(
-            set,
-            &rules.parts,
-            MESSAGE_HALF,
-            bytes,
-            is_clean,
-            is_last,
-            &mut room,
-            &mut given_up,
-            wants,
-            |part| {
-                let number = rules.parts[part as usize].rule;
-                match rules.rules[number as usize].kind {
-                    Kind::Transaction => self.payload_found(flow, number),
-                    _ => {
-                        let (found, waits) = (Found::Stream, false);
-                        self.step.matches.push(Match { rule: number, found, sender, waits });
-                    }
-                }
-            },
-        );
-        self.scratch.room = room;
+        let set = rules.streams[side].of(port);
+        let (parts, half) = (&rules.parts, MESSAGE_HALF);
+        let Scratch { room, joint, found, values, .. } = &mut self.scratch;
+        if let Some(len) = window.len_from_start()
+            && !tail.is_empty()
+            && len + bytes.len() > 2 * half
+        {
+            // The beginning of a long message is looked at with what was before, while it is there.
+            let (now, behind) = bytes.split_at(2 * half - len);
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
+            let up = &mut given_up;
+            window.advance(set, parts, half, now, is_clean, false, room, up, &mut wants, hit);
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
+            let when = When::Full;
+            tail.join(set, parts, &mut window, when, false, joint, room, up, &mut wants, hit);
+            bytes = behind;
+        }
+        let hit = |part, of: &[u8]| take(parts, part, of, found, values);
+        let (up, is_end) = (&mut given_up, ends.is_some());
+        window.advance(set, parts, half, bytes, is_clean, is_end, room, up, &mut wants, hit);
+        if let Some(last) = ends {
+            let hit = |part, of: &[u8]| take(parts, part, of, found, values);
+            let (when, is_last) = (When::Whole, last == Last::OfStream);
+            tail.join(set, parts, &mut window, when, is_last, joint, room, up, &mut wants, hit);
+            match last {
+                _ if set.is_empty() => {}
+                Last::OfMessage => tail.keep(&mut window, half),
+                Last::OfStream => tail.reset(),
+            }
+            window.reset();
+        }
         self.counts.given_up += u64::from(given_up);
-        flow.messages[sender.index()] = window;
-        flow.headers[sender.index()] = headers;
+        flow.messages[side] = window;
+        flow.tails[side] = tail;
+        flow.headers[side] = headers;
+        self.keep_values(flow, None);
+        let mut found = std::mem::take(&mut self.scratch.found);
+        for part in found.drain(..) {
+            let rule = rules.parts[part as usize].rule;
+            match rules.rules[rule as usize].kind {
+                Kind::Transaction => self.payload_found(flow, rule),
+                _ => {
+                    let found = Found::Stream;
+                    self.step.matches.push(Match { rule, found, sender, waits: false });
+                }
+            }
+        }
+        self.scratch.found = found;
+    }
+
+    /// What was found in, of parts on sets that rules write.
+    pub(crate) fn keep_values(&mut self, flow: &mut FlowState, transaction: Option<u64>) {
+        for (part, bytes) in self.scratch.values.drain(..) {
+            let rule = self.rules.parts[part as usize].rule;
+            flow.keep_value(Value { rule, part, transaction, bytes });
+        }
     }
 
     /// What an end sent is a message.
-    fn end_message(&mut self, flow: &mut FlowState, sender: Sender) {
-        if flow.messages[sender.index()].is_empty() {
-            return;
+    fn end_message(&mut self, flow: &mut FlowState, sender: Sender, last: Last) {
+        if !flow.messages[sender.index()].is_empty() {
+            // Matches of it whose conditions do not hold had their time.
+            flow.waiting
+                .retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
+            self.message(flow, sender, &[], false, Some(last));
         }
-        // Matches of it whose conditions do not hold had their time.
-        flow.waiting.retain(|own| own.found != Found::Stream || own.sender != sender || own.waits);
-        self.message(flow, sender, &[], false, true);
-        flow.messages[sender.index()].reset();
+        if last == Last::OfStream {
+            flow.tails[sender.index()].reset();
+        }
     }
 
     /// Bytes of a stream that will not come. What is behind them is another message.
     pub fn gap(&mut self, flow: &mut FlowState, sender: Sender, offset: u64, bytes: u64) {
         flow.stream_bytes[sender.index()] = offset + bytes;
         if !self.step.is_over {
-            self.end_message(flow, sender);
+            self.end_message(flow, sender, Last::OfStream);
         }
     }
 
     /// Nothing more of a stream follows.
     pub fn end_of_stream(&mut self, flow: &mut FlowState, sender: Sender) {
         if !self.step.is_over {
-            self.end_message(flow, sender);
+            self.end_message(flow, sender, Last::OfStream);
         }
     }
 
@@ -407,7 +487,7 @@ impl Detector {
         }
         let rules = self.rules.clone();
         let sender = self.step.sender;
-        let is_known = flow.application.iter().flatten().any(|name| *name != "failed");
+        let is_known = flow.application.iter().any(Option::is_some);
         if self.step.header.is_some()
             && is_known
             && !std::mem::replace(&mut flow.application_done[sender.index()], true)
@@ -415,6 +495,7 @@ impl Detector {
             rules.applications.iter().for_each(|rule| self.found(*rule, Found::Packet));
         }
         let mut matches = std::mem::take(&mut self.step.matches);
+        self.once(&mut matches);
         matches.append(&mut flow.waiting);
         matches.sort_by_key(|own| own.rule);
         matches.dedup();
@@ -432,6 +513,8 @@ impl Detector {
             let answer = scene.all(rule, own);
             let way = scene.way(own);
             match (answer, way) {
+                // The sets that rules write are asked last, so that a rule writes only if all of it holds.
+                (Answer::Yes, Some(_)) if !self.settle(&rules, own, flow) => {}
                 (Answer::Yes, Some(way)) => {
                     conditions::apply(&rule.posts, flow, &self.tables, &way, self.step.now_ns);
                     queue.push(*own);
@@ -454,10 +537,70 @@ impl Detector {
             Found::Transaction(number) => !is_over(number),
             _ => true,
         });
+        flow.values.retain(|own| match own.transaction {
+            Some(number) => !is_over(number),
+            None => {
+                rules.rules[own.rule as usize].kind == Kind::Transaction
+                    || flow.waiting.iter().any(|waiting| waiting.rule == own.rule)
+            }
+        });
         flow.transactions.retain(|own| own.ended != [true; 2]);
         self.step.matches = matches;
         self.scratch.queue = queue;
         verdict
+    }
+
+    /// Asks the sets that rules write, and writes them, for a rule that holds otherwise. Of each part that is on such a set, one
+    /// value has to do. A transaction may have other values later.
+    fn settle(&self, rules: &Ruleset, of: &Match, flow: &mut FlowState) -> bool {
+        let parts = &rules.rules[of.rule as usize].parts;
+        let parts = parts.iter().map(|number| (*number, &rules.parts[*number as usize]));
+        let mut parts = parts.filter(|(_, part)| part.defers).peekable();
+        if parts.peek().is_none() {
+            return true;
+        }
+        let transaction = match of.found {
+            Found::Transaction(number) => Some(number),
+            _ => None,
+        };
+        let is_of = |own: &Value| {
+            own.rule == of.rule && (own.transaction.is_none() || own.transaction == transaction)
+        };
+        flow.values.retain(|own| !is_of(own) || rules.parts[own.part as usize].asks(&own.bytes));
+        let values = &flow.values;
+        let all = |number: u32| values.iter().filter(move |own| own.part == number && is_of(own));
+        let has_all = parts.clone().all(|(number, _)| all(number).next().is_some());
+        let holds = has_all
+            && parts.all(|(number, part)| {
+                // All are written, though one would do.
+                all(number).filter(|own| part.write(&own.bytes)).count() > 0
+            });
+        if holds {
+            flow.values.retain(|own| !is_of(own));
+        } else if let Some(number) = transaction
+            && let Ok(at) = flow.transactions.binary_search_by_key(&number, |own| own.number)
+        {
+            flow.transactions[at].done.retain(|own| *own != of.rule);
+        }
+        holds
+    }
+
+    /// What is found in a packet of a stream and in the message that the packet belongs to is one match.
+    fn once(&mut self, matches: &mut Vec<Match>) {
+        let rules = &self.rules.rules;
+        let is_packet = |own: &Match| {
+            own.found == Found::Packet && rules[own.rule as usize].kind == Kind::Stream
+        };
+        if !matches.iter().any(is_packet) {
+            return;
+        }
+        let (begins, sender) = (self.step.begins_message, self.step.sender);
+        let found = &mut self.scratch.found;
+        let streams =
+            matches.iter().filter(|own| own.found == Found::Stream && own.sender == sender);
+        found.extend(streams.map(|own| own.rule));
+        matches.retain(|own| !is_packet(own) || !begins && !found.contains(&own.rule));
+        found.clear();
     }
 
     /// Thresholds and actions, in the order of the rules.
@@ -532,25 +675,32 @@ impl Detector {
     }
 }
 
-/// Whether the parts of a rule hold that are in headers.
+/// Whether the parts of a rule hold that are in headers; `values` gets what those on sets that rules write were found in.
 pub(crate) fn headers_hold(
     rules: &Ruleset,
     rule: &Compiled,
     packet: &Packet<'_>,
     header: &Header,
+    values: &mut Vec<(u32, Box<[u8]>)>,
 ) -> bool {
     if rule.headers == 0 {
         return true;
     }
-    let parts = rule.parts.iter().map(|part| &rules.parts[*part as usize]);
-    let mut parts = parts.filter(|part| part.bit & rule.headers != 0);
-    parts.all(|part| {
+    rule.parts.iter().all(|number| {
+        let part = &rules.parts[*number as usize];
+        if part.bit & rule.headers == 0 {
+            return true;
+        }
         let mut given_up = false;
         let Some((bytes, len)) = header_bytes(part.buffer, packet, header) else {
             return false;
         };
         let view = View { bytes: &bytes[..len], base: 0 };
-        holds(&part.ops, view, &mut given_up) && part.write(view)
+        let holds = holds(&part.ops, view, &mut given_up);
+        if holds && part.defers {
+            values.push((*number, view.bytes.into()));
+        }
+        holds
     })
 }
 

@@ -121,11 +121,12 @@ impl Detector {
         for number in &rules.fragments {
             let rule = &rules.rules[*number as usize];
             if conditions::of_packet_hold(rule, &header)
-                && headers_hold(&rules, rule, packet, &header)
+                && headers_hold(&rules, rule, packet, &header, &mut self.scratch.values)
             {
                 self.found(*number, Found::Packet);
             }
         }
+        self.keep_values(&mut flow, None);
         let verdict = self.finish(&mut flow, alerts);
         self.give_back(flow);
         verdict

@@ -120,7 +120,11 @@ fn explain(part: &Part, bytes: &[u8], lines: &mut Vec<Line>) {
         let mut given_up = false;
         let answer = match is_over {
             true => Answered::NotReached,
-            false => Answer::from(holds(&part.ops[..=at], view, &mut given_up)).into(),
+            false => {
+                let ops = &part.ops[..=at];
+                let is_it = holds(ops, view, &mut given_up) && ops.iter().all(|op| op.asks(bytes));
+                Answer::from(is_it).into()
+            }
         };
         is_over |= answer == Answered::No;
         lines.push(Line { text: format!("{}: {text}", part.buffer.name()), answer });

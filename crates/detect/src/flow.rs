@@ -8,11 +8,15 @@ use crate::header::Header;
 use crate::headers::Compared;
 use crate::rule::Way;
 use crate::window::Window;
+use crate::window::tail::Tail;
 
 /// Transactions of a flow that are open at a time; beyond them the oldest is given up.
 pub(crate) const TRANSACTIONS_MAX: usize = 256;
 /// Matches of a flow that wait for a condition; beyond them the oldest is given up.
 pub(crate) const WAITING_MAX: usize = 64;
+/// Values of a flow that wait for the rest of their rule, and their bytes; beyond them the oldest is given up.
+const VALUES_MAX: usize = 256;
+const VALUES_BYTES_MAX: usize = 65_536;
 /// Bits and counters of a flow; no more are set.
 pub(crate) const NAMES_MAX: usize = 1_024;
 /// Buffers of a transaction that are kept, and their bytes; beyond them all parts are looked for in a buffer.
@@ -53,6 +57,8 @@ pub struct FlowState {
     pub(crate) counters: Vec<(u32, u32)>,
     /// The message that each end sends.
     pub(crate) messages: [Window; 2],
+    /// What each end sent in messages before.
+    pub(crate) tails: [Tail; 2],
     /// Which headers of rules hold, by sender.
     pub(crate) headers: [Compared; 2],
     /// What follows of the stream is encrypted.
@@ -62,6 +68,8 @@ pub struct FlowState {
     /// Rules whose payload was found, of those that ask for transactions too: with the sender.
     pub(crate) payloads: Vec<(u32, Sender)>,
     pub(crate) transactions: Vec<Transaction>,
+    /// What parts of rules were found in that are on sets which rules write.
+    pub(crate) values: Vec<Value>,
     /// Matches whose conditions do not hold yet.
     pub(crate) waiting: Vec<Match>,
     /// The ruleset that numbers of rules are of.
@@ -76,6 +84,16 @@ pub(crate) struct Match {
     pub(crate) sender: Sender,
     /// The application is not known yet, which it depends on.
     pub(crate) waits: bool,
+}
+
+/// Bytes that a part of a rule holds of, but for the sets that rules write.
+#[derive(Debug)]
+pub(crate) struct Value {
+    pub(crate) rule: u32,
+    pub(crate) part: u32,
+    /// That of the buffer; none: of a payload or header.
+    pub(crate) transaction: Option<u64>,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// A transaction that is open.
@@ -165,6 +183,7 @@ impl FlowState {
         self.application_done.reverse();
         self.stream_bytes.reverse();
         self.messages.reverse();
+        self.tails.reverse();
         self.headers.reverse();
         self.last = self.last.map(Sender::other);
         for own in &mut self.waiting {
@@ -246,6 +265,25 @@ impl FlowState {
         &mut self.transactions[at]
     }
 
+    /// Keeps a value; beyond the bounds the oldest are given up.
+    pub(crate) fn keep_value(&mut self, value: Value) {
+        let is_same = |own: &Value| {
+            (own.part, own.transaction) == (value.part, value.transaction)
+                && own.bytes == value.bytes
+        };
+        if self.values.iter().any(is_same) {
+            return;
+        }
+        let mut bytes: usize = self.values.iter().map(|own| own.bytes.len()).sum();
+        bytes += value.bytes.len();
+        while !self.values.is_empty()
+            && (self.values.len() == VALUES_MAX || bytes > VALUES_BYTES_MAX)
+        {
+            bytes -= self.values.remove(0).bytes.len();
+        }
+        self.values.push(value);
+    }
+
     pub(crate) fn has_bit(&self, id: u32) -> bool {
         self.bits.binary_search(&id).is_ok()
     }
@@ -276,10 +314,12 @@ impl FlowState {
     /// Forgets what is by numbers of rules: there are others.
     pub(crate) fn forget_rules(&mut self, generation: u64) {
         self.messages.iter_mut().for_each(Window::reset);
+        self.tails.iter_mut().for_each(Tail::reset);
         self.headers.iter_mut().for_each(Compared::forget);
         self.payloads.clear();
         self.transactions.clear();
         self.waiting.clear();
+        self.values.clear();
         self.generation = generation;
     }
 }

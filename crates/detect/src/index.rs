@@ -121,7 +121,20 @@ impl OfPort<'_> {
         self.scan_more(room, None, bytes, 0, false, hit);
     }
 
-    /// The same of what ends behind the first `before` bytes; those were searched before, and the state is what that gave.
+    /// What begins before the place `at` and ends behind it, and some of what is near: `hit` gets parts, and where the literal ends.
+    pub(crate) fn scan_across(
+        &self,
+        room: &mut Room,
+        bytes: &[u8],
+        at: usize,
+        mut hit: impl FnMut(Ref, u64),
+    ) {
+        let reach = self.group.map_or(0, |group| group.longest.saturating_sub(1));
+        let (from, to) = (at.saturating_sub(reach), bytes.len().min(at + reach));
+        self.scan_whole(room, &bytes[from..to], |own, end| hit(own, from as u64 + end));
+    }
+
+    /// As [`OfPort::scan_whole`], of what ends behind the first `before` bytes; those were searched before, and the state is what that gave.
     /// `is_clean`: no literal is as a whole in the bytes behind them.
     pub(crate) fn scan_more(
         &self,

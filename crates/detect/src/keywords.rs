@@ -8,7 +8,10 @@ const REFUSED: &[&str] = &[
     "filemagic",
     "pcrexform",
     "ssh.protoversion",
+    "ssl_state",
     "tld",
+    "tls_cert_expired",
+    "tls_cert_valid",
 ];
 
 /// All options of the language by name, and whether rules with them are evaluated. Some values of an option may be refused
@@ -34,6 +37,8 @@ mod tests {
             let wholes = [
                 format!("{name}; content:\"a\";"),
                 format!("{name}:\"a\";"),
+                format!("{name};"),
+                format!("{name}:client_hello;"),
                 format!("file.data; {name}; content:\"a\";"),
                 format!("file.data; {name}:\"a\"; content:\"a\";"),
             ];

@@ -26,8 +26,8 @@ pub(crate) struct Part {
     /// Each of them as rules write it, for explanations.
     pub(crate) texts: Box<[Box<str>]>,
     pub(crate) when: When,
-    /// Some of them write a set.
-    pub(crate) writes: bool,
+    /// Some of them are on sets that rules write: they are asked once the rest of the rule holds.
+    pub(crate) defers: bool,
     /// A buffer of fewer bytes does not fulfil it.
     pub(crate) least: usize,
     /// Who sends what it is looked for in.
@@ -41,13 +41,15 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Writes what its checks write, now that they hold of all these bytes; false if that fails, so that they do not hold.
-    pub(crate) fn write(&self, view: View<'_>) -> bool {
-        if !self.writes {
-            return true;
-        }
+    /// Whether the sets that rules write have what its checks ask for.
+    pub(crate) fn asks(&self, bytes: &[u8]) -> bool {
+        self.ops.iter().all(|op| op.asks(bytes))
+    }
+
+    /// Writes what its checks write; false if that fails, so that they do not hold.
+    pub(crate) fn write(&self, bytes: &[u8]) -> bool {
         self.ops.iter().all(|op| match op {
-            Op::Dataset { set, ask } => ask.write(set, view.bytes),
+            Op::Dataset { set, ask } => ask.write(set, bytes),
             _ => true,
         })
     }
@@ -299,6 +301,8 @@ pub(crate) struct Compiled {
     pub(crate) key: u32,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
+    /// Besides streams of TCP, payloads of their packets are inspected.
+    pub(crate) in_packets: bool,
     /// What is wrong with a packet or a stream that it is about.
     pub(crate) event: Option<&'static str>,
     pub(crate) noalert: bool,

@@ -210,6 +210,11 @@ impl Dataset {
         Some((save, lines))
     }
 
+    /// Whether rules write it.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self.members, Members::Shared(_))
+    }
+
     fn look<T>(&self, look: impl FnOnce(&Kept) -> T) -> T {
         match &self.members {
             Members::Fixed(kept) => look(kept),

@@ -276,7 +276,8 @@ impl Solver<'_> {
             Op::Dataset { set, ask } => {
                 // A buffer whose beginning is gone is in no set.
                 let is_whole = self.view.base == 0;
-                match is_whole && ask.holds(set, bytes) {
+                // Sets that rules write are asked once the rest of the rule holds.
+                match is_whole && (set.is_written() || ask.holds(set, bytes)) {
                     true => self.solve(at + 1, last),
                     false => Err(Fail::Final),
                 }

@@ -15,7 +15,7 @@ use signatures::Buffer;
 use crate::alert::Found;
 use crate::compile::canonical;
 use crate::conditions;
-use crate::detector::{Detector, server_port};
+use crate::detector::{Detector, server_port, take};
 use crate::flow::{Kept, Match, OPEN_MAX, Open};
 use crate::headers::Compared;
 use crate::rule::{Part, Way};
@@ -190,7 +190,8 @@ impl Detector {
             let open = &mut transaction.open[place];
             for set in sets.iter().filter(|set| set.transforms.is_empty()) {
                 let (set, is_last) = (set.sets[side].all.of(port), part.is_complete);
-                let found = |part| found.push(part);
+                let values = &mut self.scratch.values;
+                let found = |part, of: &[u8]| take(&rules.parts, part, of, &mut found, values);
                 open.window.advance(
                     set,
                     &rules.parts,
@@ -227,6 +228,7 @@ impl Detector {
             self.whole(sets, sender, part.bytes, how, headers, &mut given_up, &mut found);
         }
         self.counts.given_up += u64::from(given_up);
+        self.keep_values(flow, Some(number));
         for part in &found {
             self.part_found(flow, number, *part, sender);
         }
@@ -262,7 +264,8 @@ impl Detector {
                 }
             };
             self.window.reset();
-            let found = |part| found.push(part);
+            let (room, values) = (&mut self.scratch.room, &mut self.scratch.values);
+            let found = |part, of: &[u8]| take(&rules.parts, part, of, found, values);
             self.window.advance(
                 own,
                 &rules.parts,
@@ -270,7 +273,7 @@ impl Detector {
                 bytes,
                 false,
                 true,
-                &mut self.scratch.room,
+                room,
                 given_up,
                 |header| headers.holds(&rules.headers, header, way.as_ref()),
                 found,

@@ -84,7 +84,12 @@ impl Window {
         self.start == 0 && self.bytes.is_empty()
     }
 
-    /// More bytes; `found` gets numbers of parts that hold, of those whose header `wants`. `is_clean`: no literal is in them as a
+    /// How many bytes are there, if they are all that came.
+    pub(crate) fn len_from_start(&self) -> Option<usize> {
+        (self.start == 0).then_some(self.bytes.len())
+    }
+
+    /// More bytes; `found` gets numbers of parts that hold, of those whose header `wants`, and of what. `is_clean`: no literal is in them as a
     /// whole.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
@@ -98,7 +103,7 @@ impl Window {
         room: &mut Room,
         given_up: &mut bool,
         mut wants: impl FnMut(u32) -> bool,
-        mut found: impl FnMut(u32),
+        mut found: impl FnMut(u32, &[u8]),
     ) {
         let wants: &mut dyn FnMut(u32) -> bool = &mut wants;
         if set.is_empty() {
@@ -158,7 +163,7 @@ impl Window {
         which: Which,
         given_up: &mut bool,
         wants: &mut dyn FnMut(u32) -> bool,
-        found: &mut impl FnMut(u32),
+        found: &mut impl FnMut(u32, &[u8]),
     ) {
         let own = std::mem::take(&mut self.bytes);
         self.evaluate(set, parts, &own, when, which, given_up, wants, found);
@@ -175,7 +180,7 @@ impl Window {
         which: Which,
         given_up: &mut bool,
         wants: &mut dyn FnMut(u32) -> bool,
-        found: &mut impl FnMut(u32),
+        found: &mut impl FnMut(u32, &[u8]),
     ) {
         let view = View { bytes, base: self.start };
         let mut one = |number: u32, least: When, own: &mut Self| {
@@ -188,9 +193,9 @@ impl Window {
             {
                 own.work += bytes.len();
             }
-            if holds(&part.ops, view, given_up) && part.write(view) {
+            if holds(&part.ops, view, given_up) {
                 own.done.insert(at, number);
-                found(number);
+                found(number, view.bytes);
             }
         };
         if which == Which::Fresh {
@@ -247,5 +252,6 @@ fn hit(
     }
 }
 
+pub(crate) mod tail;
 #[cfg(test)]
 mod tests;

@@ -115,7 +115,7 @@ fn run(rules: &Ruleset, window: &mut Window, bytes: &[u8], cuts: &[usize]) -> Ve
             &mut room,
             &mut given_up,
             |_| true,
-            |part| found.push(part),
+            |part, _| found.push(part),
         );
         found
     });
@@ -209,7 +209,7 @@ fn the_work_is_in_proportion_to_the_bytes() {
             &mut room,
             &mut given_up,
             |_| true,
-            |part| panic!("{part} is found"),
+            |part, _| panic!("{part} is found"),
         );
     }
     let parts = rules.parts.len();

@@ -49,11 +49,11 @@ alert tcp any any -> any any (content:"needle"; flowbits:set,found; content:!"ab
         let found: usize = (0..20).map(|_| give(&frames[3])).sum();
         found + give(&answer)
     };
-    let warm = [round(), round()];
+    let warm = [round(), round(), round(), round()];
     let counted = allocation_counter::measure(|| {
-        assert_eq!(round(), warm[1]);
-        assert_eq!(round(), warm[1]);
+        assert_eq!(round(), warm[3]);
+        assert_eq!(round(), warm[3]);
     });
-    assert!(warm[1] > 20, "{warm:?}");
+    assert!(warm[3] > 20, "{warm:?}");
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }

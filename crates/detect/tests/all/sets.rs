@@ -31,6 +31,9 @@ fn prepare(set: &RuleSet, before: &Datasets, files: Files) -> (Datasets, Vec<Str
     })
 }
 
+/// Buffers and what is in them.
+type Buffers<'a> = &'a [(Buffer, &'a str)];
+
 struct Bench {
     detector: Detector,
     flow: FlowState,
@@ -65,6 +68,30 @@ impl Bench {
             };
             self.detector.buffer(&mut self.flow, &part);
         }
+        self.detector.finish(&mut self.flow, &mut alerts);
+        let rules = self.detector.rules();
+        alerts.iter().map(|alert| rules.rule(alert.rule).sid).collect()
+    }
+
+    /// The same with buffers of one transaction.
+    fn buffers(&mut self, payload: &[u8], buffers: Buffers<'_>) -> Vec<u32> {
+        self.transaction += 1;
+        let frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 200], 53), 64, payload);
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1_000_000_000 };
+        self.detector.begin(&packet, &mut self.flow, Sender::Client);
+        for (buffer, text) in buffers {
+            let part = BufferPart {
+                buffer: *buffer,
+                sender: Sender::Client,
+                transaction: self.transaction,
+                number: 0,
+                bytes: text.as_bytes(),
+                is_complete: true,
+            };
+            self.detector.buffer(&mut self.flow, &part);
+        }
+        let mut alerts: Vec<Alert> = Vec::new();
         self.detector.finish(&mut self.flow, &mut alerts);
         let rules = self.detector.rules();
         alerts.iter().map(|alert| rules.rule(alert.rule).sid).collect()
@@ -124,6 +151,41 @@ fn datasets() {
     let (later, problems) = prepare(&set, &datasets, &[("known.lst", "YS50ZXN0\n")]);
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert_eq!((later.get("seen").unwrap().len(), later.get("known").unwrap().len()), (4, 1));
+}
+
+/// Buffers of one transaction, and the rules that match. A rule writes only if all of it holds.
+#[test]
+fn sets_are_written_by_rules_that_hold() {
+    let set = rules(
+        "alert http any any -> any any (http.user_agent; content:\"Evil\"; http.host; dataset:set,c2,type string; sid:1;)\n\
+         alert http any any -> any any (http.host; dataset:isset,c2; sid:2;)\n\
+         alert http any any -> any any (http.host; dataset:set,bits,type string; flowbits:isset,never; sid:3;)\n\
+         alert smtp any any -> any any (http.host; dataset:set,other,type string; sid:4;)\n\
+         alert http any any -> any any (http.uri; content:\"/x\"; http.host; dataset:unset,c2; sid:5;)\n\
+         alert http any any -> any any (http.host; dataset:set,both,type string; http.user_agent; dataset:set,agents,type string; sid:6;)\n\
+         alert udp any any -> any any (content:\"key\"; ip.src; dataset:set,sources,type ip; flowbits:isset,never; sid:7;)\n",
+    );
+    let (datasets, problems) = prepare(&set, &Datasets::default(), &[]);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut bench = Bench::new(&set, &Options { datasets: datasets.clone(), ..Options::default() });
+    bench.flow.set_application(Sender::Client, "http");
+    let (host, agent, uri) = (Buffer::HttpHost, Buffer::HttpUserAgent, Buffer::HttpUri);
+    let cases: [(Buffers, &[u32]); 8] = [
+        (&[(host, "good.test"), (agent, "curl")], &[6]),
+        (&[(agent, "curl"), (host, "good.test")], &[]),
+        // The order of buffers does not count, and rules behind see what is written.
+        (&[(host, "bad.test"), (agent, "Evil 1")], &[1, 2, 6]),
+        (&[(host, "bad.test"), (agent, "Evil 2")], &[2]),
+        (&[(host, "bad.test")], &[2]),
+        (&[(host, "bad.test"), (uri, "/y")], &[2]),
+        (&[(host, "bad.test"), (uri, "/x")], &[2, 5]),
+        (&[(host, "bad.test")], &[]),
+    ];
+    for (at, (buffers, expected)) in cases.iter().enumerate() {
+        assert_eq!(bench.buffers(b"key", buffers), *expected, "case {at}");
+    }
+    let names = |name: &str| datasets.get(name).expect("a rule names it").len();
+    assert_eq!(["c2", "bits", "other", "both", "agents", "sources"].map(names), [0, 0, 0, 2, 2, 0]);
 }
 
 /// What is wrong is said, and rules with it are refused.
