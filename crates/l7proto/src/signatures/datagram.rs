@@ -132,16 +132,21 @@ fn mdns(bytes: &[u8], ports: Ports) -> Fit {
     if has_port(ports, 5353) { dns_fit(bytes, true) } else { Fit::No }
 }
 
+/// The name service of NetBIOS has the header of DNS, and names and records of its own (RFC 1002 §4.2).
 fn dns_message(bytes: &[u8], ports: Ports) -> Fit {
-    if has_port(ports, 5353) { Fit::No } else { dns_fit(bytes, has_port(ports, 53)) }
+    match has_port(ports, 5353) || has_port(ports, 137) {
+        true => Fit::No,
+        false => dns_fit(bytes, has_port(ports, 53)),
+    }
 }
 
-/// A message whose counts, names and lengths tile the datagram is DNS; on its port, so may be one whose header is sane.
+/// A message whose counts, names and lengths tile the datagram is DNS. On its port, so may be one whose header is sane, or
+/// whose first question is whole: servers answer queries with the reserved bit, an operation or counts that are wrong.
 fn dns_fit(bytes: &[u8], is_port: bool) -> Fit {
     let Some(message) = dns::Message::parse(bytes) else { return Fit::No };
     let has_entries = message.counts() != [0; 4];
     if !message.is_sane() || !has_entries {
-        return Fit::No;
+        return weak(is_port && message.has_question());
     }
     match message.end() {
         Some(end) if end == bytes.len() => Fit::Strong,

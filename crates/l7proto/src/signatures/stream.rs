@@ -121,6 +121,7 @@ pub(crate) const TABLE: &[Signature] = &[
     pair(Modbus, Parser(modbus_request), Parser(modbus_response)),
     both(Dns, Parser(dns_query), Parser(dns_response)),
     pair(OpenVpn, Parser(openvpn_client), Parser(openvpn_server)),
+    pair(Dns, Parser(odd_dns_query), Parser(odd_dns_response)),
     both(Telnet, TELNET, TELNET),
 ];
 
@@ -610,6 +611,27 @@ fn dns_response(bytes: &[u8]) -> Fit {
 }
 
 /// A length and a reset.
+/// The same with any operation, flags and counts. Alone it is DNS on its port only.
+fn odd_dns(bytes: &[u8], response: bool) -> Fit {
+    if let [0, 0..17, ..] = bytes {
+        return Fit::No;
+    }
+    let Some(flags) = bytes.get(4) else { return Fit::More };
+    if (flags & 0x80 != 0) != response {
+        return Fit::No;
+    }
+    check!(bytes: 6 => |b| b == 0, 7 => |b| b != 0, 14 => |b| b < 64);
+    Fit::Yes
+}
+
+fn odd_dns_query(bytes: &[u8]) -> Fit {
+    odd_dns(bytes, false)
+}
+
+fn odd_dns_response(bytes: &[u8]) -> Fit {
+    odd_dns(bytes, true)
+}
+
 fn openvpn(bytes: &[u8], kinds: [u8; 2]) -> Fit {
     let &[high, low, kind, ..] = bytes else { return Fit::More };
     let len = usize::from(u16::from_be_bytes([high, low]));
