@@ -231,8 +231,10 @@ fn rdp_udp(bytes: &[u8], ports: Ports) -> Fit {
 
 /// A mode of time with 48 bytes and more, or a control message (RFC 5905 §7.3, RFC 9327).
 fn ntp(bytes: &[u8], ports: Ports) -> Fit {
-    let &[first, stratum, ..] = bytes else { return Fit::No };
+    let &[first, stratum, poll, precision, ..] = bytes else { return Fit::No };
     let (version, mode) = (first >> 3 & 7, first & 7);
+    // Both are powers of two in seconds; a client may hide its own behind 32.
+    let is_clock = matches!(poll as i8, -6..=17) && matches!(precision as i8, -32..=0 | 32);
     let is_port = has_port(ports, 123);
     if !(1..=4).contains(&version) {
         return Fit::No;
@@ -243,8 +245,8 @@ fn ntp(bytes: &[u8], ports: Ports) -> Fit {
         0 if version > 1 => Fit::No,
         _ if bytes.len() < 48 || stratum > 16 => Fit::No,
         // Before extension fields, which come in words, and a digest.
-        _ if is_port && bytes.len().is_multiple_of(4) => Fit::Strong,
-        _ => weak(matches!(bytes.len(), 48 | 68 | 72)),
+        _ if is_port && is_clock && bytes.len().is_multiple_of(4) => Fit::Strong,
+        _ => weak(is_port || matches!(bytes.len(), 48 | 68 | 72)),
     }
 }
 
