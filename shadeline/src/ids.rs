@@ -146,8 +146,8 @@ fn config(args: &IdsArgs) -> Result<Config, Failure> {
             let own = check::load(file)?;
             (config.flow, config.ids) = (own.flow, own.ids);
         }
-        // Suricata looks into tunnels, too.
-        None => config.flow.tunnels = Kinds::all(),
+        // Suricata looks into tunnels, too, and keeps VLANs apart.
+        None => (config.flow.tunnels, config.flow.by_vlan) = (Kinds::all(), true),
     }
     // The pipeline of this command has no stage for a device.
     (config.flow.device, config.ids.device) = (false, false);

@@ -42,7 +42,9 @@ use crate::streams;
 use crate::{log, wiring};
 
 pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
-    let config = streams::monitor(args.config.as_deref(), args.tunnels, args.workers)?;
+    let mut config = streams::monitor(args.config.as_deref(), args.tunnels, args.workers)?;
+    // As Suricata has it; a file says it itself.
+    config.flow.by_vlan |= args.config.is_none();
     let table_to = Beside::of(&config.flow)?;
     if args.json && table_to == Beside::Error {
         let what = "standard output gets the rows of --json: name a file for the records of flows";

@@ -1359,6 +1359,69 @@ def ids_limit():
         yield from sent("b", number, "PA", b"252 maybe\r\n")
 
 
+def conversation(sport, dport, steps):
+    """(port, frame): a TCP connection in which client ("c") and server ("s") say these things, a segment each."""
+    seq = {"c": 0, "s": 1000}
+
+    def frame(side, flags, data=b""):
+        ends = (ether(), v4()) if side == "c" else (Ether(src=ROUTER, dst=HOST), v4("10.0.1.2", src="10.0.2.2"))
+        ports = {"sport": sport, "dport": dport} if side == "c" else {"sport": dport, "dport": sport}
+        acked = 0 if flags == "S" else seq["s" if side == "c" else "c"]
+        out = bytes(ends[0] / ends[1] / TCP(seq=seq[side], ack=acked, flags=flags, **ports) / data)
+        seq[side] += len(data) + ("S" in flags) + ("F" in flags)
+        return "in", out
+
+    yield frame("c", "S")
+    yield frame("s", "SA")
+    yield frame("c", "A")
+    for side, data in steps:
+        yield frame(side, "PA", data)
+    yield frame("c", "FA")
+    yield frame("s", "FA")
+    yield frame("c", "A")
+
+
+def ids_dns():
+    """(port, frame): lookups whose header is not as it should be, over UDP and TCP, each with a usual one behind it."""
+    def message(number, name, flags=0x0100, counts=(1, 0, 0, 0), rest=b""):
+        labels = b"".join(bytes([len(label)]) + label for label in name.split(b".")) + b"\0"
+        return struct.pack(">6H", number, flags, *counts) + labels + struct.pack(">2H", 1, 1) + rest
+
+    answer = b"\xc0\x0c" + struct.pack(">2HIH", 1, 1, 60, 4) + bytes([192, 0, 2, 1])
+    odd = [
+        message(1, b"z.example", flags=0x0140),
+        message(2, b"answers.example", counts=(1, 5, 0, 0)),
+        message(3, b"questions.example", counts=(700, 0, 0, 0)),
+        message(4, b"opcode.example", flags=0x7900),
+        message(5, b"usual.example"),
+    ]
+    for number, query in enumerate(odd):
+        after = message(100 + number, b"after%d.example" % number)
+        reply = message(100 + number, b"after%d.example" % number, 0x8180, (1, 1, 0, 0), answer)
+        to = {"sport": 5000 + number, "dport": 53}
+        yield "in", bytes(ether() / v4() / UDP(**to) / query)
+        yield "in", bytes(ether() / v4() / UDP(**to) / after)
+        yield "in", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.2", src="10.0.2.2") / UDP(sport=53, dport=5000 + number) / reply)
+        framed = [struct.pack(">H", len(own)) + own for own in (query, after, reply)]
+        yield from conversation(6000 + number, 53, zip("ccs", framed))
+    # The name service of NetBIOS is no DNS.
+    name = b"\x20" + b"CK" + b"A" * 30 + b"\0" + struct.pack(">2H", 33, 1)
+    yield "in", bytes(ether() / v4() / UDP(sport=137, dport=137) / (struct.pack(">6H", 9, 0x0110, 1, 0, 0, 0) + name))
+
+
+def ids_http1():
+    """(port, frame): requests for one file in ways that servers accept, a connection each."""
+    lines = [
+        b"GET\t/etc/passwd HTTP/1.1", b" GET /etc/passwd HTTP/1.1", b"\t \x0bGET /etc/passwd HTTP/1.1", b"GET  /etc/passwd HTTP/1.1",
+        b"GET \t /etc/passwd \t HTTP/1.1", b"GET /etc/passwd\x0cHTTP/1.1", b"GET\r/etc/passwd HTTP/1.1",
+        b"GET /%u0065tc/passwd HTTP/1.1", b"GET /%uff0fetc%u2215passwd HTTP/1.1", b"GET /a/..%c0%af..%c0%afetc/passwd HTTP/1.1",
+        b"GET /%c1%a5tc/passwd HTTP/1.1", b"GET /%e0%81%a5tc/passwd HTTP/1.1", b"GET /caf%c3%a9/%e4%b8%80 HTTP/1.1",
+    ]
+    for number, line in enumerate(lines):
+        request = line + b"\r\nHost: shop.example\r\n\r\n"
+        yield from conversation(5000 + number, 80, [("c", request), ("s", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")])
+
+
 def ids_odd():
     """(port, frame): packets that cannot be decoded, of a protocol without flows, and fragments: with each one that rules drop,
     another one that goes on."""
@@ -2149,7 +2212,7 @@ def nat_queries():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_fragments, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 

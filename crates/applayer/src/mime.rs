@@ -480,8 +480,23 @@ pub(crate) fn is_type(value: &[u8], name: &[u8]) -> bool {
     value[..end].trim_ascii().eq_ignore_ascii_case(name)
 }
 
-/// A parameter of a field: `form-data; name="a"; filename="b c"` (RFC 2045 §5.1, RFC 2231 §4 without its charset).
+/// A parameter of a field: `form-data; name="a"; filename="b c"` (RFC 2045 §5.1), also in numbered parts (RFC 2231 §3) and
+/// percent-coded (§4, its charset is left out).
 pub(crate) fn parameter(value: &[u8], name: &str) -> Option<Vec<u8>> {
+    let mut parts: Vec<(u32, Vec<u8>)> = Vec::new();
+    let whole = whole_parameter(value, name, &mut parts);
+    if whole.is_some() || parts.is_empty() {
+        return whole;
+    }
+    // In any order; those behind a number that is missing are left out.
+    parts.sort_by_key(|(number, _)| *number);
+    parts.dedup_by_key(|(number, _)| *number);
+    let in_order = (0..).zip(parts).take_while(|(at, (number, _))| at == number);
+    Some(in_order.flat_map(|(_, (_, text))| text).collect())
+}
+
+/// The parameter if it is in one part; else its parts, each with its number.
+fn whole_parameter(value: &[u8], name: &str, parts: &mut Vec<(u32, Vec<u8>)>) -> Option<Vec<u8>> {
     let mut rest = &value[value.iter().position(|byte| *byte == b';')? + 1..];
     loop {
         let equals = rest.iter().position(|byte| *byte == b'=')?;
@@ -507,17 +522,31 @@ pub(crate) fn parameter(value: &[u8], name: &str) -> Option<Vec<u8>> {
             text.extend(rest[..end].trim_ascii());
             rest = &rest[end..];
         }
-        if found.eq_ignore_ascii_case(name.as_bytes()) {
-            return Some(text);
-        }
-        if let Some(plain) = found.strip_suffix(b"*")
-            && plain.eq_ignore_ascii_case(name.as_bytes())
+        if let Some((start, marks)) = found.split_at_checked(name.len())
+            && start.eq_ignore_ascii_case(name.as_bytes())
         {
-            let start = text.iter().rposition(|byte| *byte == b'\'').map_or(0, |at| at + 1);
-            return Some(crate::http1::uri::decode(&text[start..]));
+            let decoded = |text: &[u8], with_charset: bool| {
+                let quote = text.iter().rposition(|byte| *byte == b'\'').filter(|_| with_charset);
+                crate::http1::uri::decode(&text[quote.map_or(0, |at| at + 1)..])
+            };
+            match marks {
+                b"" => return Some(text),
+                b"*" => return Some(decoded(&text, true)),
+                [b'*', digits @ .., b'*'] => {
+                    parts.extend(number(digits).map(|number| (number, decoded(&text, number == 0))))
+                }
+                [b'*', digits @ ..] => parts.extend(number(digits).map(|number| (number, text))),
+                _ => {}
+            }
         }
         rest = &rest[rest.iter().position(|byte| *byte == b';')? + 1..];
     }
+}
+
+/// A number of few digits.
+fn number(digits: &[u8]) -> Option<u32> {
+    let is_short = digits.len() <= 4 && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_short)?.parse().ok()
 }
 
 /// The next URL of a line.
@@ -554,6 +583,19 @@ mod tests {
         );
         assert_eq!(get("multipart/mixed; charset=x ;Boundary=abc", "boundary"), Some("abc".into()));
         assert_eq!(get("attachment; filename*=UTF-8''a%20b", "filename"), Some("a b".into()));
+        let parts = [
+            ("filename*0=\"par\"; filename*1=\"t2.exe\"", "part2.exe"),
+            ("filename*1=b; x=y; FileName*0=a; filename*3=d", "ab"),
+            ("filename*0*=us-ascii'en'a%20; filename*1*=b%2e; filename*2=%", "a b.%"),
+            ("filename*0=a; filename=whole", "whole"),
+        ];
+        for (text, expected) in parts {
+            let text = format!("attachment; {text}");
+            assert_eq!(get(&text, "filename"), Some(expected.into()), "{text}");
+        }
+        assert_eq!(get("attachment; filename*x=a; filename*=", "filename"), Some(String::new()));
+        assert_eq!(get("attachment; filename*1=a", "filename"), Some(String::new()));
+        assert_eq!(get("attachment; filename*00000=a", "filename"), None);
         assert_eq!(get("attachment; filename", "filename"), None);
         assert_eq!(get("attachment", "filename"), None);
         assert!(is_type(b"Text/HTML; x=y", b"text/html") && !is_type(b"text/htmlx", b"text/html"));

@@ -131,7 +131,7 @@ pub struct Http {
     pub reason: Vec<u8>,
     /// Fields of the response.
     pub response_headers: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Bytes of the bodies without chunks, as sent: request, response.
+    /// Bytes of the bodies as sent, with the lines of chunks: request, response.
     pub body_bytes: [u64; 2],
     /// Bytes of the bodies, codings undone.
     pub decoded_bytes: [u64; 2],

@@ -235,8 +235,9 @@ pub(crate) fn flags_hold(flags: &TcpFlags, own: u8) -> bool {
     bits_hold(flags.mode, flags.bits, own & !flags.ignored)
 }
 
-/// As in Suricata, `+` asks for one more bit than those that it has.
+/// As in Suricata, `+` asks for one more bit than those that it has; behind them it does not, as in Snort.
 fn fragbits_hold(flags: &Fragbits, own: u8) -> bool {
-    let has_more = flags.mode != BitsMode::AtLeast || own & !flags.bits != 0;
+    let with_more = flags.mode == BitsMode::AtLeast && !flags.sign_behind;
+    let has_more = !with_more || own & !flags.bits != 0;
     has_more && bits_hold(flags.mode, flags.bits, own)
 }

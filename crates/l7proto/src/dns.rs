@@ -107,6 +107,11 @@ impl<'a> Message<'a> {
         exists && self.word(1) & 0x40 == 0 && least <= self.bytes.len() - 12
     }
 
+    /// The first question is whole, whatever the header says of the rest.
+    pub fn has_question(&self) -> bool {
+        self.counts()[0] > 0 && question(self.bytes, 12).is_some()
+    }
+
     /// The questions, up to the first that is broken.
     pub fn questions(&self) -> impl Iterator<Item = Question<'a>> {
         let message = self.bytes;

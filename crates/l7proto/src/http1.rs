@@ -134,9 +134,16 @@ pub struct Head {
     /// The byte that comes next.
     at: u32,
     line: u32,
-    /// The last bytes before `at`, of the first line.
+    /// The last bytes before `at` that are no blanks, of the first line.
     tail: u64,
-    spaces: [Option<u32>; 2],
+    /// Where the first word of the first line ends, and where the second begins.
+    first_end: Option<u32>,
+    second: Option<u32>,
+    /// Where the last word begins, and where the one before it ends.
+    last: u32,
+    before_last: u32,
+    /// Where the blanks begin that the first line is in.
+    gap: Option<u32>,
     /// Fields whose name is the line so far.
     candidates: u16,
     field: Option<Field>,
@@ -164,7 +171,11 @@ impl Head {
             at: 0,
             line: 0,
             tail: 0,
-            spaces: [None; 2],
+            first_end: None,
+            second: None,
+            last: 0,
+            before_last: 0,
+            gap: None,
             candidates: 0,
             field: None,
             value: Span { start: 0, len: 0 },
@@ -220,7 +231,7 @@ impl Head {
                     number += self.rest_of_line(&bytes[number..]);
                     continue;
                 }
-                State::FirstLine if is_of_word(*byte) && !self.is_before_status() => {
+                State::FirstLine if self.is_in_word() && is_of_word(*byte) => {
                     number += self.word(&bytes[number..]);
                     continue;
                 }
@@ -261,9 +272,9 @@ impl Head {
         len
     }
 
-    /// Whether digits of the status of a response may follow.
-    const fn is_before_status(&self) -> bool {
-        self.version.is_some() && self.spaces[0].is_some()
+    /// Whether the first line is in a word of which no digits of a status may follow.
+    const fn is_in_word(&self) -> bool {
+        self.gap.is_none() && !(self.version.is_some() && self.second.is_some())
     }
 
     /// Takes what follows of a word of the first line, as far as it is there and a head may go.
@@ -300,10 +311,10 @@ impl Head {
         let at = self.at;
         self.at += 1;
         match (self.state, byte) {
-            // Empty lines before a request are skipped.
-            (State::Start, b'\r' | b'\n') => self.line = at + 1,
+            // Empty lines before a request are skipped, and so are blanks.
+            (State::Start, byte) if is_blank(byte) || byte == b'\n' => self.line = at + 1,
             (State::Start, _) => {
-                self.line = at;
+                (self.line, self.last) = (at, at);
                 self.state = State::FirstLine;
                 self.first_line(at, byte);
             }
@@ -365,58 +376,56 @@ impl Head {
     }
 
     fn first_line(&mut self, at: u32, byte: u8) {
-        if byte == b'\r' {
+        if is_blank(byte) {
+            self.gap.get_or_insert(at);
+            if self.first_end.is_none() {
+                self.first_end = Some(at);
+                // `HTTP/1.x`, or a long method.
+                self.version = version(self.tail);
+            }
             return;
         }
+        if let Some(gap) = self.gap.take() {
+            (self.last, self.before_last) = (at, gap);
+            self.second.get_or_insert(at);
+        }
         self.line_end = at + 1;
-        let before = self.tail;
-        self.tail = before << 8 | u64::from(byte);
-        match (byte, self.spaces) {
-            (b' ', [None, _]) => {
-                self.spaces[0] = Some(at);
-                self.status = None;
-                if at - self.line >= 8 {
-                    // `HTTP/1.x`, or a very long method.
-                    self.version = version(before);
-                }
-            }
-            (b' ', _) => self.spaces[1] = Some(at),
-            (b'0'..=b'9', [Some(first), None]) if self.version.is_some() && at - first <= 3 => {
-                self.status = Some(self.status.unwrap_or(0) * 10 + u16::from(byte - b'0'));
-            }
-            _ => {}
+        self.tail = self.tail << 8 | u64::from(byte);
+        if let (b'0'..=b'9', Some(second)) = (byte, self.second)
+            && self.version.is_some()
+            && self.last == second
+            && at - second < 3
+        {
+            self.status = Some(self.status.unwrap_or(0) * 10 + u16::from(byte - b'0'));
         }
     }
 
     fn end_of_first_line(&mut self) {
         let (line, end) = (self.line, self.line_end);
         self.next_line(self.at - 1);
-        let Some(first) = self.spaces[0] else {
+        let (Some(first_end), Some(second)) = (self.first_end, self.second) else {
             self.state = State::Failed(HeadError::FirstLine);
             return;
         };
-        let is_response = self.version.is_some() && first == line + 8;
+        let is_response = self.version.is_some() && first_end == line + 8;
         if is_response {
-            let digits = self.spaces[1].unwrap_or(end).saturating_sub(first + 1);
-            match self.status {
-                Some(100..=999) if digits >= 3 => {}
-                _ => self.state = State::Failed(HeadError::FirstLine),
+            if !matches!(self.status, Some(100..=999)) {
+                self.state = State::Failed(HeadError::FirstLine);
             }
             return;
         }
         (self.status, self.version) = (None, None);
-        if first == line {
-            self.state = State::Failed(HeadError::FirstLine);
-            return;
-        }
-        self.method = Span { start: line, len: first - line };
-        // Without a target, `GET HTTP/1.1`, the version stands behind the first space.
-        let last = self.spaces[1].unwrap_or(first);
-        if end == last + 9 {
+        self.method = Span { start: line, len: first_end - line };
+        // Without a target, `GET HTTP/1.1`, the version is the second word.
+        if end == self.last + 8 {
             self.version = version(self.tail);
         }
-        let target_end = if self.version.is_some() { last } else { end };
-        self.target = Span { start: first + 1, len: target_end.saturating_sub(first + 1) };
+        let target_end = match self.version {
+            Some(_) if self.last == second => second,
+            Some(_) => self.before_last,
+            None => end,
+        };
+        self.target = Span { start: second, len: target_end - second };
         if self.version.is_none() {
             // HTTP/0.9: the line is all of it.
             self.state = State::Done;
@@ -435,9 +444,14 @@ impl Head {
     }
 }
 
+/// Whether a byte is between words of a first line, as servers that are lenient have it (RFC 9112 §3).
+pub const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
+}
+
 /// Whether a byte of the first line is part of a word.
 const fn is_of_word(byte: u8) -> bool {
-    !matches!(byte, b' ' | b'\r' | b'\n')
+    !is_blank(byte) && byte != b'\n'
 }
 
 /// The minor version in `HTTP/1.x`, in any case, in the last eight bytes.
@@ -453,7 +467,8 @@ fn version(tail: u64) -> Option<u8> {
 
 /// The first line of a head that is whole, without its end, and the fields behind it.
 pub fn lines(head: &[u8]) -> (&[u8], Fields<'_>) {
-    let start = head.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(head.len());
+    let is_text = |byte: &u8| !is_blank(*byte) && *byte != b'\n';
+    let start = head.iter().position(is_text).unwrap_or(head.len());
     let (first, rest) = line(&head[start..]);
     (first, Fields { rest })
 }
@@ -578,14 +593,46 @@ mod tests {
         assert_eq!(progress, Progress::Done(stream.len()));
         assert_eq!((text(head.target(), stream), head.version()), ("/", None));
         assert_eq!(read(b"quit\r\n").1, Progress::Failed(HeadError::FirstLine));
-        assert_eq!(read(b" \r\n").1, Progress::Failed(HeadError::FirstLine));
+        assert_eq!(read(b"GET \r\n").1, Progress::Failed(HeadError::FirstLine));
+        assert_eq!(read(b" \r\n").1, Progress::More);
+    }
+
+    /// Words are as lenient servers have them: blanks before the line, several of them, tabs.
+    #[test]
+    fn blanks_of_first_lines() {
+        let cases = [
+            ("GET\t/a HTTP/1.1", ("GET", "/a", Some(1))),
+            (" GET /a HTTP/1.1", ("GET", "/a", Some(1))),
+            ("\t \x0bGET /a HTTP/1.1", ("GET", "/a", Some(1))),
+            ("GET  /a HTTP/1.1", ("GET", "/a", Some(1))),
+            ("GET \t /a \t HTTP/1.1", ("GET", "/a", Some(1))),
+            ("GET /a\tHTTP/1.0", ("GET", "/a", Some(0))),
+            ("GET\r/a\x0cHTTP/1.1", ("GET", "/a", Some(1))),
+            ("GET /a HTTP/1.1 \t", ("GET", "/a", Some(1))),
+            ("GET /a  b HTTP/1.1", ("GET", "/a  b", Some(1))),
+            ("GET  /a ", ("GET", "/a", None)),
+        ];
+        for (line, expected) in cases {
+            let stream = format!("{line}\r\n\r\n");
+            for size in 1..stream.len() {
+                let mut head = Head::new();
+                for piece in stream.as_bytes().chunks(size) {
+                    head.feed(piece);
+                }
+                let found =
+                    (text(head.method(), &stream), text(head.target(), &stream), head.version());
+                assert_eq!(found, expected, "{line:?} by {size}");
+            }
+        }
+        assert_eq!(read(b"HTTP/1.1\t 200  OK\r\n\r\n").0.status(), Some(200));
+        assert_eq!(lines(b" \tGET / HTTP/1.1\r\n\r\n").0, b"GET / HTTP/1.1");
     }
 
     proptest::proptest! {
         /// Words and names that are there as a whole are taken at once: it is the same as step by step.
         #[test]
         fn words_at_once_are_those_step_by_step(
-            stream in "[\r\n]{0,2}(GET|HTTP/1\\.1|http/1\\.[0-9x]|[A-Z]{0,9}|.{0,4})( |  )(200|2x0 OK|/[a-z\r ]{0,9})( HTTP/1\\.[01x])?\r?\n(([ \t]{0,1}(Host|USER-agent|server|upgrade|referer|[a-z\r -]{0,8})[: ]?[a-z\r \t]{0,4}):?[a-z \r]{0,4}\r?\n){0,4}\r?\n?.{0,5}",
+            stream in "[\r\n\t ]{0,2}(GET|HTTP/1\\.1|http/1\\.[0-9x]|[A-Z]{0,9}|.{0,4})( |  |\t|\r )(200|2x0 OK|/[a-z\r ]{0,9})([ \t]{1,2}HTTP/1\\.[01x])?\r?\n(([ \t]{0,1}(Host|USER-agent|server|upgrade|referer|[a-z\r -]{0,8})[: ]?[a-z\r \t]{0,4}):?[a-z \r]{0,4}\r?\n){0,4}\r?\n?.{0,5}",
         ) {
             let (whole, progress) = read(stream.as_bytes());
             let mut head = Head::new();

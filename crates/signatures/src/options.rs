@@ -634,6 +634,8 @@ pub struct TcpFlags {
 pub struct Fragbits {
     /// How they are compared.
     pub mode: BitsMode,
+    /// The sign is behind the letters, as in Snort: `M+` holds for `M` alone, and `+M`, as in Suricata, does not.
+    pub sign_behind: bool,
     /// Which.
     pub bits: u8,
 }

@@ -606,9 +606,11 @@ impl Display for Condition {
             Self::Mss(size) => write!(f, "tcp.mss:{size}"),
             Self::Ttl(ttl) => write!(f, "ttl:{ttl}"),
             Self::Id(id) => write!(f, "id:{id}"),
-            Self::Fragbits(Fragbits { mode, bits: set }) => {
+            Self::Fragbits(Fragbits { mode, sign_behind, bits: set }) => {
                 f.write_str("fragbits:")?;
-                bits(f, *mode, *set, FRAG_BITS)
+                let in_front = if *sign_behind { BitsMode::Exactly } else { *mode };
+                bits(f, in_front, *set, FRAG_BITS)?;
+                f.write_str(if *sign_behind { "+" } else { "" })
             }
             Self::FragOffset(offset) => write!(f, "fragoffset:{offset}"),
             Self::Ipopts(option) => {

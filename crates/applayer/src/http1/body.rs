@@ -55,7 +55,7 @@ pub(crate) struct Body {
     pub(crate) framing: Framing,
     pub(crate) decoder: Option<Decoder>,
     pub(crate) content: Content,
-    /// Bytes without chunks.
+    /// Bytes as sent, with the lines of chunks.
     pub(crate) bytes: u64,
     pub(crate) failed: Option<FileState>,
     /// It was said that the body is not in its coding.
@@ -129,6 +129,10 @@ impl Body {
         size_of::<Self>() + decoder + name.capacity() + file + parts
     }
 
+    fn is_response(&self) -> bool {
+        self.content.direction == Direction::ToClient
+    }
+
     /// Takes bytes of the connection.
     pub(crate) fn feed(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> Taken {
         let mut at = 0;
@@ -158,9 +162,19 @@ impl Body {
                 }
                 Framing::Chunked(chunk) => {
                     at += 1;
+                    self.bytes += u64::from(!matches!(chunk, Chunk::Trailer { .. }));
                     match chunk.step(rest[0]) {
                         Some(Some(next)) => self.framing = Framing::Chunked(next),
                         Some(None) => return Taken::Ended(at),
+                        // What a server sends is read as it is.
+                        None if matches!(chunk, Chunk::Size { .. }) && self.is_response() => {
+                            let id = self.content.transaction;
+                            let kind = AnomalyKind::HttpResponseChunk;
+                            out.anomaly(kind, Some(id), Some(self.content.direction));
+                            self.framing = Framing::UntilClose;
+                            at -= 1;
+                            self.bytes -= 1;
+                        }
                         None => return Taken::Broken(at),
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use l7proto::http1::{self, FieldLine};
+use l7proto::http1::{self, FieldLine, is_blank};
 
 use crate::buffer::Buffer;
 use crate::output::Output;
@@ -115,9 +115,19 @@ impl Headers {
     }
 }
 
+/// The first word of a line, and what follows the blanks behind it.
+pub(crate) fn word(line: &[u8]) -> (&[u8], &[u8]) {
+    let is_text = |byte: &u8| !is_blank(*byte);
+    let start = line.iter().position(is_text).unwrap_or(line.len());
+    let len = line[start..].iter().position(|byte| is_blank(*byte));
+    let (word, rest) = line[start..].split_at(len.unwrap_or(line.len() - start));
+    (word, &rest[rest.iter().position(is_text).unwrap_or(rest.len())..])
+}
+
 /// The minor version as the first line has it.
 pub(crate) fn protocol_of(line: &[u8]) -> &[u8] {
-    let last = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    let line = line.trim_ascii_end();
+    let last = line.rsplit(|byte| is_blank(*byte)).next().unwrap_or_default();
     let is_version = last.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"http/"));
     if is_version { last } else { &[] }
 }

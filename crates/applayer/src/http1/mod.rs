@@ -10,6 +10,7 @@
 //! A side whose bytes are no HTTP, or of whose head or framing bytes are missing, is *lost*: lines are skipped up to the
 //! next one that is the first of a message.
 
+mod best_fit;
 pub(crate) mod body;
 mod coding;
 pub(crate) mod head;
@@ -369,10 +370,9 @@ impl Http1 {
             id
         });
         let (line, fields) = l7proto::http1::lines(text);
-        let mut words = line.splitn(3, |byte| *byte == b' ');
-        let protocol = words.next().unwrap_or_default();
-        let code = words.next().unwrap_or_default();
-        let reason = words.next().unwrap_or_default().trim_ascii();
+        let (protocol, rest) = head::word(line);
+        let (code, reason) = head::word(rest);
+        let reason = reason.trim_ascii();
         let mut method = Vec::new();
         if let Some(transaction) = self.open.iter_mut().find(|transaction| transaction.id == id)
             && let Data::Http(http) = &mut transaction.data
@@ -576,12 +576,13 @@ fn is_first_line(line: &[u8], direction: Direction) -> bool {
             line.starts_with(b"HTTP/1.") && line.len() >= 12 && line[7].is_ascii_digit()
         }
         Direction::ToServer => {
-            let (line, version) = line.split_at(line.len().saturating_sub(9));
-            let word = line.iter().position(|byte| *byte == b' ').unwrap_or(0);
-            version.starts_with(b" HTTP/1.")
-                && version.get(8).is_some_and(u8::is_ascii_digit)
-                && word > 0
-                && line[..word].iter().all(u8::is_ascii_uppercase)
+            let (method, rest) = head::word(line);
+            let version = head::protocol_of(rest);
+            matches!(version, [.., b'1', b'.', b'0'..=b'9'])
+                && version.len() == 8
+                && rest.len() > 8
+                && !method.is_empty()
+                && method.iter().all(u8::is_ascii_uppercase)
         }
     }
 }

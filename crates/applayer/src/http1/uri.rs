@@ -1,5 +1,7 @@
 //! Targets of requests: their parts, and the form that rules look into.
 
+use super::best_fit::best_fit;
+
 /// The parts of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
@@ -56,12 +58,13 @@ pub(crate) fn is_host(name: &[u8]) -> bool {
     }
 }
 
-/// Path and query as `http.uri` has them: percent-coding undone once, in the path also backslashes as slashes, slashes
-/// in a row as one, and `.` and `..` resolved (RFC 3986 §5.2.4).
+/// Path and query as `http.uri` has them, as libhtp's personality IDS does: percent-coding undone once; in the path also
+/// `%uHHHH`, backslashes as slashes, slashes in a row as one, then UTF-8 as single bytes, and `.` and `..` resolved
+/// (RFC 3986 §5.2.4).
 pub(crate) fn normal(path: &[u8]) -> Vec<u8> {
     let question = path.iter().position(|byte| *byte == b'?').unwrap_or(path.len());
     let (path, query) = path.split_at(question);
-    let decoded = decode(path);
+    let decoded = undo(path, true);
     let mut out: Vec<u8> = Vec::with_capacity(decoded.len() + query.len());
     for byte in decoded {
         let byte = if byte == b'\\' { b'/' } else { byte };
@@ -69,8 +72,49 @@ pub(crate) fn normal(path: &[u8]) -> Vec<u8> {
             out.push(byte);
         }
     }
-    let mut out = without_dots(&out);
+    let mut out = without_dots(&single_bytes(out));
     out.extend(decode(query));
+    out
+}
+
+/// The characters of UTF-8 as single bytes, also those in more bytes than they need, which servers have taken for slashes
+/// and dots; `?` for a byte that is none; without the beginning of one at the end.
+fn single_bytes(text: Vec<u8>) -> Vec<u8> {
+    if text.is_ascii() {
+        return text;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&lead) = text.get(at) {
+        at += 1;
+        let (len, bits) = match lead {
+            0..0x80 => (1, lead),
+            0xc0..0xe0 => (2, lead & 0x1f),
+            0xe0..0xf0 => (3, lead & 0x0f),
+            0xf0..=0xf4 => (4, lead & 0x07),
+            _ => {
+                out.push(b'?');
+                continue;
+            }
+        };
+        let mut character = u32::from(bits);
+        for place in 1..len {
+            let Some(&byte) = text.get(at) else { return out };
+            // Neither surrogates nor what is beyond the last plane (RFC 3629 §3).
+            let most = match (lead, place) {
+                (0xed, 1) => 0x9f,
+                (0xf4, 1) => 0x8f,
+                _ => 0xbf,
+            };
+            if !(0x80..=most).contains(&byte) {
+                character = u32::MAX;
+                break;
+            }
+            character = character << 6 | u32::from(byte & 0x3f);
+            at += 1;
+        }
+        out.push(best_fit(character));
+    }
     out
 }
 
@@ -103,20 +147,29 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
 
 /// Undoes percent-coding once; what is none stays.
 pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    undo(text, false)
+}
+
+/// Undoes percent-coding once, perhaps also `%uHHHH`.
+fn undo(text: &[u8], with_u: bool) -> Vec<u8> {
+    // Digits at a place.
+    let number = |at: usize, len: usize| -> Option<u32> {
+        let digits = text.get(at..at + len)?.iter();
+        digits.copied().try_fold(0, |sum, byte| Some(sum << 4 | char::from(byte).to_digit(16)?))
+    };
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        match (byte, digit(text.get(at + 1)), digit(text.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high << 4 | low) as u8); // two digits
-                at += 3;
+    while let Some(&byte) = text.get(at) {
+        let (byte, len) = match (byte, text.get(at + 1)) {
+            (b'%', Some(b'u' | b'U')) if with_u => {
+                number(at + 2, 4).map_or((byte, 1), |character| (best_fit(character), 6))
             }
-            _ => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
+            // Two digits.
+            (b'%', Some(_)) => number(at + 1, 2).map_or((byte, 1), |own| (own as u8, 3)),
+            _ => (byte, 1),
+        };
+        out.push(byte);
+        at += len;
     }
     out
 }
@@ -167,9 +220,36 @@ mod tests {
             ("/a?x=../y//z", "/a?x=../y//z"),
             ("*", "*"),
             ("", ""),
+            // The rest is what Suricata 7.0.10 gives.
+            ("/%u0065tc/passwd", "/etc/passwd"),
+            ("/%U0065tc", "/etc"),
+            ("/%uff0fetc/%uff41%uff21", "/etc/aA"),
+            ("/%u2215etc", "/etc"),
+            ("/a%2e%2e%u002fb", "/a../b"),
+            ("/%u002e%u002e/a", "/a"),
+            ("/%u0025u0041", "/%u0041"),
+            ("/%u00zz%u006%u%uzzzz", "/%u00zz%u006%u%uzzzz"),
+            ("/%u4e00", "/?"),
+            ("/%u00e9", "/"),
+            ("/..%c0%af..%c0%afetc/passwd", "/etc/passwd"),
+            ("/%c0%ae%c0%ae/x", "/x"),
+            ("/a%e0%80%afb%f0%80%80%afc", "/a/b/c"),
+            ("/%5c%5cx%c1%9cy", "/x\\y"),
+            ("/%c1%81%e0%81%81", "/AA"),
+            ("/%c4%80%e2%88%95", "/A/"),
+            ("/%e4%b8%80", "/?"),
+            ("/%c0", "/"),
+            ("/%c0%2f", "/?/"),
+            ("/%c0%C1", "/?"),
+            ("/%ed%a0%80", "/???"),
+            ("/%f8%80%80%80%af", "/?????"),
+            ("/%e9%c0%af", "/?/"),
+            ("/a?%u0065=%uff41", "/a?%u0065=%uff41"),
         ];
         for (raw, expected) in cases {
             assert_eq!(String::from_utf8(normal(raw.as_bytes())).unwrap(), expected, "{raw}");
         }
+        assert_eq!(normal(b"/\xa0x%c3%a9%c3%a8%ff%c2%a0"), b"/?x\xe9\xe8?\xa0");
+        assert_eq!(normal(b"/a?%e9%c0%af"), b"/a?\xe9\xc0\xaf");
     }
 }

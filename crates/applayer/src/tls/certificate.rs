@@ -137,32 +137,38 @@ fn name(sequence: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// The usual abbreviation of an attribute (RFC 4519), or its number.
+/// The name of an attribute as Suricata 7 has it, or its number: `OID(2.5.4.99)`.
 fn attribute(id: &[u8]) -> String {
     let known = match id {
         [0x55, 4, 3] => "CN",
-        [0x55, 4, 4] => "SN",
+        [0x55, 4, 4] => "surname",
         [0x55, 4, 5] => "serialNumber",
         [0x55, 4, 6] => "C",
         [0x55, 4, 7] => "L",
         [0x55, 4, 8] => "ST",
-        [0x55, 4, 9] => "street",
+        [0x55, 4, 9] => "streetAddress",
         [0x55, 4, 10] => "O",
         [0x55, 4, 11] => "OU",
         [0x55, 4, 12] => "title",
         [0x55, 4, 13] => "description",
         [0x55, 4, 15] => "businessCategory",
+        [0x55, 4, 16] => "postalAddress",
         [0x55, 4, 17] => "postalCode",
-        [0x55, 4, 42] => "GN",
+        [0x55, 4, 41] => "name",
+        [0x55, 4, 42] => "givenName",
+        [0x55, 4, 43] => "initials",
+        [0x55, 4, 44] => "generationQualifier",
+        [0x55, 4, 45] => "uniqueIdentifier",
         [0x55, 4, 46] => "dnQualifier",
-        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1] => "emailAddress",
+        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1] => "Email",
+        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 2] => "unstructuredName",
         [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25] => "DC",
-        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1] => "UID",
+        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1] => "uid",
         // Of certificates with extended validation.
-        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 1] => "jurisdictionL",
-        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 2] => "jurisdictionST",
-        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 3] => "jurisdictionC",
-        _ => return dotted(id),
+        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 1] => "msJurisdictionLocality",
+        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 2] => "msJurisdictionStateOrProvince",
+        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 60, 2, 1, 3] => "msJurisdictionCountry",
+        _ => return format!("OID({})", dotted(id)),
     };
     known.to_owned()
 }
@@ -249,6 +255,7 @@ mod tests {
         assert_eq!(dotted(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1]), "1.2.840.113549.1.9.1");
         assert_eq!(dotted(&[0x55, 4, 99]), "2.5.4.99");
         assert_eq!(attribute(&[0x55, 4, 3]), "CN");
+        assert_eq!(attribute(&[0x55, 4, 99]), "OID(2.5.4.99)");
     }
 
     #[test]

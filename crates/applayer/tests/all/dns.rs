@@ -121,3 +121,39 @@ fn broken_messages() {
     let r = run(start(Transport::Datagram, 53), &limits, &steps);
     assert_eq!((dns(&r, 1).answers.len(), dns(&r, 1).is_cut, r.anomalies.len()), (3, true, 0));
 }
+
+/// What a server answers is seen, whatever the header says, and the flow goes on.
+#[test]
+fn odd_first_messages() {
+    let with = |at: usize, value: &[u8]| {
+        let mut message = query(b"www.example");
+        message[at..at + value.len()].copy_from_slice(value);
+        message
+    };
+    let cases = [
+        ("the reserved bit", with(2, &[0x01, 0x40]), AnomalyKind::DnsZFlag),
+        ("an operation that does not exist", with(2, &[0x39, 0]), AnomalyKind::DnsOpcode),
+        ("answers that are not there", with(6, &[0, 9]), AnomalyKind::DnsMalformed),
+        ("questions that are not there", with(4, &[0xff, 0xff]), AnomalyKind::DnsMalformed),
+    ];
+    for (what, first, kind) in cases {
+        let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
+        let next = query(b"next.example");
+        let reply = answer(b"next.example", &[(1, vec![192, 0, 2, 1])]);
+        let runs = [
+            datagrams(&[c(&first), c(&next), s(&reply)]),
+            stream(53, &[c(&framed(&first)), c(&framed(&next)), s(&framed(&reply))]),
+        ];
+        for r in runs {
+            assert!(r.has(kind), "{what}: {:?}", r.anomalies);
+            assert_eq!(r.text(0, Buffer::DnsQueryName).as_deref(), Some("www.example"), "{what}");
+            assert_eq!(r.text(1, Buffer::DnsQueryName).as_deref(), Some("next.example"), "{what}");
+            assert_eq!(r.finished.len(), 3, "{what}");
+        }
+        // On another port, it is anything.
+        let r = run(start(Transport::Datagram, 4000), &Limits::default(), &[c(&first)]);
+        assert_eq!(r.protocols, [None], "{what}");
+    }
+    let junk = datagrams(&[c(&[0xa5; 40])]);
+    assert_eq!(junk.protocols, [None]);
+}

@@ -97,6 +97,7 @@ fn pipelined_requests_and_bodies_of_each_kind() {
         })
         .chain(*b"0\r\nTrailer: x\r\n\r\n")
         .collect();
+    let sent = chunks.len() - b"Trailer: x\r\n\r\n".len();
     let r = stream(
         80,
         &[
@@ -116,7 +117,7 @@ fn pipelined_requests_and_bodies_of_each_kind() {
     assert_eq!(status, [200, 200, 204, 200]);
     assert_eq!((body(&r, 0), body(&r, 1), body(&r, 3)), (text, "".into(), "up to the end".into()));
     assert_eq!(r.text(2, Buffer::HttpRequestBody).as_deref(), Some("abc"));
-    assert_eq!(http(&r.finished[0]).body_bytes[1], packed.len() as u64);
+    assert_eq!(http(&r.finished[0]).body_bytes[1], sent as u64);
     assert_eq!(r.anomalies, []);
     assert!(r.files.iter().all(|file| file.state == FileState::Closed && file.digests.is_some()));
 }
@@ -272,5 +273,48 @@ fn anomalies() {
     }
     for kind in AnomalyKind::ALL {
         assert_eq!(AnomalyKind::from_event(&kind.event()), Some(*kind));
+    }
+}
+
+/// A body of chunks that is none is read as it is, up to the end.
+#[test]
+fn sizes_of_chunks_that_are_none() {
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let cases: [(&[u8], &[u8]); 3] = [
+        (b"zz\r\nabcd\r\n0\r\n\r\n", b"zz\r\nabcd\r\n0\r\n\r\n"),
+        (b"4\r\nabcd\r\nxyz\r\nmore", b"abcdxyz\r\nmore"),
+        (b"<html>", b"<html>"),
+    ];
+    for (sent, expected) in cases {
+        for size in [1, 3, 100] {
+            let mut steps = vec![c(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), s(head)];
+            steps.extend(sent.chunks(size).map(s));
+            let r = stream(80, &steps);
+            let expected = String::from_utf8_lossy(expected).into_owned();
+            assert_eq!(r.text(0, Buffer::HttpResponseBody), Some(expected));
+            assert!(r.has(AnomalyKind::HttpResponseChunk), "{:?}", r.anomalies);
+        }
+    }
+}
+
+/// Blanks in first lines are those that servers take.
+#[test]
+fn blanks_in_first_lines() {
+    let lines: [&[u8]; 5] = [
+        b"GET\t/etc/passwd HTTP/1.1",
+        b" GET /etc/passwd HTTP/1.1",
+        b"GET  /etc/passwd HTTP/1.1",
+        b"GET /%u0065tc/passwd \t HTTP/1.1 ",
+        b"GET /a/..%c0%af..%c0%afetc/passwd HTTP/1.1",
+    ];
+    for line in lines {
+        let request = [line, b"\r\nHost: a\r\n\r\n"].concat();
+        let r = stream(80, &[c(&request), s(b"HTTP/1.1\t204  No Content\r\n\r\n")]);
+        assert_eq!(r.text(0, Buffer::HttpMethod).as_deref(), Some("GET"), "{line:?}");
+        assert_eq!(r.text(0, Buffer::HttpUri).as_deref(), Some("/etc/passwd"), "{line:?}");
+        assert_eq!(r.text(0, Buffer::HttpProtocol).as_deref(), Some("HTTP/1.1"), "{line:?}");
+        assert_eq!(r.text(0, Buffer::HttpStatCode).as_deref(), Some("204"), "{line:?}");
+        assert_eq!(r.text(0, Buffer::HttpStatMsg).as_deref(), Some("No Content"), "{line:?}");
+        assert!(r.anomalies.is_empty(), "{line:?}: {:?}", r.anomalies);
     }
 }

@@ -202,6 +202,7 @@ pub fn load_with(
         warnings.extend(read.problems.iter().map(|own| placed(path, own)));
         options.classes = read.found;
     }
+    warnings.extend(unclassified(own, &set));
     if let Some(path) = &own.thresholds {
         let open = File::open(path).and_then(|file| thresholds(BufReader::new(file)));
         let read = open.map_err(|error| say(path, error))?;
@@ -308,6 +309,17 @@ fn writes_set(check: &Check) -> bool {
     matches!(own.operation, SetOperation::Set | SetOperation::Unset)
 }
 
+/// Classes of rules say nothing without the file that has them.
+fn unclassified(own: &Ids, set: &RuleSet) -> Option<String> {
+    let count = set.rules.iter().filter(|own| own.rule.classtype.is_some()).count();
+    (own.classification.is_none() && count > 0).then(|| {
+        format!(
+            "{count} rules name a class and no classification file is given: alerts have no class, and priority 3 where \
+             the rule has none"
+        )
+    })
+}
+
 /// The reputations that a configuration names.
 fn reputation(own: &Ids, warnings: &mut Vec<String>) -> Result<Reputation, String> {
     let Some(categories) = &own.reputation_categories else {
@@ -408,6 +420,17 @@ mod tests {
         let set = own.datasets.get("a").expect("a rule names it");
         assert!(set.saved().is_none(), "nobody writes it");
         assert!(own.warnings.is_empty(), "{:?}", own.warnings);
+    }
+
+    /// Many rules are one warning.
+    #[test]
+    fn classes_without_their_file_are_said_once() {
+        let rules = "alert tcp any any -> any any (classtype:misc-activity; sid:1;)\n\
+                     alert tcp any any -> any any (classtype:bad-unknown; sid:2;)\n\
+                     alert tcp any any -> any any (sid:3;)\n";
+        let own = loaded("classes", rules);
+        assert_eq!(own.warnings.len(), 1, "{:?}", own.warnings);
+        assert!(own.warnings[0].starts_with("2 rules name a class"), "{:?}", own.warnings);
     }
 
     /// Rules come from others: what they save does not replace alerts.

@@ -72,7 +72,7 @@ impl Eve {
         }
         of_rule(&mut line, alert);
         if let Some(transaction) = alert.transaction {
-            application::object(&mut line, transaction);
+            application::in_alert(&mut line, transaction);
         }
         if let Some(name) = alert.application {
             line.string("app_proto", name);

@@ -67,6 +67,10 @@ impl Eve {
         }
         info.boolean("stored", false);
         info.number("size", file.size);
+        if let Some((first, last, _)) = file.range {
+            info.number("start", first);
+            info.number("end", last);
+        }
         info.number("tx_id", file.transaction);
         info.end();
         line.end();
@@ -149,40 +153,115 @@ fn http(line: &mut Object<'_>, own: &Http) {
         http.number("status", status);
     }
     some(&mut http, "redirect", own.header(Direction::ToClient, "location"));
-    http.number("length", own.decoded_bytes[1]);
+    if let Some(raw) = own.header(Direction::ToClient, "content-range") {
+        let mut range = http.object("content_range");
+        range.bytes("raw", raw);
+        range.end();
+    }
+    http.number("length", own.body_bytes[1]);
     http.end();
+}
+
+/// In an alert: what is asked as a list, an answer as an object without its records.
+pub(super) fn in_alert(line: &mut Object<'_>, transaction: &Transaction) {
+    let Data::Dns(own) = &transaction.data else { return object(line, transaction) };
+    let mut dns = line.object("dns");
+    dns.number("version", 2_u8);
+    if own.is_response() {
+        let mut answer = dns.object("answer");
+        message(&mut answer, own);
+        rcode(&mut answer, own);
+        answer.end();
+    } else {
+        let out = dns.value("query");
+        out.push(b'[');
+        for (number, question) in own.questions.iter().enumerate() {
+            if number > 0 {
+                out.push(b',');
+            }
+            let mut query = Object::begin(out);
+            query.string("type", "query");
+            query.number("id", own.id);
+            query.string("rrname", &question.name);
+            kind(&mut query, question.kind);
+            query.number("tx_id", transaction.id);
+            query.number("opcode", own.opcode());
+            query.end();
+        }
+        out.push(b']');
+    }
+    dns.end();
 }
 
 /// As version 2 of Suricata's events of DNS: a query has a line, and an answer has one.
 fn dns(line: &mut Object<'_>, own: &Dns) {
     let mut dns = line.object("dns");
+    message(&mut dns, own);
     if own.is_response() {
-        dns.number("version", 2_u8);
+        rcode(&mut dns, own);
+        records(&mut dns, "answers", &own.answers);
+        grouped(&mut dns, &own.answers);
+        records(&mut dns, "authorities", &own.authorities);
     }
+    dns.end();
+}
+
+/// The header, and the first question.
+fn message(dns: &mut Object<'_>, own: &Dns) {
+    dns.number("version", 2_u8);
     dns.string("type", if own.is_response() { "answer" } else { "query" });
     dns.number("id", own.id);
     if own.is_response() {
         dns.plain("flags", format_args!("{:x}", own.flags));
         dns.boolean("qr", true);
-        let bits = [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80), ("z", 0x40)];
-        for (name, _) in bits.into_iter().filter(|(_, bit)| own.flags & bit != 0) {
-            dns.boolean(name, true);
+        for (name, bit) in [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80)] {
+            if own.flags & bit != 0 {
+                dns.boolean(name, true);
+            }
         }
+    }
+    if own.flags & 0x40 != 0 {
+        dns.boolean("z", true);
     }
     dns.number("opcode", own.opcode());
     if let Some(question) = own.questions.first() {
         dns.string("rrname", &question.name);
-        kind(&mut dns, question.kind);
+        kind(dns, question.kind);
     }
-    if own.is_response() {
-        match names::rcode(own.rcode) {
-            Some(name) => dns.string("rcode", name),
-            None => dns.plain("rcode", own.rcode),
+}
+
+fn rcode(dns: &mut Object<'_>, own: &Dns) {
+    match names::rcode(own.rcode) {
+        Some(name) => dns.string("rcode", name),
+        None => dns.plain("rcode", own.rcode),
+    }
+}
+
+/// Data of answers by type, of those that are one text.
+fn grouped(dns: &mut Object<'_>, answers: &[DnsRecord]) {
+    let mut groups: Vec<(&'static str, Vec<Vec<u8>>)> = Vec::new();
+    for record in answers {
+        let text = match &record.data {
+            DnsData::A(address) => address.to_string().into_bytes(),
+            DnsData::Aaaa(address) => address.to_string().into_bytes(),
+            DnsData::Name(name) | DnsData::Mx { name, .. } => name.clone().into_bytes(),
+            DnsData::Txt(texts) => texts.concat(),
+            _ => continue,
+        };
+        let Some(kind) = names::record_kind(record.kind) else { continue };
+        match groups.iter_mut().find(|(own, _)| *own == kind) {
+            Some((_, texts)) => texts.push(text),
+            None => groups.push((kind, vec![text])),
         }
-        records(&mut dns, "answers", &own.answers);
-        records(&mut dns, "authorities", &own.authorities);
     }
-    dns.end();
+    if groups.is_empty() {
+        return;
+    }
+    let mut object = dns.object("grouped");
+    for (kind, texts) in groups {
+        object.list(kind, texts.iter().map(Vec::as_slice));
+    }
+    object.end();
 }
 
 fn kind(object: &mut Object<'_>, kind: u16) {

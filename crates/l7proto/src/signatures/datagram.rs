@@ -132,16 +132,21 @@ fn mdns(bytes: &[u8], ports: Ports) -> Fit {
     if has_port(ports, 5353) { dns_fit(bytes, true) } else { Fit::No }
 }
 
+/// The name service of NetBIOS has the header of DNS, and names and records of its own (RFC 1002 §4.2).
 fn dns_message(bytes: &[u8], ports: Ports) -> Fit {
-    if has_port(ports, 5353) { Fit::No } else { dns_fit(bytes, has_port(ports, 53)) }
+    match has_port(ports, 5353) || has_port(ports, 137) {
+        true => Fit::No,
+        false => dns_fit(bytes, has_port(ports, 53)),
+    }
 }
 
-/// A message whose counts, names and lengths tile the datagram is DNS; on its port, so may be one whose header is sane.
+/// A message whose counts, names and lengths tile the datagram is DNS. On its port, so may be one whose header is sane, or
+/// whose first question is whole: servers answer queries with the reserved bit, an operation or counts that are wrong.
 fn dns_fit(bytes: &[u8], is_port: bool) -> Fit {
     let Some(message) = dns::Message::parse(bytes) else { return Fit::No };
     let has_entries = message.counts() != [0; 4];
     if !message.is_sane() || !has_entries {
-        return Fit::No;
+        return weak(is_port && message.has_question());
     }
     match message.end() {
         Some(end) if end == bytes.len() => Fit::Strong,
@@ -226,8 +231,10 @@ fn rdp_udp(bytes: &[u8], ports: Ports) -> Fit {
 
 /// A mode of time with 48 bytes and more, or a control message (RFC 5905 §7.3, RFC 9327).
 fn ntp(bytes: &[u8], ports: Ports) -> Fit {
-    let &[first, stratum, ..] = bytes else { return Fit::No };
+    let &[first, stratum, poll, precision, ..] = bytes else { return Fit::No };
     let (version, mode) = (first >> 3 & 7, first & 7);
+    // Both are powers of two in seconds; a client may hide its own behind 32.
+    let is_clock = matches!(poll as i8, -6..=17) && matches!(precision as i8, -32..=0 | 32);
     let is_port = has_port(ports, 123);
     if !(1..=4).contains(&version) {
         return Fit::No;
@@ -238,8 +245,8 @@ fn ntp(bytes: &[u8], ports: Ports) -> Fit {
         0 if version > 1 => Fit::No,
         _ if bytes.len() < 48 || stratum > 16 => Fit::No,
         // Before extension fields, which come in words, and a digest.
-        _ if is_port && bytes.len().is_multiple_of(4) => Fit::Strong,
-        _ => weak(matches!(bytes.len(), 48 | 68 | 72)),
+        _ if is_port && is_clock && bytes.len().is_multiple_of(4) => Fit::Strong,
+        _ => weak(is_port || matches!(bytes.len(), 48 | 68 | 72)),
     }
 }
 

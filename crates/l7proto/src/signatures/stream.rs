@@ -6,6 +6,7 @@
 
 use super::SIGNATURES_MAX;
 use super::datagram::is_openvpn_reset;
+use crate::http1::is_blank;
 use crate::protocol::Protocol::{self, *};
 
 /// Bytes of each side that tests see.
@@ -120,6 +121,7 @@ pub(crate) const TABLE: &[Signature] = &[
     both(Redis, Parser(redis_command), Parser(redis_reply)),
     pair(Modbus, Parser(modbus_request), Parser(modbus_response)),
     both(Dns, Parser(dns_query), Parser(dns_response)),
+    pair(Dns, Parser(odd_dns_query), Parser(odd_dns_response)),
     pair(OpenVpn, Parser(openvpn_client), Parser(openvpn_server)),
     both(Telnet, TELNET, TELNET),
 ];
@@ -161,16 +163,16 @@ const IRC: &[&[u8]] = &[
     b"SERVER ",
 ];
 const HTTP: &[&[u8]] = &[
-    b"GET ",
-    b"POST ",
-    b"HEAD ",
-    b"PUT ",
-    b"DELETE ",
-    b"OPTIONS ",
-    b"CONNECT ",
-    b"PATCH ",
-    b"TRACE ",
-    b"PROPFIND ",
+    b"GET",
+    b"POST",
+    b"HEAD",
+    b"PUT",
+    b"DELETE",
+    b"OPTIONS",
+    b"CONNECT",
+    b"PATCH",
+    b"TRACE",
+    b"PROPFIND",
 ];
 
 impl Test {
@@ -609,6 +611,27 @@ fn dns_response(bytes: &[u8]) -> Fit {
     dns(bytes, true)
 }
 
+/// The same with any operation, flags and counts. Alone it is DNS on its port only.
+fn odd_dns(bytes: &[u8], response: bool) -> Fit {
+    if let [0, 0..17, ..] = bytes {
+        return Fit::No;
+    }
+    let Some(flags) = bytes.get(4) else { return Fit::More };
+    if (flags & 0x80 != 0) != response {
+        return Fit::No;
+    }
+    check!(bytes: 6 => |b| b == 0, 7 => |b| b != 0, 14 => |b| b < 64);
+    Fit::Yes
+}
+
+fn odd_dns_query(bytes: &[u8]) -> Fit {
+    odd_dns(bytes, false)
+}
+
+fn odd_dns_response(bytes: &[u8]) -> Fit {
+    odd_dns(bytes, true)
+}
+
 /// A length and a reset.
 fn openvpn(bytes: &[u8], kinds: [u8; 2]) -> Fit {
     let &[high, low, kind, ..] = bytes else { return Fit::More };
@@ -624,20 +647,25 @@ fn openvpn_server(bytes: &[u8]) -> Fit {
     openvpn(bytes, [0x40; 2])
 }
 
-/// A known method, or another word in capitals before a path.
+/// A known method, or another word in capitals before a path, and blanks as servers take them; a method in small letters, a
+/// command elsewhere, only before a path.
 fn http_request(bytes: &[u8]) -> Fit {
-    let known = words_fit(HTTP, bytes);
-    if known == Fit::Yes {
-        return known;
-    }
-    let method = bytes.iter().take_while(|b| b.is_ascii_uppercase() || **b == b'-').count();
-    match &bytes[method..] {
-        [] => Fit::More,
-        [b' '] if method >= 2 => Fit::More,
-        [b' ', b'/', ..] if method >= 2 => Fit::Yes,
-        [b' ', b'h', ..] if method >= 2 => {
-            one_of(&[b"http://", b"https://"], &bytes[method + 1..], |a, b| a == b)
+    let is_blank = |byte: &&u8| is_blank(**byte);
+    let start = bytes.iter().take_while(|byte| is_blank(byte) || **byte == b'\n').count();
+    let line = &bytes[start..];
+    let method = line.iter().take_while(|b| b.is_ascii_alphabetic() || **b == b'-').count();
+    let (word, rest) = line.split_at(method);
+    let blanks = rest.iter().take_while(is_blank).count();
+    let is_upper = word.iter().all(|b| !b.is_ascii_lowercase());
+    match (&rest[blanks..], is_upper) {
+        ([], _) if blanks == 0 || method >= 2 => Fit::More,
+        (_, true) if blanks > 0 && HTTP.contains(&word) => Fit::Yes,
+        ([b'/', ..], is_upper) if blanks > 0 && method >= 2 => {
+            yes(is_upper || HTTP.contains(&&word.to_ascii_uppercase()[..]))
         }
-        _ => known,
+        (target @ [b'h', ..], true) if blanks > 0 && method >= 2 => {
+            one_of(&[b"http://", b"https://"], target, |a, b| a == b)
+        }
+        _ => Fit::No,
     }
 }

@@ -168,6 +168,54 @@ fn cuts_change_nothing() {
     assert!(cuts > 10_000, "{cuts}");
 }
 
+/// Beginnings that are nearly another protocol's: the label and how sure it is.
+#[test]
+fn near_misses() {
+    let datagram = Transport::Datagram;
+    let stream = Transport::Stream;
+    let time = |start: &[u8], fill: u8| [start, &vec![fill; 48 - start.len()]].concat();
+    let netbios =
+        [&b"\0\x09\x01\x10\0\x01\0\0\0\0\0\0\x20CK"[..], &[b'A'; 30], b"\0\0\x21\0\x01"].concat();
+    let query =
+        |flags: &[u8]| [&b"\0\x09"[..], flags, b"\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01"].concat();
+    let framed = |message: Vec<u8>| [&[0, message.len() as u8][..], &message].concat();
+    let cases: Vec<(&str, Transport, u16, Vec<u8>, Option<(&str, Confidence)>)> = vec![
+        ("a name of NetBIOS", datagram, 137, netbios, None),
+        ("DNS", datagram, 53, query(b"\x01\0"), Some(("dns", Confidence::High))),
+        ("DNS, bit Z", datagram, 53, query(b"\x01\x40"), Some(("dns", Confidence::Medium))),
+        ("DNS, bit Z, elsewhere", datagram, 4000, query(b"\x01\x40"), None),
+        ("DNS, bit Z", stream, 53, framed(query(b"\x01\x40")), Some(("dns", Confidence::Medium))),
+        ("DNS, bit Z, elsewhere", stream, 4000, framed(query(b"\x01\x40")), None),
+        ("a client's time", datagram, 123, time(&[0x23], 0), Some(("ntp", Confidence::High))),
+        ("chance", datagram, 123, time(&[0x23, 1, 0x8a], 0xa5), Some(("ntp", Confidence::Medium))),
+        ("memcached", stream, 11211, b"get a\r\n".to_vec(), None),
+        (
+            "small letters",
+            stream,
+            80,
+            b"get /a HTTP/1.1\r\n".to_vec(),
+            Some(("http", Confidence::Medium)),
+        ),
+        ("a tab", stream, 80, b"GET\t/a HTTP/1.1\r\n".to_vec(), Some(("http", Confidence::Medium))),
+        (
+            "blanks",
+            stream,
+            80,
+            b" \t GET  /a HTTP/1.1\r\n".to_vec(),
+            Some(("http", Confidence::Medium)),
+        ),
+    ];
+    for (what, transport, responder, bytes, expected) in cases {
+        let ports = l7proto::Ports { opener: 50_000, responder };
+        let mut identifier = Identifier::new(transport);
+        identifier.feed(l7proto::Direction::Opener, &bytes, ports);
+        let label = identifier.finish(ports).label();
+        let label = label.filter(|label| label.found_by != l7proto::FoundBy::Port);
+        let found = label.map(|label| (label.protocol.name(), label.confidence));
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
 /// A label that is sure is never one that tshark contradicts.
 #[test]
 fn a_sure_label_has_no_reason_to_be_excused() {

@@ -378,9 +378,10 @@ fn engine_event(name: String) -> Condition {
 fn fragbits(arg: &Arg<'_>) -> Result<Fragbits, Fault> {
     let text = arg.plain()?;
     let (mode, letters) = mode(text);
+    let sign_behind = mode == BitsMode::AtLeast && text.ends_with('+');
     match bits(&letters, FRAG_BITS, arg.at)? {
         0 => Err(arg.fault("flags are missing")),
-        bits => Ok(Fragbits { mode, bits }),
+        bits => Ok(Fragbits { mode, sign_behind, bits }),
     }
 }
 

@@ -473,10 +473,11 @@ impl Random {
             10 => Condition::Mss(self.compare(65_535)),
             11 => Condition::Ttl(self.compare(255)),
             12 => Condition::Id(self.next() as u16),
-            13 => Condition::Fragbits(Fragbits {
-                mode: self.of(&modes),
-                bits: 1 + self.below(7) as u8,
-            }),
+            13 => {
+                let (mode, bits) = (self.of(&modes), 1 + self.below(7) as u8);
+                let sign_behind = mode == BitsMode::AtLeast && self.below(2) == 0;
+                Condition::Fragbits(Fragbits { mode, sign_behind, bits })
+            }
             14 => Condition::FragOffset(self.compare(65_535)),
             15 => Condition::Ipopts(self.of(&[
                 IpOption::Rr,
