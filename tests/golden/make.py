@@ -936,6 +936,87 @@ def firewall_wire():
     yield "b", frame(2, 2, tag=7)
 
 
+def whole(sport, first=1_000, second=500_000, end="fin", request=b"request", answer=b"answer"):
+    """(whether it is of the client, TCP): the segments of a connection, which `end`s by FIN, by a reset, or not at all."""
+    def segment(is_client, flags, seq, ack, data=b""):
+        ends = (80, sport) if is_client else (sport, 80)
+        return is_client, tcp(*ends, flags=flags, seq=seq, ack=ack) / data
+    sent, said = first + 1 + len(request), second + 1 + len(answer)
+    yield segment(True, "S", first, 0)
+    yield segment(False, "SA", second, first + 1)
+    yield segment(True, "A", first + 1, second + 1)
+    yield segment(True, "PA", first + 1, second + 1, request)
+    yield segment(False, "PA", second + 1, sent, answer)
+    if end == "fin":
+        yield segment(True, "FA", sent, said)
+        yield segment(False, "FA", said, sent + 1)
+        yield segment(True, "A", sent + 1, said + 1)
+    elif end == "reset":
+        yield segment(False, "R", said, 0)
+
+
+def many_closed():
+    """(whether it is of the client, IP payload): an open connection, then many that end, queries with answers, and the first one again."""
+    yield from whole(3999, end="")
+    for number in range(60):
+        yield from whole(4000 + number, first=1_000 + number, end="fin" if number % 3 else "reset")
+    for number in range(60):
+        yield True, UDP(sport=5000 + number, dport=53) / b"query"
+        yield False, UDP(sport=53, dport=5000 + number) / b"answer"
+    yield from whole(4100)
+    yield True, tcp(80, 3999, flags="PA", seq=1_008, ack=500_007) / b"more"
+    yield False, tcp(3999, 80, flags="A", seq=500_007, ack=1_012)
+
+
+def firewall_full():
+    """(port, frame): more connections than the table has places, nearly all of which are closed."""
+    for is_client, upper in many_closed():
+        ip = v4() if is_client else v4("10.0.1.2", src="10.0.2.2")
+        yield "a" if is_client else "b", bytes(ether() / ip / upper)
+
+
+def nat_full():
+    """(port, frame): the same through a masquerade."""
+    wan_ether = Ether(src="02:00:00:00:02:fe", dst="02:00:00:00:02:01")
+    for is_client, upper in many_closed():
+        if is_client:
+            yield "lan", bytes(ether() / v4("198.51.100.9", src="192.168.1.7") / upper)
+        else:
+            yield "wan", bytes(wan_ether / v4("203.0.113.1", src="198.51.100.9") / upper)
+
+
+def reused():
+    """(whether it is of the client, TCP): connections that stay open, and new ones of the same ports: ahead, within the window, behind, challenged."""
+    for number, (first, second) in enumerate(((5_000_000, 9_000_000), (1_500, 500_100), (4_000_000_000, 400_000_000), (900, 499_000))):
+        sport = 4000 + number
+        yield from whole(sport, end="")
+        if number == 3:  # the other end still has the connection, and challenges SYN
+            yield True, tcp(80, sport, flags="S", seq=first)
+            yield False, tcp(sport, 80, flags="A", seq=500_007, ack=1_008)
+            yield True, tcp(80, sport, flags="R", seq=1_008)
+        yield from whole(sport, first=first, second=second, request=b"request after a restart", answer=b"other answer")
+    # A SYN that nobody answers, and the connection goes on.
+    yield from whole(4100, end="")
+    yield True, tcp(80, 4100, flags="S", seq=7_000_000)
+    yield False, tcp(4100, 80, flags="A", seq=500_007, ack=1_008)
+    yield True, tcp(80, 4100, flags="PA", seq=1_008, ack=500_007) / b" goes on"
+    yield False, tcp(4100, 80, flags="A", seq=500_007, ack=1_016)
+
+
+def streams_reuse():
+    """(port, frame): ports that are used again while the connection before is open."""
+    for is_client, upper in reused():
+        yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
+
+
+def firewall_reuse():
+    """(port, frame): the same through a firewall, and a SYN of the server."""
+    for is_client, upper in reused():
+        ip = v4() if is_client else v4("10.0.1.2", src="10.0.2.2")
+        yield "a" if is_client else "b", bytes(ether() / ip / upper)
+    yield "b", bytes(ether() / v4("10.0.1.2", src="10.0.2.2") / tcp(4100, 80, flags="S", seq=3_000_000))
+
+
 def firewall_classbench():
     """(port, frame): headers of classify/trace.txt, for the rules beside it."""
     for line in (HERE / "classify" / "trace.txt").read_text().splitlines():
@@ -1481,6 +1562,62 @@ def ids_stream_events():
     yield "in", bytes(client(5002, 8, "PA", b"and more"))
     yield "in", bytes(client(5002, 30, "FA"))
     yield "in", bytes(ether() / v4() / TCP(sport=5003, dport=80, seq=0, flags="S") / b"early")
+
+
+def ids_answers():
+    """(port, frame): connections in which the other end answers within what rules look for, each segment acknowledged."""
+    def connection(port, steps):
+        ends = [(ether(), v4(), {"sport": port, "dport": 2323}),
+                (Ether(src=ROUTER, dst=HOST), v4("10.0.1.2", src="10.0.2.2"), {"sport": 2323, "dport": port})]
+        seq = [0, 1000]
+        def frame(side, flags, data=b""):
+            link, ip, ports = ends[side]
+            acked = 0 if flags == "S" else seq[1 - side]
+            out = bytes(link / ip / TCP(seq=seq[side], ack=acked, flags=flags, **ports) / data)
+            seq[side] += len(data) + ("S" in flags) + ("F" in flags)
+            return "in", out
+        yield frame(0, "S")
+        yield frame(1, "SA")
+        yield frame(0, "A")
+        for side, data in steps:
+            side = "cs".index(side)
+            yield frame(side, "PA", data)
+            yield frame(1 - side, "A")
+        yield frame(0, "FA")
+        yield frame(1, "FA")
+        yield frame(0, "A")
+
+    # A terminal: the server sends each letter back.
+    letters = lambda text: [(side, bytes([letter])) for letter in text for side in "cs"]  # noqa: E731
+    yield from connection(5000, [("s", b"login: "), *letters(b"root\r\n"), ("s", b"Password: "), *letters(b"secret\r\n"), ("s", b"Welcome")])
+    yield from connection(5001, [("c", b"xx ro"), ("s", b"ok"), ("c", b"ot yy")])
+    # The words are at the end of long data and at the beginning of more.
+    long = [("c", b"A" * 1400)] * 4
+    yield from connection(5002, [*long, ("c", b"xx ro"), ("s", b"ok"), ("c", b"ot yy"), *long])
+    # Messages without an answer, a segment each.
+    yield from connection(5003, [("c", b"AAAA"), ("c", b"BEACON01"), ("c", b"BEACON02")])
+    # The letters are of both ends.
+    yield from connection(5004, [("c", b"xx ro"), ("s", b"ot yy"), ("c", b"....")])
+
+
+def ids_datasets():
+    """(port, frame): requests, of which a rule remembers the hosts that a certain program asks for."""
+    def request(port, host, agent, path="/"):
+        ends = [(ether(), v4(), {"sport": port, "dport": 80}),
+                (Ether(src=ROUTER, dst=HOST), v4("10.0.1.2", src="10.0.2.2"), {"sport": 80, "dport": port})]
+        text = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\n\r\n".encode()
+        seq = [0, 1000]
+        for side, flags, data in [(0, "S", b""), (1, "SA", b""), (0, "A", b""), (0, "PA", text), (1, "A", b""),
+                                  (1, "PA", b"HTTP/1.1 204 No Content\r\n\r\n"), (0, "A", b""), (0, "FA", b""), (1, "FA", b""), (0, "A", b"")]:
+            link, ip, ports = ends[side]
+            acked = 0 if flags == "S" else seq[1 - side]
+            yield "in", bytes(link / ip / TCP(seq=seq[side], ack=acked, flags=flags, **ports) / data)
+            seq[side] += len(data) + ("S" in flags) + ("F" in flags)
+
+    for number, own in enumerate([("good.example", "browser"), ("good.example", "browser"), ("bad.example", "EvilBot"),
+                                  ("bad.example", "EvilBot"), ("bad.example", "browser"), ("good.example", "browser"),
+                                  ("bad.example", "browser", "/forget"), ("bad.example", "browser")]):
+        yield from request(5000 + number, *own)
 
 
 def ids_http2():
@@ -2212,7 +2349,8 @@ def nat_queries():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_full, firewall_reuse, nat_full, streams_reuse,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 
