@@ -27,9 +27,8 @@
 //! | RFC 4787 REQ-8, RFC 5382 REQ-3 | filtering, [`Options::filter_by_remote`] |
 //! | RFC 6888 REQ-4 | a limit for each host, [`Options::bindings_per_host`] |
 //!
-//! Where all sessions are in use, a new one takes the place of another one: of the one that was closed first; without one of the
-//! oldest without an answer; without one of an answered one of UDP or ICMP that is idle for long. An established TCP connection
-//! keeps its session.
+//! Where all sessions are in use, a new one takes the place of the one that was closed first, else of the oldest without an answer, else
+//! of one of UDP or ICMP that has been idle for long. An established TCP connection keeps its session.
 
 mod bindings;
 mod ftp;

@@ -179,7 +179,8 @@ fn near_misses() {
     let query =
         |flags: &[u8]| [&b"\0\x09"[..], flags, b"\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01"].concat();
     let framed = |message: Vec<u8>| [&[0, message.len() as u8][..], &message].concat();
-    let cases: Vec<(&str, Transport, u16, Vec<u8>, Option<(&str, Confidence)>)> = vec![
+    type Label = Option<(&'static str, Confidence)>;
+    let cases: Vec<(&str, Transport, u16, Vec<u8>, Label)> = vec![
         ("a name of NetBIOS", datagram, 137, netbios, None),
         ("DNS", datagram, 53, query(b"\x01\0"), Some(("dns", Confidence::High))),
         ("DNS, bit Z", datagram, 53, query(b"\x01\x40"), Some(("dns", Confidence::Medium))),

@@ -58,7 +58,7 @@ fn check_twin(steps: &[Step], timeouts: IdleTimeouts) {
 
 /// Which of so many workers a frame is spread to.
 fn worker_of(frame: &scene::Frame, workers: u64) -> u64 {
-    u64::from(packet::flow::tracked_hash_of_frame(&frame.bytes)) * workers >> 32
+    (u64::from(packet::flow::tracked_hash_of_frame(&frame.bytes)) * workers) >> 32
 }
 
 /// Whatever the batches, the sweeps, and the number of workers.
