@@ -690,7 +690,7 @@ fn outputs_that_fail_are_errors() {
     };
     // Nobody listens.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    says(&format!("ipfix = \"tcp:127.0.0.1:{free}\"\n"), 1, "flow.ipfix: 16 lost: 127.0.0.1");
+    says(&format!("ipfix = \"tcp:127.0.0.1:{free}\"\n"), 1, "flow.ipfix: 15 lost: 127.0.0.1");
     says(&format!("ipfix = \"udp:127.0.0.1:{free}\"\n"), 1, "Connection refused");
     // A collector that takes the connection and goes.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

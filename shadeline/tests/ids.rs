@@ -339,7 +339,10 @@ fn sessions_have_a_bound_together() {
     let segment = |port: u16, from: usize, sequence, bytes: &[u8]| {
         let ports = [port, 80];
         let frame = Frame::new().ipv4(ends[from], ends[1 - from]);
-        frame.tcp(ports[from], ports[1 - from], sequence, bytes).bytes()
+        let mut frame = frame.tcp(ports[from], ports[1 - from], sequence, bytes).bytes();
+        // What follows the other end's SYN is expected.
+        frame[14 + 20 + 8..][..4].copy_from_slice(&2u32.to_be_bytes());
+        frame
     };
     let mut frames = Vec::new();
     for n in 0..20 {

@@ -14,8 +14,6 @@ use super::{captures, ok, sha1, streams};
 /// Captures in which tcpflow and Shadeline differ by design, and why.
 const DIFFERENT: &[(&str, &str)] = &[
     ("tcp-5379/input.pcap", "data on SYN that nobody acknowledged"),
-    ("payload-syn.pcap", "data on SYN that nobody acknowledged"),
-    ("payload-synack.pcap", "data on SYN that nobody acknowledged"),
     ("tcp-rst-unacked-stream-", "data on RST, and behind a gap, which tcpflow fills with zeros"),
     (
         "reassembly.pcap",

@@ -262,7 +262,7 @@ pub(crate) fn segment(
     steps: Vec<Step>,
     kind: Kind,
 ) -> SegmentProgram {
-    let source = kernels::source(&Spec::new("test", files, Cols::COLUMNS)) + text;
+    let source = kernels::source_with(&Spec::new("test", files, Cols::COLUMNS), text);
     SegmentProgram {
         program: Program { name: "test".into(), source, ..Program::default() },
         payload_steps: steps.len(),

@@ -107,7 +107,7 @@ fn accelerator(
 ) -> (Result<Accelerator<Job>, DeviceError>, Vec<Arena>) {
     let layout = Layout::new(Cols::COLUMNS, ROWS);
     let arenas: Vec<_> = (0..3).map(|_| Arena::new(layout.clone())).collect();
-    let source = kernels::source(&Spec::new("test", &[&files::EMPTY], Cols::COLUMNS)) + TEXT;
+    let source = kernels::source_with(&Spec::new("test", &[&files::EMPTY], Cols::COLUMNS), TEXT);
     let segment = SegmentProgram {
         program: Program { name: "test".into(), source, defines: Vec::new(), ptx: None },
         steps: vec![Step::rows(kernel, 64)],

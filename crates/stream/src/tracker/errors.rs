@@ -3,7 +3,7 @@
 //! ```text
 //!                      quotes a packet of a flow        of none
 //!  for a firewall      of that flow: related            invalid
-//!  otherwise           of that flow: counted there      a flow by addresses, type, code and quoted hosts
+//!  otherwise           of that flow: related            a flow by addresses, type, code and quoted hosts
 //! ```
 //!
 //! Errors are spread over workers by the hosts that they quote ([`packet::flow::quoted_hash`]), so that they meet the flow whoever sent
@@ -47,8 +47,7 @@ impl<M: Module> Tracker<M> {
         self.row(number, input, key, row.side, found, (1, input.frame_len.into()))
     }
 
-    /// The same of an error about a flow that is known: it counts there, as a packet to the end that it is for, and changes nothing
-    /// else of it.
+    /// The same of an error about a flow that is known: it is no packet of that, and changes nothing of it.
     fn of_flow(&mut self, number: usize, input: &Input<'_>) -> Option<Tracked> {
         let ((key, side), sequence) = cause_of(input, &self.options)?;
         let slot = self.table.find(&key)?;
@@ -56,7 +55,6 @@ impl<M: Module> Tracker<M> {
         let hot = *self.table.get(slot)?;
         self.rest.report(slot, &key, hot, input.time_ns);
         self.counts.packets += 1;
-        self.rest.count_error(slot, side.other(), input);
         self.hear_error(number, slot, side, input);
         Some(tracked)
     }

@@ -453,14 +453,6 @@ impl<M: Module> Rest<M> {
         Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
     }
 
-    /// Counts an ICMP error from `side` about it. It answers nothing, and does not keep the flow.
-    pub(super) fn count_error(&mut self, slot: Slot, side: Side, input: &Input<'_>) {
-        let own = &mut self.cold[slot.index()].sides.get_or_insert_default()[side.index()];
-        own.packets += 1;
-        own.bytes += u64::from(input.frame_len);
-        own.ip_bytes += u64::from(input.decoded.ip_total_len);
-    }
-
     /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who
     /// has not seen the connection (RFC 5927 §4).
     pub(super) fn may_have_sent(&self, slot: Slot, side: Side, sequence: u32) -> bool {

@@ -90,8 +90,6 @@ struct Flow {
     end_ns: u64,
     first: Side,
     sides: [[u64; 3]; 2],
-    /// ICMP errors about it.
-    errors: [[u64; 3]; 2],
     connection: Connection,
     state: FlowState,
 }
@@ -103,7 +101,6 @@ impl Flow {
             end_ns: packet.time_ns,
             first: packet.side,
             sides: [[0; 3]; 2],
-            errors: [[0; 3]; 2],
             connection: Connection::for_key(&packet.key, packet.side),
             state: FlowState::New,
         }
@@ -169,26 +166,18 @@ impl Twin {
                 _ => now_ns,
             },
             client: if is_tcp { flow.connection.client() } else { flow.first },
-            sides: [0, 1].map(|at| {
-                let (own, errors) = (flow.sides[at], flow.errors[at]);
-                [0, 1, 2].map(|what| own[what] + errors[what])
-            }),
+            sides: flow.sides,
             state: format!("{:?}", flow.state),
             reason: format!("{:?}", if is_closed { Reason::Closed } else { reason }),
         });
     }
 
-    /// Whether a packet is an ICMP error about a flow that is there, which it counts for.
-    fn error(&mut self, packet: &Packet) -> bool {
+    /// Whether a packet is an ICMP error about a flow that is there: it is no packet of that.
+    fn error(&self, packet: &Packet) -> bool {
         let Some((key, side, sequence)) = packet.about else { return false };
         let Some(flow) = self.flows.get(&key) else { return false };
         let has_sent = sequence.is_none_or(|own| flow.connection.may_have_sent(side, own));
-        if !has_sent || self.is_idle(&key, flow, packet.time_ns) {
-            return false;
-        }
-        let sides = self.flows.get_mut(&key).map(|flow| &mut flow.errors[side.other().index()]);
-        sides.into_iter().for_each(|side| count(side, packet));
-        true
+        has_sent && !self.is_idle(&key, flow, packet.time_ns)
     }
 
     fn packet(&mut self, packet: &Packet) {
