@@ -708,7 +708,7 @@ fn outputs_that_fail_are_errors() {
     says("events = \"/dev/full\"\n", 1, "No space left");
     says("events = \"unix:none.sock\"\n", 1, "No such file");
     says("events = \"none/eve.json\"\n", 1, "none/eve.json: No such file");
-    says("parquet = \"/dev/full\"\n", 1, "flow.parquet: 9 lost: /dev/full: No space left");
+    says("parquet = \"/dev/full\"\n", 1, "flow.parquet: 8 lost: /dev/full: No space left");
     says("parquet = \"none/flows.parquet\"\n", 1, "none/flows.parquet: No such file");
     says("parquet = \"/proc/flows.parquet\"\n", 1, "/proc/flows.parquet");
 }

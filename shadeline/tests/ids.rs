@@ -369,7 +369,7 @@ fn sessions_have_a_bound_together() {
                  alert tcp any any -> any 80 (msg:\"get\"; content:\"GET /x\"; sid:2;)\n";
     folder.write("local.rules", rules);
     let mut found = Vec::new();
-    for (name, memory) in [("much", "262144"), ("little", "64")] {
+    for (name, memory) in [("much", "262144"), ("little", "66")] {
         let config = format!(
             "mode = \"wire\"\n[system]\nworkers = 1\n[port.a]\nchecksums = \"ignore\"\n[port.b]\n[ids]\n\
              rules = [\"local.rules\"]\noutput = \"{name}\"\nsession_kib = {memory}\n"
