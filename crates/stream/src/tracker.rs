@@ -130,6 +130,8 @@ pub struct Counts {
     pub timed_out: u64,
     /// Packets of flows.
     pub packets: u64,
+    /// Of them ICMP errors about flows, which no record counts.
+    pub errors: u64,
     /// Frames that are not IP.
     pub not_ip: u64,
     /// Of them those with MPLS, PPPoE or more than two VLAN tags, which may have IP behind.

