@@ -18,7 +18,7 @@
 //! An index of an array is compared with the number of its elements (`subscripts`): one that is too large becomes 0, and the
 //! budget of the function ends, which counts as an error. What is done with pointers themselves is not looked at.
 //!
-//! Recursion ([`calls`]) and large arrays are refused: a device has little memory for each packet, and a stack that is too small
+//! Recursion (`calls`) and large arrays are refused: a device has little memory for each packet, and a stack that is too small
 //! ends the program.
 
 mod calls;
