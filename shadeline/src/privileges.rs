@@ -18,11 +18,11 @@ mod system_calls;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::api::place;
 use control::config::Config;
-use rustix::fs::OFlags;
+use rustix::fs::{Access, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{
@@ -59,10 +59,8 @@ pub(crate) fn limit(config: &Config, file: &Path) -> Result<String, Failure> {
     let before = capabilities(None).map_err(|error| refused("reading capabilities", error))?;
     let kept = before.permitted & needed();
     give_folders(config, account.as_ref().map_or_else(present, |own| (own.uid, own.gid)))?;
-    if let Some(account) = &account {
-        move_caches(account)
-            .map_err(|error| Failure::other(format!("folder of compiled kernels: {error}")))?;
-    }
+    let of_kernels = |error| Failure::other(format!("folder of compiled kernels: {error}"));
+    let caches = account.as_ref().map(Caches::of).transpose().map_err(of_kernels)?;
     if before.effective.contains(CapabilitySet::SETPCAP) {
         limit_bounding_set(kept).map_err(|error| refused("the bounding set", error))?;
     }
@@ -74,6 +72,9 @@ pub(crate) fn limit(config: &Config, file: &Path) -> Result<String, Failure> {
     if let Some(account) = &account {
         become_user(account)
             .map_err(|error| refused(&format!("changing to user `{}`", account.name), error))?;
+    }
+    if let (Some(account), Some(caches)) = (&account, &caches) {
+        caches.take(account).map_err(of_kernels)?;
     }
     // The ambient set goes first: what is not permitted any more cannot be in it.
     match clear_ambient_capability_set() {
@@ -203,22 +204,65 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Compiled kernels go where the user may write: its home, or a folder in [`CACHES`]. Folders that the operator named stay.
-fn move_caches(account: &Account) -> io::Result<()> {
-    let mut variables = vec![("HOME", account.home.clone())];
-    let is_home = |home: &fs::Metadata| home.is_dir() && home.uid() == account.uid.as_raw();
-    if !fs::metadata(&account.home).is_ok_and(|home| is_home(&home)) {
+/// Where compiled kernels go: the user's home, or a folder in [`CACHES`].
+struct Caches<'a> {
+    home: &'a Path,
+    /// What `XDG_CACHE_HOME` is by default.
+    base: PathBuf,
+    is_home: bool,
+}
+
+impl<'a> Caches<'a> {
+    /// Makes the folder that only root can make.
+    fn of(account: &'a Account) -> io::Result<Caches<'a>> {
+        let home = &account.home;
+        let is_own = |home: fs::Metadata| home.is_dir() && home.uid() == account.uid.as_raw();
+        if fs::metadata(home).is_ok_and(is_own) {
+            return Ok(Caches { home, base: home.join(".cache"), is_home: true });
+        }
         let mut base = Path::new(CACHES).to_owned();
         if account.name != SERVICE {
             base.push(format!("{SERVICE}-{}", account.name));
             own_folder(&base, account)?;
         }
-        let cache = base.join(SERVICE);
-        own_folder(&cache, account)?;
-        let own = [("XDG_CACHE_HOME", base), ("POCL_CACHE_DIR", cache.join("pocl"))];
-        variables.extend(own.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()));
+        own_folder(&base.join(SERVICE), account)?;
+        Ok(Caches { home, base, is_home: false })
     }
-    device::environment::set(&variables)
+
+    /// Sets the variables, as the new user. Folders that the operator named stay, if this user can write there.
+    fn take(&self, account: &Account) -> io::Result<()> {
+        let mut variables = vec![("HOME", self.home.to_owned())];
+        let pocl = match self.is_home {
+            true => self.base.join("pocl"),
+            false => self.base.join(SERVICE).join("pocl"),
+        };
+        for (name, own) in [("XDG_CACHE_HOME", self.base.clone()), ("POCL_CACHE_DIR", pocl)] {
+            match std::env::var_os(name) {
+                None if self.is_home => {}
+                None => variables.push((name, own)),
+                Some(named) if can_write(Path::new(&named)) => {}
+                Some(named) => {
+                    tracing::warn!(
+                        "{name} is {}, where user {} cannot write: {} in its place",
+                        Path::new(&named).display(),
+                        account.name,
+                        own.display()
+                    );
+                    // PoCL makes no folders above its own.
+                    own.parent().map_or(Ok(()), fs::create_dir_all)?;
+                    variables.push((name, own));
+                }
+            }
+        }
+        device::environment::set(&variables)
+    }
+}
+
+/// Whether this user can write into a folder, or make it.
+fn can_write(folder: &Path) -> bool {
+    let there = folder.ancestors().find(|folder| folder.exists());
+    let needed = Access::WRITE_OK | Access::EXEC_OK;
+    there.is_some_and(|folder| rustix::fs::access(folder, needed).is_ok())
 }
 
 fn own_folder(folder: &Path, account: &Account) -> io::Result<()> {

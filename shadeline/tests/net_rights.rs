@@ -151,6 +151,18 @@ fn a_device_works_with_the_rights_that_are_left() {
     passes(&live);
     let end = live.stop();
     assert!(end.contains(", 0 jobs repeated on the CPU"), "{end}");
+
+    // A cache of kernels that only root can write.
+    let closed = live.scratch.join("closed");
+    fs::create_dir(&closed).expect("own folder");
+    let (bin, config) = (live.bin.display(), live.scratch.join("router.toml"));
+    let line = format!("env POCL_CACHE_DIR={} {bin} run {}", closed.display(), config.display());
+    let mut router = live.net.router.spawn(&line);
+    router.wait_for("running: ", common::STARTED);
+    let (status, said) = router.stop(testkit::process::Stop::Terminate, SOON);
+    let warning = format!("POCL_CACHE_DIR is {}, where user nobody cannot write", closed.display());
+    assert!(status.success() && said.contains(&warning), "{said}");
+    assert_eq!(fs::read_dir(closed).expect("own folder").count(), 0);
 }
 
 #[test]
