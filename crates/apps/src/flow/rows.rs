@@ -296,20 +296,20 @@ pub const fn flow_state(state: FlowState) -> &'static str {
     }
 }
 
-/// All words for the state of a flow: those of all protocols, then those of TCP.
+/// All words for the state of a flow: those of all protocols, then those of TCP alone.
 pub const STATES: [&str; 12] = [
-    "new",
-    "established",
-    "closed",
-    "bypassed",
-    "none",
-    "syn-sent",
-    "syn-received",
-    "fin-wait-1",
-    "fin-wait-2",
-    "close-wait",
-    "last-ack",
-    "time-wait",
+    flow_state(FlowState::New),
+    flow_state(FlowState::Established),
+    flow_state(FlowState::Closed),
+    flow_state(FlowState::Bypassed),
+    tcp_state(TcpState::None),
+    tcp_state(TcpState::SynSent),
+    tcp_state(TcpState::SynReceived),
+    tcp_state(TcpState::FinWait1),
+    tcp_state(TcpState::FinWait2),
+    tcp_state(TcpState::CloseWait),
+    tcp_state(TcpState::LastAck),
+    tcp_state(TcpState::TimeWait),
 ];
 
 /// The state of a TCP connection, as `ss` and RFC 9293 name it.

@@ -90,6 +90,8 @@ fn headers_and_segments() {
             bed.free(payload);
         }
     }
+    // Segments with routing headers are left to the CPU.
+    assert!(seen[0] > 0, "{seen:?}");
     let least = [segment::NONE, segment::RIGHT, segment::MALFORMED, segment::CHECKSUM]
         .map(|status| seen[usize::from(status)]);
     assert!(least.iter().all(|seen| *seen > 100), "{seen:?}");
