@@ -99,7 +99,7 @@ pub(super) struct FlowTotals {
     pub expired: u64,
     /// Flows that made room for others.
     pub evicted: u64,
-    /// Flows for which there was no room.
+    /// Packets for whose flow there was no room.
     pub refused: u64,
     /// Packets of flows.
     pub packets: u64,
@@ -232,7 +232,7 @@ impl FlowControl {
             all.started += counts.flows;
             all.expired += counts.timed_out;
             all.evicted += table.evicted;
-            all.refused += table.refused;
+            all.refused += counts.no_room;
             all.packets += counts.packets;
             all.bad_checksum += counts.checksum;
             all.malformed += counts.malformed;
@@ -547,7 +547,7 @@ impl ControlPart for FlowControl {
             ("flows_started_total", "Flows that began.", t.started),
             ("flows_expired_total", "Flows that ended after their idle time.", t.expired),
             ("flows_evicted_total", "Flows that made room for others.", t.evicted),
-            ("flows_refused_total", "Flows for which there was no room.", t.refused),
+            ("flows_refused_total", "Packets for whose flow there was no room.", t.refused),
             ("flow_packets_total", "Packets of flows.", t.packets),
             (
                 "flow_checksum_errors_total",
