@@ -317,17 +317,6 @@ impl<M: Module> Tracker<M> {
         self.table.key(slot).copied()
     }
 
-    /// The number of the flow in a place, if a packet with these headers may be of it.
-    pub fn number(&self, slot: Slot, decoded: &Decoded) -> Option<u64> {
-        let key = self.table.key(slot)?;
-        let hot = self.table.get(slot).filter(|hot| !hot.is_void && !hot.is_undecided)?;
-        let (src, dst) = (decoded.src, decoded.dst);
-        let is_it = key.protocol == decoded.protocol.0
-            && (key.addresses == [src, dst] || key.addresses == [dst, src])
-            && decoded.ports().is_none_or(|(a, b)| key.ports == [a, b] || key.ports == [b, a]);
-        (is_it && hot.timeout_ms != 0).then(|| self.rest.id(slot))
-    }
-
     /// What was counted.
     pub fn counts(&self) -> Counts {
         Counts { timed_out: self.rest.timed_out, ..self.counts }
@@ -559,6 +548,13 @@ impl<M: Module> Tracker<M> {
         Tracked::INVALID
     }
 
+    /// A packet that does not count has found this flow: a sweep finds it idle all the same.
+    #[cold]
+    fn keeps_nothing(&mut self, slot: Slot) {
+        self.table.set_seen(slot, ms_of(self.rest.latest(slot)));
+        self.table.get_mut(slot).into_iter().for_each(|hot| hot.is_early = true);
+    }
+
     /// Removes flows that no packet of the batch has begun.
     fn remove_voids(&mut self) {
         for slot in self.voids.drain(..) {
@@ -696,7 +692,7 @@ impl<M: Module> Tracker<M> {
         self.counts.packets += frames.0;
         let is_segment = key.protocol == IpProtocol::TCP.0 && !input.decoded.has(Decoded::FRAGMENT);
         let segment = if is_segment { segment_of(input) } else { None };
-        let is_undecided = self.options.confirms;
+        let (is_undecided, was_early) = (self.options.confirms, hot.is_early);
         let fresh = Hot { is_undecided, ..Hot::default() };
         let rest = &mut self.rest;
         rest.make_place(slot);
@@ -751,6 +747,7 @@ impl<M: Module> Tracker<M> {
         if is_undecided && !is_valid {
             // Nothing of the flow changes.
             self.rest.helpers.ignore();
+            self.keeps_nothing(slot);
             return Tracked { slot: Some(slot), ..self.rest.tracked(slot, side, false) };
         }
         self.counts.flows += u64::from(is_first && !is_undecided);
@@ -758,6 +755,12 @@ impl<M: Module> Tracker<M> {
             rest.relate(slot, &key, opener, input.time_ns);
         }
         rest.count(slot, side, input, segment.map_or(0, |segment| segment.flags), frames);
+        if was_early {
+            self.table.set_seen(slot, ms_of(self.latest_ns));
+            hot.is_early = false;
+            self.table.get_mut(slot).into_iter().for_each(|own| own.is_early = false);
+        }
+        let rest = &mut self.rest;
         let phase = rest.phase(slot, &key);
         if phase != hot.phase || !hot.is_firm || hot.timeout_ms == 0 {
             self.set_phase(slot, &key, hot, phase);
@@ -767,7 +770,9 @@ impl<M: Module> Tracker<M> {
             own.is_announcing = true;
         }
         let opens = if hot.is_undecided || announces { self.table.handle(slot) } else { None };
-        Tracked { opens, ..self.rest.tracked(slot, side, is_valid) }
+        let tracked = self.rest.tracked(slot, side, is_valid);
+        let number = if hot.is_undecided { 0 } else { tracked.number };
+        Tracked { opens, number, ..tracked }
     }
 
     /// A packet has brought a flow into a phase.

@@ -30,8 +30,8 @@ pub struct Refused {
     pub decoded: Decoded,
     /// The bytes that they are in, from the start of the frame.
     pub head: Vec<u8>,
-    /// The place of its flow in the table of the worker, and whether the end that answers sent it.
-    pub flow: Option<(u32, bool)>,
+    /// The number of its flow, 0 for one that never was, and whether the end that answers sent it.
+    pub flow: Option<(u64, bool)>,
     /// The name of the rule; none for what no rule matched.
     pub rule: Option<Arc<str>>,
 }
@@ -52,7 +52,7 @@ impl Refused {
 }
 
 impl Refused {
-    /// Appends its line; both ends, where there is one. `ports`: names of ports by number. `flow`: the number of its flow, if that goes on.
+    /// Appends its line; both ends, where there is one. `ports`: names of ports by number. `flow`: the number of its flow, if it has one.
     pub(crate) fn write(
         &self,
         eve: &Eve,

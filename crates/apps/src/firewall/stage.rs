@@ -244,7 +244,7 @@ impl Firewall {
             let view = FlowColumns::view(&mut chunk.rows);
             let (state, slot) = (view.flow_state[row], view.flow_slot[row]);
             let is_of_flow = state & STATE != 0 && slot != NO_SLOT;
-            own.flow = is_of_flow.then_some((slot, state & REPLY != 0));
+            own.flow = is_of_flow.then_some((view.flow_id[row], state & REPLY != 0));
         }
         own.rule = tables.record(id).filter(|_| id != 0).map(|record| record.name.clone());
         mailbox.put(own);

@@ -22,6 +22,8 @@ chunk::columns! {
         /// [`Whole`](crate::firewall::header::Whole). Zero for all others, where fragments are held back, and undefined where they
         /// are not.
         pub flow_whole: u64,
+        /// [`Tracked::number`], where packets that rules drop are events; undefined elsewhere.
+        pub flow_id: u64,
     }
 }
 
@@ -61,7 +63,8 @@ mod tests {
         for state in PacketState::ALL {
             for is_reply in [false, true] {
                 let flow = Handle { slot: Slot(7), generation: 3 };
-                let tracked = Tracked { state, is_reply, slot: Some(Slot(7)), opens: Some(flow) };
+                let slot = Some(Slot(7));
+                let tracked = Tracked { state, is_reply, slot, opens: Some(flow), number: 9 };
                 let (bits, slot, opens) = encode(tracked);
                 assert_eq!((super::state(bits), bits & REPLY != 0, slot), (state, is_reply, 7));
                 assert_eq!(opened(slot, opens), Some(flow));

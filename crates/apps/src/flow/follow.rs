@@ -158,7 +158,7 @@ pub trait Follower: Send {
         false
     }
 
-    /// A rule of a firewall has dropped a packet; with the number of its flow, if that goes on.
+    /// A rule of a firewall has dropped a packet; with the number of its flow, if it has one.
     fn refused(&mut self, _packet: &Refused, _flow: Option<u64>) {}
 
     /// A chunk is through. No flow ends before `time_ns` any more, except for packets that were captured out of order.

@@ -11,7 +11,6 @@ use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Anomaly, Decoded, tunnel};
 use stream::Tracker;
-use stream::table::Slot;
 use stream::tracker::{Input, LATE_NS, Reject};
 
 use super::columns::{self, FlowColumns};
@@ -79,11 +78,13 @@ pub struct Flow {
     now_ns: u64,
     /// What rules of a firewall behind it drop, where somebody hears of that.
     mailbox: Option<Arc<Mailbox>>,
-    /// Over captures, with a mailbox: the numbers of the chunks in flight, of which it has not heard all, and the time of the earliest
-    /// packet of each.
+    /// Over captures, where a firewall decides which flows count: the numbers of the chunks in flight, of which it has not heard all,
+    /// and the time of the earliest packet of each.
     unheard: VecDeque<(u64, u64)>,
     /// When the sweep under way began; its end is the end of the table.
     sweep_ns: u64,
+    /// It does not find flows of which nothing was heard when it began: they began at this time at the earliest.
+    sweep_unheard_ns: u64,
     is_sweeping: bool,
 }
 
@@ -112,6 +113,7 @@ impl Flow {
             mailbox: None,
             unheard: VecDeque::new(),
             sweep_ns: 0,
+            sweep_unheard_ns: u64::MAX,
             is_sweeping: false,
         }
     }
@@ -227,6 +229,11 @@ impl Flow {
         }
     }
 
+    /// The time of the earliest packet of which it has not heard all.
+    fn unheard_ns(&self) -> u64 {
+        self.unheard.iter().map(|own| own.1).min().unwrap_or(u64::MAX)
+    }
+
     /// Ends idle flows, a piece at a time.
     fn sweep(&mut self, now_ns: u64) {
         if !self.is_sweeping {
@@ -234,13 +241,14 @@ impl Flow {
                 return;
             }
             (self.sweep_ns, self.is_sweeping) = (now_ns, true);
+            self.sweep_unheard_ns = self.unheard_ns();
         }
         let Some(tracker) = &self.tracker else { return };
         let mut tracker = Self::lock(tracker);
         if tracker.sweep(PIECE, self.sweep_ns) {
             self.is_sweeping = false;
-            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS);
-            let until_ns = self.unheard.iter().map(|own| own.1).fold(until_ns, u64::min);
+            let unheard_ns = self.sweep_unheard_ns.min(self.unheard_ns());
+            let until_ns = self.sweep_ns.saturating_sub(SORTED_NS).min(unheard_ns);
             tracker.module().all.iter_mut().for_each(|follower| follower.advanced(until_ns));
         }
     }
@@ -249,7 +257,7 @@ impl Flow {
 /// Followers hear of packets that rules of a firewall dropped.
 fn tell_of_refused(packets: Vec<Refused>, tracker: &mut Tracker<Followers>) {
     for own in packets {
-        let flow = own.flow.and_then(|(slot, _)| tracker.number(Slot(slot), &own.decoded));
+        let flow = own.flow.map(|(number, _)| number).filter(|number| *number != 0);
         tracker.module().all.iter_mut().for_each(|follower| follower.refused(&own, flow));
     }
 }
@@ -355,7 +363,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         self.hear_of_refused();
-        if self.mailbox.is_some() && !cx.is_live() {
+        if self.confirms && !cx.is_live() {
             let earliest_ns = chunk.packets.iter().map(|own| own.time_ns).min();
             self.unheard.extend(earliest_ns.map(|own| (chunk.seq, own)));
         }
@@ -493,11 +501,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     bytes.start.addr()..bytes.end.addr()
                 }));
             }
+            let is_heard = self.mailbox.is_some();
             let taken = owned.packets(piece.len(), input, |at, tracked| {
                 states[tracked.state as usize & 7] += 1;
                 let row = usize::from(piece[at]);
                 (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
                     columns::encode(tracked);
+                if is_heard {
+                    view.flow_id[row] = tracked.number;
+                }
             });
             if !self.cut.is_empty() {
                 owned.count_cut(self.cut.iter().filter(|at| **at < taken).count());
@@ -572,6 +584,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     states[tracked.state as usize & 7] += 1;
                     (view.flow_state[row], view.flow_slot[row], view.flow_opens[row]) =
                         columns::encode(tracked);
+                    view.flow_id[row] = tracked.number;
                     view.flow_whole[row] = Whole::of(frame, &whole).bits();
                     decided = released.dropped;
                 }

@@ -82,6 +82,9 @@ impl<M: Module> Tracker<M> {
         time_ns: u64,
     ) -> Option<Tracked> {
         let hot = *self.table.get(slot).filter(|hot| !hot.is_void)?;
+        if !hot.is_undecided {
+            self.keeps_nothing(slot);
+        }
         let has_sent =
             sequence.is_none_or(|sequence| self.rest.may_have_sent(slot, side, sequence));
         let is_about = has_sent && !self.rest.is_over(slot, hot, time_ns);

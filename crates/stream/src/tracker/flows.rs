@@ -36,6 +36,8 @@ pub(super) struct Hot {
     pub(super) passing: u32,
     /// No packet has begun it: those of the batch so far may not. It goes with the batch.
     pub(super) is_void: bool,
+    /// The table has the time of its last packet, since one came that does not count; of others the time of the batch.
+    pub(super) is_early: bool,
 }
 
 /// What was counted of a side lately: see [`SideCounts`].
@@ -442,7 +444,7 @@ impl<M: Module> Rest<M> {
             (true, false) if warm.is_announced => PacketState::Related,
             (true, false) => PacketState::New,
         };
-        Tracked { state, is_reply, slot: Some(slot), opens: None }
+        Tracked { state, is_reply, slot: Some(slot), opens: None, number: warm.id }
     }
 
     /// An ICMP error about a packet that `side` sent: it is on its way to that side.
@@ -450,7 +452,8 @@ impl<M: Module> Rest<M> {
         let cold = &mut self.cold[slot.index()];
         cold.errors = cold.errors.saturating_add(1);
         let is_reply = side == self.records[slot.index()].warm.first;
-        Tracked { state: PacketState::Related, is_reply, slot: Some(slot), opens: None }
+        let state = PacketState::Related;
+        Tracked { state, is_reply, slot: Some(slot), opens: None, number: 0 }
     }
 
     /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who
@@ -494,6 +497,11 @@ impl<M: Module> Rest<M> {
     /// Its number.
     pub(super) fn id(&self, slot: Slot) -> u64 {
         self.records[slot.index()].warm.id
+    }
+
+    /// When its last packet came.
+    pub(super) fn latest(&self, slot: Slot) -> u64 {
+        self.records[slot.index()].warm.end_ns
     }
 
     /// The side that sent its first packet.

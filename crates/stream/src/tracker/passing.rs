@@ -116,7 +116,7 @@ impl<M: Module> Tracker<M> {
         let Self { table, rest, passing, counts, .. } = self;
         let slot = found.slot()?;
         let (key, hot) = table.entry_mut(slot)?;
-        let may_pass = passing.passes(hot) && hot.is_firm && !hot.is_void;
+        let may_pass = passing.passes(hot) && hot.is_firm && !hot.is_void && !hot.is_early;
         if !may_pass || input.decoded.has(Decoded::FRAGMENT) {
             return None;
         }

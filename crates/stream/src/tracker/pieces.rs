@@ -110,7 +110,8 @@ impl<M: Module> Tracker<M> {
             self.rest.count(slot, side, input, 0, (1, input.frame_len.into()));
             self.join(number, input);
             let Piece { state, is_reply, .. } = piece;
-            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None });
+            let number = self.rest.id(slot);
+            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None, number });
         }
         let (flow_key, row) = match self.of_one(input) {
             Ok(row) => row,

@@ -70,6 +70,8 @@ pub struct Tracked {
     /// It opens this flow, or announces another one for it: that counts once [`Tracker::decide`](super::Tracker::decide) says
     /// that it got through.
     pub opens: Option<Handle>,
+    /// Number of its flow. 0: it has none, is an ICMP error, or opens a flow that is not decided yet.
+    pub number: u64,
 }
 
 impl Tracked {
@@ -78,7 +80,7 @@ impl Tracked {
 
     /// A packet in a state that needs no flow.
     pub const fn of(state: PacketState) -> Self {
-        Tracked { state, is_reply: false, slot: None, opens: None }
+        Tracked { state, is_reply: false, slot: None, opens: None, number: 0 }
     }
 }
 

@@ -24,7 +24,7 @@ impl Hot {
     /// An established TCP connection that holds its place, with nothing to be decided.
     #[inline(always)]
     fn is_usual(&self) -> bool {
-        let waits = self.is_undecided | self.is_announcing | self.is_void;
+        let waits = self.is_undecided | self.is_announcing | self.is_void | self.is_early;
         self.phase.is_established_tcp() & self.is_firm & !waits
     }
 }
