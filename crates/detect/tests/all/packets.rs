@@ -116,6 +116,48 @@ fn headers_and_payloads() {
     }
 }
 
+/// No bytes of a number in text are all digits that there are.
+#[test]
+fn numbers_in_text_may_have_any_length() {
+    let cases = [
+        ("byte_test:0,=,1234,1,string,dec;", true),
+        ("byte_test:0,=,0x1234ab,1,string,hex;", true),
+        ("byte_test:0,=,123,1,string,dec;", false),
+        ("byte_test:0,>=,0,0,string,dec;", false),
+        ("byte_test:0,>=,0,7,string,dec;", false),
+        ("content:\"x12\"; byte_test:0,=,34,0,relative,string,dec;", true),
+        ("byte_extract:0,3,n,string,dec; byte_test:2,=,n,3,string,dec;", true),
+        ("byte_jump:0,1,string,dec,post_offset -1233; content:\"b\"; within:1;", true),
+        ("byte_jump:0,7; isdataat:!1,relative;", true),
+    ];
+    for (options, expected) in cases {
+        let rule = format!("alert udp any any -> any any ({options} sid:1;)");
+        let found = !Bench::new(&rule, "").ask(b"x1234ab", 1).is_empty();
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+/// Forms of options that Snort and Suricata take.
+#[test]
+fn options_in_other_forms() {
+    let rules = "alert udp any any -> any any (flow:to_server; flow:established; sid:1;)\n\
+                 alert udp any any -> any any (flow:to_server; flow:to_client; sid:2;)\n\
+                 alert udp any any -> any any (content:\"a\"; flowbits:set,a&b; sid:3;)\n\
+                 alert udp any any -> any any (flowbits:isset,a&b; dsize:1; sid:4;)\n\
+                 alert udp any any -> any any (flowbits:isset,a&c; dsize:1; sid:5;)\n\
+                 alert udp any any -> any any (flowbits:isset,a|c; dsize:1; sid:6;)\n\
+                 alert udp any any -> any any (flowbits:isnotset,a&b; dsize:1; sid:7;)\n\
+                 alert udp any any -> any any (flowbits:isnotset,a|c; dsize:1; sid:8;)\n";
+    let mut bench = Bench::new(rules, "");
+    let sorted = |mut sids: Vec<u32>| {
+        sids.sort_unstable();
+        sids
+    };
+    assert_eq!(sorted(bench.ask(b"x", 1)), [2, 7, 8]);
+    assert_eq!(sorted(bench.answer(b"a", 2)), [2, 3, 4, 6, 8]);
+    assert_eq!(sorted(bench.ask(b"x", 3)), [1, 4, 6, 8]);
+}
+
 /// Numbers that are read from the packet may be as large as numbers get: places that follow from them are out of reach.
 #[test]
 fn numbers_that_are_read_have_no_bounds() {

@@ -274,7 +274,9 @@ fn reputations() {
         "alert ip any any -> any any (iprep:src,Bad,>,50; sid:1;)\n\
          alert ip any any -> any any (iprep:dst,Bad,>,50; sid:2;)\n\
          alert ip any any -> any any (iprep:any,Bad,<,20; sid:3;)\n\
-         alert ip any any -> any any (iprep:both,Mail,isset; sid:4;)\n",
+         alert ip any any -> any any (iprep:both,Mail,isset; sid:4;)\n\
+         alert ip any any -> any any (iprep:src,Mail,isnotset; sid:5;)\n\
+         alert ip any any -> any any (iprep:any,Bad,isnotset; sid:6;)\n",
     );
     let scores = "10.0.0.0/24,1,10\n10.0.0.7,1,100\n10.0.0.7,2,1\n10.0.0.200,2,1\n";
     let (reputation, wrong) =
@@ -282,7 +284,7 @@ fn reputations() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let mut bench = Bench::new(&set, &Options { reputation, ..Options::default() });
     assert_eq!(bench.give(7, b"x", None), [1, 3, 4]);
-    assert_eq!(bench.give(8, b"x", None), [3]);
+    assert_eq!(bench.give(8, b"x", None), [3, 5]);
 }
 
 #[test]
