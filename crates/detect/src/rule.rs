@@ -105,7 +105,7 @@ pub(crate) enum Kind {
     Addresses,
     /// Packets.
     Packet,
-    /// Packets that cannot be decoded, and what is odd in streams.
+    /// Packets that cannot be decoded, and what is odd in streams and sessions.
     Event,
     /// Bytes of streams of TCP; packets of other protocols.
     Stream,
@@ -113,6 +113,15 @@ pub(crate) enum Kind {
     Application,
     /// Buffers of transactions.
     Transaction,
+}
+
+/// What an event rule is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// One of [`EVENTS`](crate::EVENTS) or [`STREAM_EVENTS`](crate::STREAM_EVENTS).
+    Named(&'static str),
+    /// Something odd in what an application says.
+    Application(applayer::AnomalyKind),
 }
 
 /// The protocol of a header.
@@ -304,7 +313,7 @@ pub(crate) struct Compiled {
     /// Besides streams of TCP, payloads of their packets are inspected.
     pub(crate) in_packets: bool,
     /// What is wrong with a packet or a stream that it is about.
-    pub(crate) event: Option<&'static str>,
+    pub(crate) event: Option<Event>,
     pub(crate) noalert: bool,
     /// Thresholds and the like, in order.
     pub(crate) counted: Box<[Counted]>,

@@ -405,7 +405,7 @@ alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
 alert tcp any any -> any any (stream-event:3whs_synack_flood; sid:4;)
-alert http any any -> any any (app-layer-event:http.missing_host_header; sid:5;)
+alert http any any -> any any (app-layer-event:http.unknown_error; sid:5;)
 alert pkthdr any any -> any any (decode-event:ipv4.opt_pad_required; sid:6;)
 alert tls any any -> any any (tls_cert_expired; sid:7;)
 alert tls any any -> any any (ssl_state:client_hello; sid:8;)
@@ -420,7 +420,7 @@ alert tls any any -> any any (ssl_state:client_hello; sid:8;)
         (1, "dataset none was not loaded"),
         (2, "pcre: a group `(?(`"),
         (4, "stream-event:3whs_synack_flood"),
-        (5, "option app-layer-event"),
+        (5, "app-layer-event:http.unknown_error"),
         (6, "decode-event:ipv4.opt_pad_required"),
         (7, "option tls_cert_expired"),
         (8, "option ssl_state"),
