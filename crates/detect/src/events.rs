@@ -108,7 +108,7 @@ impl Detector {
         self.step.matches.extend(matches);
     }
 
-    /// Rules about something odd in a session of the flow, in the step that is open: once a transaction.
+    /// Rules about something odd in a session of the flow, in the step that is open: once a transaction and direction.
     pub(crate) fn application_event(&mut self, flow: &mut FlowState, anomaly: &Anomaly) {
         if self.step.is_over {
             return;
@@ -123,8 +123,9 @@ impl Detector {
         };
         let done = &mut flow.transaction(id).done;
         for rule in numbers {
-            if let Err(at) = done.binary_search(rule) {
-                done.insert(at, *rule);
+            let once = self.rules.rules[*rule as usize].once(*rule, sender);
+            if let Err(at) = done.binary_search(&once) {
+                done.insert(at, once);
                 let (rule, found) = (*rule, Found::Transaction(id));
                 self.step.matches.push(Match { rule, found, sender, waits: false });
             }

@@ -102,8 +102,10 @@ pub(crate) struct Transaction {
     pub(crate) number: u64,
     /// Rules and the bits of their parts that were found, sorted.
     pub(crate) found: Vec<(u32, u32)>,
-    /// Rules that matched, sorted.
-    pub(crate) done: Vec<u32>,
+    /// Rules that matched, each once ([`Compiled::once`]), sorted.
+    ///
+    /// [`Compiled::once`]: crate::rule::Compiled::once
+    pub(crate) done: Vec<u64>,
     /// Which buffers there were, by sender: a bit each.
     pub(crate) seen: [[u64; 3]; 2],
     pub(crate) ended: [bool; 2],

@@ -8,6 +8,7 @@ use signatures::{
     StreamSide, Transform, XbitsTrack,
 };
 
+use crate::Sender;
 use crate::checks::{Number, Op};
 use crate::solve::View;
 use crate::tables::Counted;
@@ -317,6 +318,15 @@ pub(crate) struct Compiled {
     pub(crate) noalert: bool,
     /// Thresholds and the like, in order.
     pub(crate) counted: Box<[Counted]>,
+}
+
+impl Compiled {
+    /// What tells matches in a transaction apart: as in Suricata, a rule on one buffer, or on an event, matches once for each
+    /// direction, where both have it. One on several buffers matches once.
+    pub(crate) fn once(&self, number: u32, sender: Sender) -> u64 {
+        let is_of_side = self.parts.len() < 2 && sender == Sender::Server;
+        u64::from(number) << 1 | u64::from(is_of_side)
+    }
 }
 
 /// Numbers of names that flows and hosts remember.

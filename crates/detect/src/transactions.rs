@@ -46,8 +46,9 @@ impl Detector {
         for transaction in &mut flow.transactions {
             let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
             let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
-            if is_whole && let Err(at) = transaction.done.binary_search(&number) {
-                transaction.done.insert(at, number);
+            let once = rule.once(number, sender);
+            if is_whole && let Err(at) = transaction.done.binary_search(&once) {
+                transaction.done.insert(at, once);
                 let (found, waits) = (Found::Transaction(transaction.number), false);
                 self.step.matches.push(Match { rule: number, found, sender, waits });
             }
@@ -107,11 +108,12 @@ impl Detector {
         }
         transaction.found[at].1 = bits;
         let is_whole = bits == rule.buffers;
+        let once = rule.once(number, sender);
         if is_whole
             && has_payload
-            && let Err(at) = transaction.done.binary_search(&number)
+            && let Err(at) = transaction.done.binary_search(&once)
         {
-            transaction.done.insert(at, number);
+            transaction.done.insert(at, once);
             let (found, waits) = (Found::Transaction(transaction.number), false);
             self.step.matches.push(Match { rule: number, found, sender, waits });
         }
