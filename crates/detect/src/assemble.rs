@@ -135,6 +135,10 @@ impl Builder {
                     self.ruleset.absent[side].push(own.part);
                 }
             }
+            let is_of_set = part.ops.iter().any(|op| matches!(op, Op::Dataset { .. }));
+            if is_of_set && part.buffer != Buffer::Payload && !is_header_buffer(part.buffer) {
+                self.ruleset.of_sets.push(self.ruleset.parts.len() as u32);
+            }
             self.ruleset.parts.push(Part {
                 rule: number,
                 header,

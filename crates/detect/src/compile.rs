@@ -411,8 +411,11 @@ fn draft<'a>(
         && conditions.iter().any(is_named)
         && conditions.iter().all(|cond| is_named(cond) || is_side(cond))
         && posts.iter().all(sets_bits);
-    let is_plain =
-        |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
+    let is_plain = |cond: &Cond| match cond {
+        Cond::Packet(own) => matches!(own, Condition::IpProto(_) | Condition::SameIp),
+        Cond::Reputation(_) => true,
+        _ => false,
+    };
     let writes = |post: &Post| {
         matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. })
             || matches!(post, Post::HostBit { .. })

@@ -16,7 +16,7 @@ pub(crate) const TRANSACTIONS_MAX: usize = 256;
 pub(crate) const WAITING_MAX: usize = 64;
 /// Values of a flow that wait for the rest of their rule, and their bytes; beyond them the oldest is given up.
 const VALUES_MAX: usize = 256;
-const VALUES_BYTES_MAX: usize = 65_536;
+const VALUES_BYTES_MAX: usize = 262_144;
 /// Bits and counters of a flow; no more are set.
 pub(crate) const NAMES_MAX: usize = 1_024;
 /// Buffers of a transaction that are kept, and their bytes; beyond them all parts are looked for in a buffer.
