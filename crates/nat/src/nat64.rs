@@ -1,6 +1,7 @@
 //! NAT64: IPv4 addresses in IPv6 ones (RFC 6052), headers from one family to the other (RFC 7915).
 
 use packet::checksum::{finish, internet_checksum, partial_sum};
+use packet::ipv6::Ipv6View;
 use packet::{Decoded, IpProtocol};
 
 use crate::rules::Prefix;
@@ -173,7 +174,7 @@ pub fn to_v4(
 ) -> Option<Head> {
     let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
     let len = (d.ip_total_len as usize).checked_sub(l4)?;
-    if d.has(Decoded::ROUTING_HEADER) || d.has(Decoded::FRAGMENT) {
+    if d.has(Decoded::FRAGMENT) || d.has(Decoded::ROUTING_HEADER) && has_segments_left(ip) {
         return None;
     }
     let old = Tuple::of(d, ip.get(l4..)?)?;
@@ -187,6 +188,12 @@ pub fn to_v4(
         more_fragments: false,
     };
     Head::v4(&fields, len, to)
+}
+
+/// Whether a routing header has addresses left: one that has none is ignored (RFC 7915 §5.1).
+fn has_segments_left(ip: &[u8]) -> bool {
+    let packet = Ipv6View::new_quoted(ip);
+    packet.is_none_or(|packet| packet.extensions().any(|own| own.has_segments_left()))
 }
 
 /// The identification in the fragment header right behind an IPv6 header, its low half as IPv4 has it (RFC 7915 §5.1.1).
@@ -268,7 +275,9 @@ fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, is_whole: boo
             return Some(());
         }
         // A zero checksum is not for IPv6.
-        if !is_whole || l4.len() < len {
+        // What follows the datagram in the packet is not summed.
+        let len = len.min(u16::from_be_bytes([l4[4], l4[5]]).into());
+        if !is_whole || l4.len() < len || len < 8 {
             return None;
         }
         finish(partial_sum(&l4[..len]) + pseudo_header(to, len))
@@ -469,5 +478,55 @@ mod tests {
         }
         let prefix = Prefix { family: 6, address: halves("64:ff9b::"), len: 96 };
         assert_eq!(extract(&prefix, halves("64:ff9c::c000:221")), None);
+    }
+
+    /// A frame with such an IP packet.
+    fn decoded(ip: &[u8]) -> Decoded {
+        let kind = if ip[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+        let frame = [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2][..], &kind, ip].concat();
+        packet::decode(&frame, frame.len())
+    }
+
+    /// RFC 7915 §5.1: a routing header is ignored if no segments are left.
+    #[test]
+    fn a_routing_header_that_is_used_up_is_ignored() {
+        for (left, is_translated) in [(0, true), (1, false)] {
+            let mut ip = vec![0x60, 0, 0, 0, 0, 8 + 24, 43, 64];
+            ip.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+            ip.extend([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 198, 51, 100, 9]);
+            ip.extend([17, 2, 0, left, 0, 0, 0, 0]);
+            ip.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+            ip.extend([0x9c, 0x40, 0, 53, 0, 8, 0x12, 0x34]);
+            let d = decoded(&ip);
+            assert!(d.has(Decoded::ROUTING_HEADER));
+            let to = Tuple {
+                src: ([0, 0xc000_0201], 5000),
+                dst: ([0, 0xc633_6409], 53),
+                protocol: 17,
+                family: 4,
+                ..Tuple::default()
+            };
+            assert_eq!(to_v4(&d, &mut ip, &to, 1, false).is_some(), is_translated, "{left}");
+        }
+    }
+
+    /// RFC 7915 §4.5: a checksum of 0 is computed over the datagram, and not over what follows it in the packet.
+    #[test]
+    fn bytes_behind_a_datagram_are_not_summed() {
+        let mut ip =
+            vec![0x45, 0, 0, 20 + 12, 0, 1, 0x40, 0, 64, 17, 0, 0, 198, 51, 100, 9, 192, 0, 2, 1];
+        ip.extend([0, 53, 0x9c, 0x40, 0, 10, 0, 0, b'h', b'i', 0xaa, 0xbb]);
+        let sum = internet_checksum(&ip[..20]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let d = decoded(&ip);
+        let to = Tuple {
+            src: ([0x64_ff9b << 32, 0xc633_6409], 53),
+            dst: ([0x2001_0db8 << 32, 7], 40_000),
+            protocol: 17,
+            family: 6,
+            ..Tuple::default()
+        };
+        assert!(to_v6(&d, &mut ip, &to).is_some());
+        assert_eq!(finish(partial_sum(&ip[20..30]) + pseudo_header(&to, 10)), 0);
     }
 }

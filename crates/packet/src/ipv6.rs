@@ -81,6 +81,12 @@ impl<'a> Ipv6View<'a> {
         }
     }
 
+    /// Where the packet goes in the end: its destination, or the last address of a routing header that is not used up, of the types
+    /// 0, 2 (RFC 6275 §6.4) and 4 (segment routing, RFC 8754 §2). Checksums of upper layers have this one (RFC 8200 §8.1).
+    pub fn final_dst(&self) -> Ipv6Addr {
+        self.extensions().find_map(|extension| extension.last_address()).unwrap_or(self.dst())
+    }
+
     /// Upper-layer protocol and its bytes. Behind the header of a later fragment that is the
     /// middle of something. `None` where the chain breaks off or is longer than
     /// [`MAX_EXTENSION_HEADERS`].
@@ -116,6 +122,23 @@ pub struct FragmentHeader {
 }
 
 impl ExtensionHeader<'_> {
+    /// Whether it is a routing header with addresses that are still to be visited.
+    pub fn has_segments_left(&self) -> bool {
+        self.kind == IpProtocol::IPV6_ROUTING && self.bytes.get(3).is_some_and(|left| *left > 0)
+    }
+
+    /// The last address of a routing header with some left; `None` for any other, and for types that are not known.
+    fn last_address(&self) -> Option<Ipv6Addr> {
+        let at = match self.bytes.get(2)? {
+            _ if !self.has_segments_left() => return None,
+            0 | 2 => self.bytes.len().checked_sub(16).filter(|at| *at >= 8)?,
+            // The list is in reverse.
+            4 => 8,
+            _ => return None,
+        };
+        self.bytes.get(at..)?.first_chunk::<16>().map(|address| (*address).into())
+    }
+
     /// The contents of a fragment header, `None` for any other.
     pub fn fragment(&self) -> Option<FragmentHeader> {
         let header = self.bytes.first_chunk::<8>()?;
@@ -259,4 +282,40 @@ pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
         u16::from_be_bytes([0xff, o[13]]),
         u16::from_be_bytes([o[14], o[15]]),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet with a routing header and nothing behind.
+    fn routed(kind: u8, left: u8, addresses: &[Ipv6Addr]) -> Vec<u8> {
+        let mut routing = vec![59, 2 * addresses.len() as u8, kind, left, 0, 0, 0, 0];
+        addresses.iter().for_each(|address| routing.extend(address.octets()));
+        let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        let mut packet = vec![0; HEADER_LEN];
+        Ipv6Header::new(src, dst, IpProtocol::IPV6_ROUTING)
+            .emit(routing.len(), &mut packet)
+            .unwrap();
+        [packet, routing].concat()
+    }
+
+    #[test]
+    fn the_last_destination_is_that_of_a_routing_header_with_segments_left() {
+        let all: Vec<Ipv6Addr> =
+            (3..6).map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)).collect();
+        for (kind, left, addresses, expected) in [
+            (0, 1, &all[..], "2001:db8::5"),
+            (2, 1, &all[..1], "2001:db8::3"),
+            (4, 2, &all[..], "2001:db8::3"),
+            (4, 0, &all[..], "2001:db8::2"),
+            (3, 1, &all[..], "2001:db8::2"),
+            (0, 1, &[], "2001:db8::2"),
+            (4, 1, &[], "2001:db8::2"),
+        ] {
+            let packet = routed(kind, left, addresses);
+            let view = Ipv6View::new_checked(&packet).unwrap();
+            assert_eq!(view.final_dst(), expected.parse::<Ipv6Addr>().unwrap(), "{kind} {left}");
+        }
+    }
 }

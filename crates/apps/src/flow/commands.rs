@@ -26,8 +26,8 @@ pub struct ShowFlows {
     #[arg(long, value_name = "PROTO", value_parser = super::rows::protocol_word)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proto: Option<String>,
-    /// Only flows in this state
-    #[arg(long, value_name = "STATE", value_parser = ["new", "established", "closed", "bypassed"])]
+    /// Only flows in this state: one of flows, or of TCP connections
+    #[arg(long, value_name = "STATE", value_parser = super::rows::STATES)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Only flows with packets within this time

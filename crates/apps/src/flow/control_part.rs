@@ -16,6 +16,7 @@ use engine::Stage;
 use packet::tunnel::Kinds;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stream::record::FlowState;
 use stream::tracker::{Options, TrackedFlow};
 use stream::{FlowRecord, Tracker, helper};
 
@@ -23,7 +24,9 @@ use super::commands::{ShowConnections, ShowFlows};
 use super::decode::FlowDecode;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
-use super::rows::{ConnectionRow, FlowRow, SummaryRow, flow_state, is_protocol, protocol};
+use super::rows::{
+    ConnectionRow, FlowRow, SummaryRow, flow_state, is_protocol, protocol, tcp_state,
+};
 use super::search::FlowSearch;
 use super::stage::{Flow, Shared};
 use crate::firewall::refused::Mailbox;
@@ -364,7 +367,10 @@ fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
     let address = |net: &ipnet::IpNet| net.contains(&record.client) || net.contains(&record.server);
     let port = |port: &u16| record.client_port == *port || record.server_port == *port;
     let proto = |proto: &String| is_protocol(proto, record.protocol);
-    let state = |state: &String| flow_state(record.state) == state;
+    let is_tcp = |state: &String| record.tcp.is_some_and(|own| tcp_state(own) == state);
+    let state = |state: &String| {
+        flow_state(record.state) == state || record.state != FlowState::Bypassed && is_tcp(state)
+    };
     let within = |seconds: &f64| now_ns.saturating_sub(record.end_ns) as f64 <= seconds * 1e9;
     wanted.address.as_ref().is_none_or(address)
         && wanted.port.as_ref().is_none_or(port)

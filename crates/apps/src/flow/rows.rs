@@ -1,7 +1,6 @@
 //! What a table of flows shows.
 
 use control::api::table::{Row, thousands, time};
-use packet::IpProtocol;
 use serde::{Deserialize, Serialize};
 use stream::record::{FlowState, TcpState};
 use stream::tracker::TrackedFlow;
@@ -262,18 +261,9 @@ pub fn end(address: std::net::IpAddr, port: u16) -> String {
     }
 }
 
-/// A protocol's name in lower case, or its number.
+/// A protocol's name as rules of the firewall have it, or its number.
 pub fn protocol(number: u8) -> String {
-    let name = match IpProtocol(number) {
-        IpProtocol::ICMP => "icmp",
-        IpProtocol::TCP => "tcp",
-        IpProtocol::UDP => "udp",
-        IpProtocol::ICMPV6 => "icmpv6",
-        IpProtocol::SCTP => "sctp",
-        IpProtocol::ESP => "esp",
-        _ => return number.to_string(),
-    };
-    name.to_owned()
+    control::firewall::Protocol(number).to_string()
 }
 
 /// The protocol that a user names or numbers, by its name if it has one here.
@@ -305,6 +295,22 @@ pub const fn flow_state(state: FlowState) -> &'static str {
         FlowState::Bypassed => "bypassed",
     }
 }
+
+/// All words for the state of a flow: those of all protocols, then those of TCP.
+pub const STATES: [&str; 12] = [
+    "new",
+    "established",
+    "closed",
+    "bypassed",
+    "none",
+    "syn-sent",
+    "syn-received",
+    "fin-wait-1",
+    "fin-wait-2",
+    "close-wait",
+    "last-ack",
+    "time-wait",
+];
 
 /// The state of a TCP connection, as `ss` and RFC 9293 name it.
 pub const fn tcp_state(state: TcpState) -> &'static str {

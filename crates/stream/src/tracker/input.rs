@@ -215,7 +215,22 @@ pub(super) fn check_segment(input: &Input<'_>) -> Result<(), Reject> {
     let pseudo = pseudo_header(d.src, d.dst, IpProtocol::TCP, bytes.len() as u32);
     // The header is a whole number of words: one sum over all is that of its parts.
     let is_correct = finish(pseudo + partial_sum(bytes)) == 0;
-    if is_correct { Ok(()) } else { Err(Reject::Checksum) }
+    if is_correct || is_correct_at_end(input, bytes) { Ok(()) } else { Err(Reject::Checksum) }
+}
+
+/// Whether the checksum of a segment is that of the last destination of a routing header.
+#[cold]
+fn is_correct_at_end(input: &Input<'_>, bytes: &[u8]) -> bool {
+    let d = input.decoded;
+    if !d.has(Decoded::ROUTING_HEADER) {
+        return false;
+    }
+    let ip = input.frame.get(d.l3_offset.into()..).and_then(packet::ipv6::Ipv6View::new_quoted);
+    let pseudo = |ip: &packet::ipv6::Ipv6View<'_>| {
+        let len = bytes.len() as u32;
+        packet::checksum::pseudo_header_v6(ip.src(), ip.final_dst(), IpProtocol::TCP, len)
+    };
+    ip.is_some_and(|ip| finish(pseudo(&ip) + partial_sum(bytes)) == 0)
 }
 
 /// The TCP segment of a packet.

@@ -188,13 +188,17 @@ fn read_source(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModuleSource> {
     let text = files::read_regular(&path, SOURCE_MAX)
         .and_then(|bytes| String::from_utf8(bytes).map_err(|_| std::io::Error::other("not UTF-8")));
     match text {
-        Ok(text) => match crate::module_source::read(&text) {
-            Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
-            Err(problem) => {
-                walk.error(value.span(), format!("{}:{problem}", path.display()));
-                None
+        Ok(text) => {
+            // Editors put a mark of the byte order there, which no compiler wants.
+            let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+            match crate::module_source::read(text) {
+                Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
+                Err(problem) => {
+                    walk.error(value.span(), format!("{}:{problem}", path.display()));
+                    None
+                }
             }
-        },
+        }
         Err(error) => {
             walk.error(value.span(), format!("cannot read {}: {error}", path.display()));
             None

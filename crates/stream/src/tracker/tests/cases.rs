@@ -293,3 +293,41 @@ fn packets_are_found_by_numbers() {
         assert_eq!(run(numbers), (found, tracked.clone(), counts), "{numbers:?}");
     }
 }
+
+/// The checksum of a segment on its way through the list of a routing header is that of the last destination (RFC 8200 §8.1).
+#[test]
+fn a_checksum_has_the_last_destination_of_a_routing_header() {
+    let [src, dst, last] =
+        [1u16, 2, 3].map(|host| std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host));
+    let segment = |to: std::net::Ipv6Addr| {
+        let mut bytes = [0u8; 20];
+        (bytes[1], bytes[3], bytes[12], bytes[13]) = (7, 80, 5 << 4, 2);
+        let pseudo = packet::checksum::pseudo_header_v6(src, to, packet::IpProtocol::TCP, 20);
+        let sum = packet::checksum::finish(pseudo + packet::checksum::partial_sum(&bytes));
+        bytes[16..18].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    };
+    for (left, to, is_right) in
+        [(1, last, true), (1, dst, true), (1, src, false), (0, dst, true), (0, last, false)]
+    {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd];
+        frame.extend([0x60, 0, 0, 0, 0, 24 + 20, 43, 64]);
+        frame.extend(src.octets());
+        frame.extend(dst.octets());
+        frame.extend([6, 2, 4, left, 0, 0, 0, 0]);
+        frame.extend(last.octets());
+        frame.extend(segment(to));
+        let decoded = packet::decode(&frame, frame.len());
+        let input = Input {
+            decoded: &decoded,
+            frame: &frame,
+            frame_len: frame.len() as u32,
+            time_ns: 0,
+            port: 0,
+            checksums: true,
+            tunnels: None,
+            segment: None,
+        };
+        assert_eq!(super::super::checked_segment(&input).is_ok(), is_right, "{left} {to}");
+    }
+}
