@@ -36,7 +36,7 @@ use crate::interrupt::{Interrupt, UntilStopped};
 use crate::output::{self, Beside, note};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
-use crate::{backend, check, log, ports};
+use crate::{backend, check, compilers, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let folder = args.write.as_deref();
@@ -154,7 +154,8 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(config, workers)?;
     let wanted = backend::chosen(config, backends);
-    let devices = backend::open(config, &wanted, || publisher.images())?;
+    let devices =
+        compilers::without_counts(|| backend::open(config, &wanted, || publisher.images()))?;
     let under_way = UnderWay::default();
     let learns = publisher.parts.iter().any(|own| own.part.learns_ahead());
     let publisher = Arc::new(Mutex::new(publisher));
@@ -167,39 +168,44 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     };
     io.push(PortIo { stamps: true, ..PortIo::new(0, vec![(Some(rx), None)]) });
     let begin = Instant::now();
-    let path = wiring::start(
-        config,
-        interfaces,
-        depot,
-        &reader,
-        &mut lock(&publisher).parts,
-        io,
-        Plan {
-            workers,
-            offline: true,
-            devices,
-            under_way,
-            on_drop: run.outputs.map(|outputs| {
-                let sink = outputs.dropped.clone();
-                Box::new(move |packet: &Packet, reason: DropReason, _| {
-                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(sink) = sink.as_mut() {
-                        sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
-                    }
-                }) as _
-            }),
-            on_dump: run.outputs.map(|outputs| {
-                let sink = outputs.dumped.clone();
-                Box::new(move |packet: &Packet, _| {
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
-                }) as _
-            }),
-            file,
-            on_error: Arc::new(move |_, error| {
-                error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
-            }),
-        },
-    )?;
+    let path = compilers::without_counts(|| {
+        wiring::start(
+            config,
+            interfaces,
+            depot,
+            &reader,
+            &mut lock(&publisher).parts,
+            io,
+            Plan {
+                workers,
+                offline: true,
+                devices,
+                under_way,
+                on_drop: run.outputs.map(|outputs| {
+                    let sink = outputs.dropped.clone();
+                    Box::new(move |packet: &Packet, reason: DropReason, _| {
+                        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                        if let Some(sink) = sink.as_mut() {
+                            sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
+                        }
+                    }) as _
+                }),
+                on_dump: run.outputs.map(|outputs| {
+                    let sink = outputs.dumped.clone();
+                    Box::new(move |packet: &Packet, _| {
+                        sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
+                    }) as _
+                }),
+                file,
+                on_error: Arc::new(move |_, error| {
+                    error_sink
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(error.to_owned());
+                }),
+            },
+        )
+    })?;
     watch(&path, &progress);
     let view = path.engine.view().clone();
     let ports = path.ports;
