@@ -66,7 +66,7 @@ fuzz_target!(|data: &[u8]| {
             let mut out = [0; 1280];
             let ip = frame.get(l3..).unwrap_or_default();
             let sent = Tuple { family: 6, protocol: 17, ..Tuple::default() };
-            let _ = nat64::error(&d, ip, &sent, [0; 2], &mut out);
+            let _ = nat64::error(&d, ip, std::iter::empty(), &sent, [0; 2], &mut out);
             set_quoted(frame.get_mut(l3..).unwrap_or_default(), l4.saturating_sub(l3), 20, &sent);
             continue;
         };
@@ -94,7 +94,12 @@ fuzz_target!(|data: &[u8]| {
             let ip = &mut frame[l3..];
             let _ = match to.family {
                 4 => nat64::to_v4(&d, ip, &to, 1, false),
-                _ => nat64::to_v6(&d, ip, &to),
+                _ => {
+                    let l4 = usize::from(d.l4_offset.saturating_sub(d.l3_offset));
+                    let l4 = ip.get(l4..).unwrap_or_default();
+                    let sum = nat64::datagram_sum(&d, l4, std::iter::empty());
+                    nat64::to_v6(&d, ip, &to, sum)
+                }
             };
             continue;
         }

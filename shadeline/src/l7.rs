@@ -101,6 +101,7 @@ pub(crate) fn run(args: &L7Args) -> Result<(), Failure> {
             elapsed.as_secs_f64()
         ))?;
     }
+    streams::warn_of_time(&report, &progress);
     streams::warn_of(&report)?;
     interrupt.check()
 }

@@ -29,6 +29,7 @@ use io::memory::Sink;
 use io::{Losses, QueueStats, RxQueue, TxQueue};
 use packet::checksum::Checksums;
 use packet::filter::Filter;
+use stream::tracker::LATE_NS;
 
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -36,7 +37,7 @@ use crate::interrupt::{Interrupt, UntilStopped};
 use crate::output::{self, Beside, note};
 use crate::report::Report;
 use crate::wiring::{self, Plan, PortIo};
-use crate::{backend, check, log, ports};
+use crate::{backend, check, compilers, log, ports};
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let folder = args.write.as_deref();
@@ -154,7 +155,8 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     let workers = if config.system.has_workers { config.system.workers.max(1) } else { 1 };
     let (_, depot) = wiring::cells(config, workers)?;
     let wanted = backend::chosen(config, backends);
-    let devices = backend::open(config, &wanted, || publisher.images())?;
+    let devices =
+        compilers::without_counts(|| backend::open(config, &wanted, || publisher.images()))?;
     let under_way = UnderWay::default();
     let learns = publisher.parts.iter().any(|own| own.part.learns_ahead());
     let publisher = Arc::new(Mutex::new(publisher));
@@ -167,39 +169,44 @@ pub(crate) fn carry(run: Carry<'_>) -> Result<(Report, Duration), Failure> {
     };
     io.push(PortIo { stamps: true, ..PortIo::new(0, vec![(Some(rx), None)]) });
     let begin = Instant::now();
-    let path = wiring::start(
-        config,
-        interfaces,
-        depot,
-        &reader,
-        &mut lock(&publisher).parts,
-        io,
-        Plan {
-            workers,
-            offline: true,
-            devices,
-            under_way,
-            on_drop: run.outputs.map(|outputs| {
-                let sink = outputs.dropped.clone();
-                Box::new(move |packet: &Packet, reason: DropReason, _| {
-                    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(sink) = sink.as_mut() {
-                        sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
-                    }
-                }) as _
-            }),
-            on_dump: run.outputs.map(|outputs| {
-                let sink = outputs.dumped.clone();
-                Box::new(move |packet: &Packet, _| {
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
-                }) as _
-            }),
-            file,
-            on_error: Arc::new(move |_, error| {
-                error_sink.lock().unwrap_or_else(PoisonError::into_inner).push(error.to_owned());
-            }),
-        },
-    )?;
+    let path = compilers::without_counts(|| {
+        wiring::start(
+            config,
+            interfaces,
+            depot,
+            &reader,
+            &mut lock(&publisher).parts,
+            io,
+            Plan {
+                workers,
+                offline: true,
+                devices,
+                under_way,
+                on_drop: run.outputs.map(|outputs| {
+                    let sink = outputs.dropped.clone();
+                    Box::new(move |packet: &Packet, reason: DropReason, _| {
+                        let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                        if let Some(sink) = sink.as_mut() {
+                            sink.write_with_comment(packet, packet.time_ns, Some(reason.name()));
+                        }
+                    }) as _
+                }),
+                on_dump: run.outputs.map(|outputs| {
+                    let sink = outputs.dumped.clone();
+                    Box::new(move |packet: &Packet, _| {
+                        sink.lock().unwrap_or_else(PoisonError::into_inner).write(packet);
+                    }) as _
+                }),
+                file,
+                on_error: Arc::new(move |_, error| {
+                    error_sink
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(error.to_owned());
+                }),
+            },
+        )
+    })?;
     watch(&path, &progress);
     let view = path.engine.view().clone();
     let ports = path.ports;
@@ -466,18 +473,59 @@ pub(crate) struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     received: Mutex<Vec<(u16, QueueStats)>>,
-    /// Packets that the filter passed over.
+    /// Packets that were read for the filter, and those that it passed over.
+    filtered: AtomicU64,
     passed_over: AtomicU64,
+    clock: Mutex<Clock>,
+}
+
+/// The times of the packets of a run.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Clock {
+    /// Packets so far.
+    packets: u64,
+    /// The latest one so far.
+    latest: Dated,
+    /// The latest one before the first packet that was earlier by more than [`LATE_NS`].
+    pub(crate) ahead: Option<Dated>,
+    /// How many such packets there were.
+    pub(crate) late: u64,
+}
+
+/// A packet by its number in the input, from 1, and its time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Dated {
+    pub(crate) number: u64,
+    pub(crate) time_ns: u64,
+}
+
+impl Clock {
+    /// Takes the time of a packet with the number `packets`.
+    fn take(&mut self, time_ns: u64) {
+        if time_ns >= self.latest.time_ns {
+            self.latest = Dated { number: self.packets, time_ns };
+        } else if time_ns.saturating_add(LATE_NS) < self.latest.time_ns {
+            self.late += 1;
+            self.ahead.get_or_insert(self.latest);
+        }
+    }
 }
 
 impl Progress {
     /// The packets of a report, and how many of them the filter let through, as text.
     pub(crate) fn packets(&self, report: &Report) -> String {
-        let all = report.rx_packets;
-        match self.passed_over.load(Ordering::Relaxed) {
-            0 => format!("{} packets", thousands(all)),
+        let passed = self.passed_over.load(Ordering::Relaxed);
+        // Where none passes, the engine knows of no packet.
+        let all = self.filtered.load(Ordering::Relaxed);
+        match passed {
+            0 => format!("{} packets", thousands(report.rx_packets)),
             passed => format!("{} of {} packets", thousands(all - passed.min(all)), thousands(all)),
         }
+    }
+
+    /// The times of what was read.
+    pub(crate) fn clock(&self) -> Clock {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -490,6 +538,7 @@ pub(crate) struct Merged {
     marks: Vec<u32>,
     /// Other packets are passed over.
     filter: Option<Filter>,
+    clock: Clock,
     progress: Arc<Progress>,
 }
 
@@ -507,6 +556,7 @@ impl Merged {
             paths: Vec::new(),
             marks: vec![mark],
             filter: None,
+            clock: Clock::default(),
             progress: progress.clone(),
         };
         (merged, progress)
@@ -533,11 +583,15 @@ impl Merged {
         let progress = Arc::new(Progress::default());
         let total = opened.iter().filter_map(|(_, rx)| rx.progress()).map(|(_, total)| total).sum();
         progress.total.store(total, Ordering::Relaxed);
-        let filter = None;
-        Ok((
-            Self { inputs: opened, paths: files, marks, filter, progress: progress.clone() },
-            progress,
-        ))
+        let own = Self {
+            inputs: opened,
+            paths: files,
+            marks,
+            filter: None,
+            clock: Clock::default(),
+            progress: progress.clone(),
+        };
+        Ok((own, progress))
     }
 
     /// The input with the oldest packet.
@@ -559,23 +613,27 @@ impl RxQueue for Merged {
             let burst = if self.inputs.len() == 1 { max - n } else { 1 };
             let (port, rx) = &mut self.inputs[i];
             let got = rx.recv(pool, out, burst);
-            for packet in out.iter_mut().rev().take(got) {
+            let mark = self.marks.get(usize::from(*port)).copied().unwrap_or_default();
+            let first = out.len() - got;
+            let mut at = first;
+            while at < out.len() {
+                self.clock.packets += 1;
+                let packet = &mut out[at];
                 packet.port = *port;
-                packet.mark |= self.marks.get(usize::from(*port)).copied().unwrap_or_default();
-            }
-            let mut kept = got;
-            if let Some(filter) = &self.filter {
-                let first = out.len() - got;
-                let mut at = first;
-                while at < out.len() {
-                    let d = packet::decode::decode(out[at].data(), out[at].frame_len());
-                    if filter.matches_packet(&d, &out[at]) {
-                        at += 1;
-                    } else {
+                packet.mark |= mark;
+                if let Some(filter) = &self.filter {
+                    let d = packet::decode::decode(packet.data(), packet.frame_len());
+                    if !filter.matches_packet(&d, packet) {
                         out.remove(at).free(pool);
+                        continue;
                     }
                 }
-                kept = out.len() - first;
+                self.clock.take(packet.time_ns);
+                at += 1;
+            }
+            let kept = out.len() - first;
+            if self.filter.is_some() {
+                self.progress.filtered.fetch_add(got as u64, Ordering::Relaxed);
                 self.progress.passed_over.fetch_add((got - kept) as u64, Ordering::Relaxed);
             }
             n += kept;
@@ -585,6 +643,9 @@ impl RxQueue for Merged {
         }
         let done = self.inputs.iter().filter_map(|(_, rx)| rx.progress()).map(|(done, _)| done);
         self.progress.done.store(done.sum(), Ordering::Relaxed);
+        if self.clock.late > 0 {
+            *self.progress.clock.lock().unwrap_or_else(PoisonError::into_inner) = self.clock;
+        }
         if n == 0 {
             let stats = self.inputs.iter().map(|(port, rx)| (*port, rx.stats())).collect();
             *self.progress.received.lock().unwrap_or_else(PoisonError::into_inner) = stats;

@@ -533,6 +533,7 @@ fn an_error_of_a_source_has_its_own_line() {
     assert!(!output.status.success());
     let text = errors(&output);
     assert!(text.contains("wrong.k:4") && text.contains("tll"), "{text}");
+    assert!(!text.contains(" generated."), "the compiler's own count: {text}");
 }
 
 /// A loop without an end is ended, and counted; its packets go on, and so does the module.

@@ -2366,10 +2366,101 @@ def nat_queries():
         yield "wan", bytes(wan_ether / icmp(outside, "192.0.2.40", answer))
 
 
+def connection(sport, start):
+    """(seconds, frame): a whole TCP connection of six segments of data."""
+    answers = v4("10.0.1.2", src="10.0.2.2")
+    steps = [("S", 1_000, 0, b"", 1), ("SA", 5_000, 1_001, b"", 0), ("A", 1_001, 5_001, b"", 1)]
+    steps += [("PA", 1_001 + 5 * n, 5_001, b"hello", 1) for n in range(6)]
+    steps += [("A", 5_001, 1_031, b"", 0), ("FA", 1_031, 5_001, b"", 1), ("FA", 5_001, 1_032, b"", 0), ("A", 1_032, 5_002, b"", 1)]
+    for number, (flags, seq, ack, data, is_client) in enumerate(steps):
+        ports = (80, sport) if is_client else (sport, 80)
+        upper = tcp(*ports, flags=flags, seq=seq, ack=ack) / data
+        yield start + number * 0.01, bytes(ether() / (v4() if is_client else answers) / upper)
+
+
+def streams_filter():
+    """(port, seconds, frame): a connection."""
+    for when, packet in connection(4000, 0):
+        yield "in", when, packet
+
+
+def streams_future():
+    """(port, seconds, frame): five connections, and in the middle of them a packet of the year 2096."""
+    packets = sorted(packet for n in range(5) for packet in connection(4000 + n, n * 0.001))
+    packets.insert(len(packets) // 2, (2_300_000_000, bytes(ether() / v4(src="10.0.1.9") / udp())))
+    for when, packet in packets:
+        yield "in", when, packet
+
+
+def events_timestamp():
+    """(port, frame): a segment with an old timestamp in front of the right one, then two that are swapped on the way."""
+    def segment(is_client, flags, seq, ack, own, echo, data=b""):
+        ip = v4() if is_client else v4("10.0.1.2", src="10.0.2.2")
+        ports = (80, 4000) if is_client else (4000, 80)
+        options = [("NOP", None), ("NOP", None), ("Timestamp", (own, echo))]
+        return "in", bytes(ether() / ip / tcp(*ports, flags=flags, seq=seq, ack=ack, options=options) / data)
+
+    yield segment(True, "S", 1_000, 0, 1_000, 0)
+    yield segment(False, "SA", 5_000, 1_001, 77, 1_000)
+    yield segment(True, "A", 1_001, 5_001, 1_000, 77)
+    yield segment(True, "PA", 1_001, 5_001, 2_000, 77, b"abc")
+    yield segment(True, "PA", 1_004, 5_001, 1, 77, b"OLD")
+    yield segment(True, "PA", 1_004, 5_001, 2_001, 77, b"new")
+    yield segment(False, "A", 5_001, 1_007, 78, 2_001)
+    yield segment(True, "PA", 1_010, 5_001, 2_003, 78, b"def")
+    yield segment(True, "PA", 1_007, 5_001, 2_002, 78, b"abc")
+    yield segment(False, "A", 5_001, 1_013, 79, 2_003)
+    yield segment(True, "FA", 1_013, 5_001, 2_004, 79)
+    yield segment(False, "FA", 5_001, 1_014, 80, 2_004)
+    yield segment(True, "A", 1_014, 5_002, 2_005, 80)
+
+
+def nat64_errors():
+    """(port, frame): long datagrams without a checksum, errors with labels of MPLS and with wrong checksums, an authentication header."""
+    host, server, router = "2001:db8:1::7", "64:ff9b::198.51.100.9", "2001:db8:1::fe"
+    lan = Ether(src="02:00:00:00:00:aa", dst="02:00:00:00:01:01")
+    wan = Ether(src="02:00:00:00:00:bb", dst="02:00:00:00:02:01")
+    labels = b"\x00\x08\x01\x01\x06\x40\x11\x01"
+    labels = struct.pack(">BBH", 0x20, 0, checksum(b"\x20\0\0\0" + labels)) + labels
+
+    def padded(data, unit):
+        return data.ljust(max(128, -(-len(data) // unit) * unit), b"\0")
+
+    yield "lan", bytes(lan / IPv6(src=host, dst=server, hlim=64) / UDP(sport=40_000, dport=53) / b"q")
+    for size in (600, 1_400, 1_900, 2_200, 2_201):
+        payload = bytes(i * 7 % 251 for i in range(size))
+        ip = IP(src="198.51.100.9", dst="192.0.2.1", ttl=60, id=100 + size)
+        for piece in fragment(ip / UDP(sport=53, dport=40_000, chksum=0) / payload, 400):
+            yield "wan", bytes(wan / piece)
+    hidden = bytes(UDP(sport=40_000, dport=53, len=8, chksum=0x1234))
+    yield "lan", bytes(lan / IPv6(src=host, dst=server, nh=51) / Raw(b"\x11\x01\0\0\0\0\0\x01\0\0\0\x01" + hidden))
+    for wrong in (None, 0x1234):
+        answer = IPv6(src=server, dst=host, hlim=50) / UDP(sport=53, dport=40_000) / b"hello"
+        yield "lan", bytes(lan / IPv6(src=router, dst=server) / ICMPv6TimeExceeded(cksum=wrong) / answer)
+    for body in (b"hello", b"z" * 400, b"y" * 1_000):
+        quoted = padded(bytes(IPv6(src=server, dst=host, hlim=50) / UDP(sport=53, dport=40_000) / body)[:1_000], 8)
+        for kind in (ICMPv6DestUnreach, ICMPv6TimeExceeded):
+            message = bytearray(bytes(IPv6(src=router, dst=server) / kind() / Raw(quoted + labels)))
+            message[44] = len(quoted) // 8
+            message[42:44] = b"\0\0"
+            pseudo = bytes(message[8:40]) + struct.pack(">IHBB", len(message) - 40, 0, 0, 58)
+            message[42:44] = struct.pack(">H", checksum(pseudo + bytes(message[40:])))
+            yield "lan", bytes(lan)[:12] + b"\x86\xdd" + bytes(message)
+    for body in (b"q", b"x" * 90, b"x" * 500):
+        sent = IP(src="192.0.2.1", dst="198.51.100.9", ttl=3, id=5) / UDP(sport=40_000, dport=53) / body
+        quoted = padded(bytes(sent)[:528], 4)
+        for kind, code, mtu in ((3, 1, 0), (11, 0, 0), (12, 0, 0), (3, 4, 1_400)):
+            message = struct.pack(">BBHBBH", kind, code, 0, 0, len(quoted) // 4, mtu) + quoted + labels
+            sums = [checksum(message)] + ([0xDEAD] if kind == 11 else [])
+            for sum in sums:
+                error = message[:2] + struct.pack(">H", sum) + message[4:]
+                yield "wan", bytes(wan / IP(src="203.0.113.77", dst="192.0.2.1", proto=1, ttl=60) / Raw(error))
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_full, firewall_reuse, nat_full, streams_reuse,
+    firewall_full, firewall_reuse, nat_full, streams_reuse, streams_filter, streams_future, events_timestamp, nat64_errors,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]

@@ -35,6 +35,8 @@ pub mod sink;
 pub mod stats;
 mod time;
 
+pub use time::write_timestamp;
+
 /// Protocol numbers (IANA, *Assigned Internet Protocol Numbers*) that are treated specially.
 pub(crate) mod protocol {
     pub(crate) const ICMP: u8 = 1;

@@ -7,7 +7,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Appends a point in time as Suricata writes it (`2017-03-06T06:21:46.789012+0000`): microseconds, rounded down.
 /// `ns` are nanoseconds since 1970.
-pub(crate) fn write_timestamp(ns: u64, out: &mut Vec<u8>) {
+pub fn write_timestamp(ns: u64, out: &mut Vec<u8>) {
     let (seconds, micros) = (ns / NS_PER_SECOND, ns % NS_PER_SECOND / 1000);
     let (year, month, day) = civil(seconds / 86_400);
     let of_day = seconds % 86_400;

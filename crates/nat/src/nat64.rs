@@ -2,10 +2,14 @@
 
 use packet::checksum::{finish, internet_checksum, partial_sum};
 use packet::ipv6::Ipv6View;
-use packet::{Decoded, IpProtocol};
+use packet::{Decoded, IpProtocol, Kind};
 
 use crate::rules::Prefix;
 use crate::tuple::Tuple;
+
+mod extended;
+
+use extended::Extended;
 
 /// Lengths of prefixes that may hold addresses (RFC 6052 §2.2).
 pub const PREFIX_LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
@@ -174,12 +178,12 @@ pub fn to_v4(
 ) -> Option<Head> {
     let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
     let len = (d.ip_total_len as usize).checked_sub(l4)?;
-    if d.has(Decoded::FRAGMENT) || d.has(Decoded::ROUTING_HEADER) && has_segments_left(ip) {
+    if d.has(Decoded::FRAGMENT) || l4 > V6_LEN && !is_ignored(ip) {
         return None;
     }
     let old = Tuple::of(d, ip.get(l4..)?)?;
     let identification = fragment_header(ip).unwrap_or(identification);
-    upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
+    upper_layer(ip.get_mut(l4..)?, len, &old, to, None)?;
     let fields = Fields {
         traffic_class: d.traffic_class,
         ttl: d.ttl,
@@ -190,10 +194,13 @@ pub fn to_v4(
     Head::v4(&fields, len, to)
 }
 
-/// Whether a routing header has addresses left: one that has none is ignored (RFC 7915 §5.1).
-fn has_segments_left(ip: &[u8]) -> bool {
-    let packet = Ipv6View::new_quoted(ip);
-    packet.is_none_or(|packet| packet.extensions().any(|own| own.has_segments_left()))
+/// Whether extension headers may be left out: a routing header if it has no addresses left (RFC 7915 §5.1), an authentication
+/// header never, as what it authenticates changes.
+fn is_ignored(ip: &[u8]) -> bool {
+    let is_kept = |own: packet::ipv6::ExtensionHeader<'_>| {
+        own.has_segments_left() || own.kind == IpProtocol::AH
+    };
+    Ipv6View::new_quoted(ip).is_some_and(|packet| !packet.extensions().any(is_kept))
 }
 
 /// The identification in the fragment header right behind an IPv6 header, its low half as IPv4 has it (RFC 7915 §5.1.1).
@@ -204,16 +211,16 @@ fn fragment_header(ip: &[u8]) -> Option<u16> {
 }
 
 /// The same of an IPv4 packet, which becomes an IPv6 packet (RFC 7915 §4.1). One without DF that would be longer than 1,280
-/// bytes gets a fragment header, by which it is to be cut. A UDP checksum of 0 is computed where all of
-/// the packet is there (RFC 7915 §4.5).
-pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
+/// bytes gets a fragment header, by which it is to be cut. UDP without a checksum needs `sum`, its [`datagram_sum`]
+/// (RFC 7915 §4.5).
+pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple, sum: Option<u32>) -> Option<Head> {
     let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
     let len = (d.ip_total_len as usize).checked_sub(l4)?;
     if d.has(Decoded::FRAGMENT) {
         return None;
     }
     let old = Tuple::of(d, ip.get(l4..)?)?;
-    upper_layer(ip.get_mut(l4..)?, len, &old, to, true)?;
+    upper_layer(ip.get_mut(l4..)?, len, &old, to, sum)?;
     let identification = ip.get(4..6).map_or(0, |own| u16::from_be_bytes([own[0], own[1]]));
     let fields = Fields {
         traffic_class: d.traffic_class,
@@ -224,6 +231,35 @@ pub fn to_v6(d: &Decoded, ip: &mut [u8], to: &Tuple) -> Option<Head> {
     };
     let in_fragments = !d.has(Decoded::DONT_FRAGMENT) && V6_LEN + len > WHOLE_MAX;
     Head::v6(&fields, len, to, in_fragments)
+}
+
+/// One's complement sum of the first `len` bytes of `pieces`; `None` if they have fewer.
+fn sum_of<'a>(pieces: impl Iterator<Item = &'a [u8]>, len: usize) -> Option<u32> {
+    let (mut sum, mut left) = (0, len);
+    for piece in pieces {
+        let piece = &piece[..piece.len().min(left)];
+        let own = partial_sum(piece) as u16;
+        // Its first byte is the low half of a word if an odd number of bytes is before it.
+        let is_odd = (len - left) % 2 == 1;
+        sum += u32::from(if is_odd { own.swap_bytes() } else { own });
+        left -= piece.len();
+    }
+    (left == 0).then_some(sum)
+}
+
+/// The sum that [`to_v6`] needs: that of a UDP datagram without a checksum, which begins with `l4` and goes on in `rest`. What
+/// follows the datagram in its packet is not summed. `None` for other packets, and where a part is missing.
+pub fn datagram_sum<'a>(
+    d: &Decoded,
+    l4: &'a [u8],
+    rest: impl Iterator<Item = &'a [u8]>,
+) -> Option<u32> {
+    let head = l4.first_chunk::<8>().filter(|_| d.protocol == IpProtocol::UDP)?;
+    let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+    let header = usize::from(d.l4_offset.checked_sub(d.l3_offset)?);
+    let in_packet = (d.ip_total_len as usize).checked_sub(header)?;
+    let is_one = head[6..] == [0, 0] && (8..=in_packet).contains(&len);
+    is_one.then(|| sum_of(std::iter::once(l4).chain(rest), len))?
 }
 
 /// The sum of the pseudo header that the checksum of a protocol includes; 0 for ICMP.
@@ -237,8 +273,8 @@ fn pseudo_header(of: &Tuple, len: usize) -> u32 {
 }
 
 /// Writes ports or identifier, type and checksum of an upper layer of `len` bytes. `None` for what the other family does
-/// not have. `is_whole`: a checksum of 0 may be computed.
-fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, is_whole: bool) -> Option<()> {
+/// not have. `sum`: that of a UDP datagram whose checksum of 0 is computed.
+fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, sum: Option<u32>) -> Option<()> {
     let at = match IpProtocol(old.protocol) {
         IpProtocol::TCP => 16,
         IpProtocol::UDP => 6,
@@ -247,11 +283,11 @@ fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, is_whole: boo
     };
     let end = l4.len().min(at + 2) & !1;
     // The checksum counts neither before nor after.
-    let sum = |l4: &[u8]| {
+    let fixed_sum = |l4: &[u8]| {
         let other = partial_sum(&l4[..end.min(at)]);
         other + l4.get(at + 2..8.max(at + 2)).map_or(0, partial_sum)
     };
-    let before = sum(l4) + pseudo_header(old, len);
+    let before = fixed_sum(l4) + pseudo_header(old, len);
     if matches!(IpProtocol(old.protocol), IpProtocol::ICMP | IpProtocol::ICMPV6) {
         let kind = match (IpProtocol(old.protocol), *l4.first()?) {
             (IpProtocol::ICMP, 8) => 128,
@@ -266,26 +302,23 @@ fn upper_layer(l4: &mut [u8], len: usize, old: &Tuple, to: &Tuple, is_whole: boo
         l4.get_mut(..2)?.copy_from_slice(&to.src.1.to_be_bytes());
         l4.get_mut(2..4)?.copy_from_slice(&to.dst.1.to_be_bytes());
     }
-    let after = sum(l4) + pseudo_header(to, len);
+    let after = fixed_sum(l4) + pseudo_header(to, len);
     let Some(field) = l4.get(at..at + 2) else { return Some(()) };
     let checksum = u16::from_be_bytes([field[0], field[1]]);
     let is_udp = old.protocol == IpProtocol::UDP.0;
-    let new = if is_udp && checksum == 0 {
+    let checksum = if is_udp && checksum == 0 {
         if to.family == 4 {
             return Some(());
         }
         // A zero checksum is not for IPv6.
-        // What follows the datagram in the packet is not summed.
-        let len = len.min(u16::from_be_bytes([l4[4], l4[5]]).into());
-        if !is_whole || l4.len() < len || len < 8 {
-            return None;
-        }
-        finish(partial_sum(&l4[..len]) + pseudo_header(to, len))
+        let datagram_len = u16::from_be_bytes([*l4.get(4)?, *l4.get(5)?]);
+        finish(sum? + pseudo_header(old, datagram_len.into()))
     } else {
-        let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
-        let old = fold(fold(before));
-        finish(u32::from(!checksum) + (!old & 0xffff) + fold(after))
+        checksum
     };
+    let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
+    let before = fold(fold(before));
+    let new = finish(u32::from(!checksum) + (!before & 0xffff) + fold(after));
     let new = if is_udp && new == 0 { 0xffff } else { new };
     l4[at..at + 2].copy_from_slice(&new.to_be_bytes());
     Some(())
@@ -358,18 +391,31 @@ const fn error_len_max(family: u8) -> usize {
 }
 
 /// Translates an ICMP error, the IP packet `ip` whose ICMP header begins with byte `l4`, into the other family, with the
-/// packet that it quotes: that one gets the ends `sent`, the error the addresses `from` and that of the sender. Writes it
+/// packet that it quotes: that one gets the ends `sent`, the error the addresses `from` and that of the sender. Extensions
+/// (RFC 4884) are copied, and a wrong checksum stays as wrong as it is. `rest` is what follows `ip` in the packet. Writes the error
 /// to `out` and returns its length. `None` for what the other family does not have.
-pub fn error(
+pub fn error<'a>(
     d: &Decoded,
-    ip: &[u8],
+    ip: &'a [u8],
+    rest: impl Iterator<Item = &'a [u8]>,
     sent: &Tuple,
     from: [u64; 2],
     out: &mut [u8],
 ) -> Option<usize> {
     let l4 = usize::from(d.l4_offset).checked_sub(d.l3_offset.into())?;
-    let icmp = ip.get(l4..(d.ip_total_len as usize).min(ip.len()))?;
-    let quoted = icmp.get(8..)?;
+    let total_len = d.ip_total_len as usize;
+    let icmp = ip.get(l4..total_len.min(ip.len()))?;
+    let icmp_len = total_len.checked_sub(l4)?;
+    // 0 if the checksum is right.
+    let before = {
+        let (src, dst, protocol) = ((d.src, 0), (d.dst, 0), d.protocol.0);
+        let own = Tuple { src, dst, protocol, ..Tuple::default() };
+        let sum = sum_of(std::iter::once(icmp).chain(rest), icmp_len)?;
+        finish(sum + pseudo_header(&own, icmp_len))
+    };
+    let came_as = if d.kind == Kind::Ipv4 { 4 } else { 6 };
+    let extended = Extended::of(came_as, icmp)?;
+    let quoted = extended.quoted;
     let (old, quoted_l4) = Tuple::quoted(quoted)?;
     let parameter = u32::from_be_bytes(icmp.get(4..8)?.try_into().ok()?);
     let field = |at: usize| usize::from(u16::from_be_bytes([quoted[at], quoted[at + 1]]));
@@ -418,10 +464,14 @@ pub fn error(
         _ => Head::v4(&fields, quoted_len, sent)?,
     };
     let max = error_len_max(sent.family).min(out.len());
-    let room = max.checked_sub(own_len + 8 + head.len)?;
+    let places = extended.room(sent.family, kind, max.checked_sub(own_len + 8)?);
+    let room = places.quoted_max.checked_sub(head.len)?;
     let rest = quoted.get(quoted_l4..)?;
     let rest = &rest[..rest.len().min(room).min(quoted_len)];
-    let len = own_len + 8 + head.len + rest.len();
+    let end = head.len + rest.len();
+    let padded = places.padded(end);
+    let parameter = places.parameter(parameter, padded);
+    let len = own_len + 8 + padded + places.extensions.len();
     let (src, dst, family) = ((from, 0), (sent.src.0, 0), sent.family);
     let to = Tuple { src, dst, protocol, family, ..Tuple::default() };
     let own_fields = Fields {
@@ -440,11 +490,14 @@ pub fn error(
     message[..8].copy_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
     message[4..8].copy_from_slice(&parameter.to_be_bytes());
     message[8..8 + head.len].copy_from_slice(head.bytes());
-    let inner = &mut message[8 + head.len..];
-    inner.copy_from_slice(rest);
+    let (inner, extensions) = message[8 + head.len..].split_at_mut(padded - head.len);
+    inner[..rest.len()].copy_from_slice(rest);
+    inner[rest.len()..].fill(0);
+    extensions.copy_from_slice(places.extensions);
     // What it quotes may have no checksum.
-    let _ = upper_layer(inner, quoted_len, &old, sent, false);
-    let checksum = finish(partial_sum(message) + pseudo_header(&to, message.len()));
+    let _ = upper_layer(&mut inner[..rest.len()], quoted_len, &old, sent, None);
+    let own = partial_sum(message) + pseudo_header(&to, message.len());
+    let checksum = finish(own + u32::from(before));
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
     Some(len)
 }
@@ -510,6 +563,26 @@ mod tests {
         }
     }
 
+    /// An authentication header cannot be left out.
+    #[test]
+    fn authenticated_packets_are_not_translated() {
+        let mut ip = vec![0x60, 0, 0, 0, 0, 8 + 12, 51, 64];
+        ip.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        ip.extend([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 198, 51, 100, 9]);
+        ip.extend([17, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]);
+        ip.extend([0x9c, 0x40, 0, 53, 0, 8, 0x12, 0x34]);
+        let d = decoded(&ip);
+        let to = Tuple {
+            src: ([0, 0xc000_0201], 5000),
+            dst: ([0, 0xc633_6409], 53),
+            protocol: 17,
+            family: 4,
+            ..Tuple::default()
+        };
+        assert_eq!((d.protocol, d.l4_offset), (IpProtocol::UDP, 14 + 40 + 12));
+        assert!(to_v4(&d, &mut ip, &to, 1, false).is_none());
+    }
+
     /// RFC 7915 §4.5: a checksum of 0 is computed over the datagram, and not over what follows it in the packet.
     #[test]
     fn bytes_behind_a_datagram_are_not_summed() {
@@ -526,7 +599,8 @@ mod tests {
             family: 6,
             ..Tuple::default()
         };
-        assert!(to_v6(&d, &mut ip, &to).is_some());
+        let sum = datagram_sum(&d, &ip[20..], std::iter::empty());
+        assert!(to_v6(&d, &mut ip, &to, sum).is_some());
         assert_eq!(finish(partial_sum(&ip[20..30]) + pseudo_header(&to, 10)), 0);
     }
 }

@@ -114,6 +114,25 @@ impl<'a> TcpView<'a> {
     }
 }
 
+/// The options of a header, of [`TcpView::options_bytes`], by kind and content. It ends before one that is malformed.
+pub fn options(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut left = bytes;
+    std::iter::from_fn(move || {
+        loop {
+            match left {
+                [] | [0, ..] | [_] => return None,
+                [1, rest @ ..] => left = rest,
+                [kind, len, rest @ ..] => {
+                    let len = usize::from(*len).checked_sub(2)?;
+                    let (content, behind) = rest.split_at_checked(len)?;
+                    left = behind;
+                    return Some((*kind, content));
+                }
+            }
+        }
+    })
+}
+
 /// A header to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TcpHeader<'a> {

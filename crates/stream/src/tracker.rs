@@ -146,6 +146,8 @@ pub struct Counts {
     pub no_room: u64,
     /// Packets that were earlier than one before them by more than [`LATE_NS`].
     pub late: u64,
+    /// Flows that began with such a packet.
+    pub late_flows: u64,
     /// Fragments.
     pub fragments: u64,
     /// Fragments that did not become a datagram.
@@ -750,7 +752,11 @@ impl<M: Module> Tracker<M> {
             self.keeps_nothing(slot);
             return Tracked { slot: Some(slot), ..self.rest.tracked(slot, side, false) };
         }
-        self.counts.flows += u64::from(is_first && !is_undecided);
+        if is_first && !is_undecided {
+            self.counts.flows += 1;
+            let is_late = input.time_ns.saturating_add(LATE_NS) < self.latest_ns;
+            self.counts.late_flows += u64::from(is_late);
+        }
         if is_undecided && is_first {
             rest.relate(slot, &key, opener, input.time_ns);
         }

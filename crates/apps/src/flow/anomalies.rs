@@ -41,8 +41,11 @@ pub(crate) fn stream_event(event: Event) -> Option<&'static str> {
     }
 }
 
-/// The same of something odd in a stream.
+/// The same of something odd in a stream; `None` for what events alone are about.
 pub(crate) fn stream_name(kind: AnomalyKind) -> Option<&'static str> {
+    if kind == AnomalyKind::OldTimestamp {
+        return None;
+    }
     kind.name(false, IpProtocol::TCP.0).strip_prefix("stream.")
 }
 

@@ -118,6 +118,9 @@ pub(super) struct FlowTotals {
     /// Packets that were earlier than one before them by more than 10 s; left out if there were none.
     #[serde(skip_serializing_if = "is_zero")]
     pub late: u64,
+    /// Flows that began with such a packet; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub late_flows: u64,
     /// Fragments of IP datagrams.
     pub fragments: u64,
     /// Fragments that did not become a datagram.
@@ -240,6 +243,7 @@ impl FlowControl {
             all.not_ip += counts.not_ip;
             all.encapsulated += counts.encapsulated;
             all.late += counts.late;
+            all.late_flows += counts.late_flows;
             all.fragments += counts.fragments;
             all.fragments_lost += counts.fragments_lost;
             if let Some(tunnels) = &mut all.tunnels {
@@ -559,6 +563,7 @@ impl ControlPart for FlowControl {
                 "Packets earlier than one before them by more than 10 s.",
                 t.late,
             ),
+            ("flow_late_flows_total", "Flows that began with such a packet.", t.late_flows),
             ("flow_fragments_total", "Fragments of IP datagrams.", t.fragments),
             (
                 "flow_fragments_lost_total",

@@ -13,14 +13,16 @@ use std::time::Duration;
 use control::config::{EventType, Flow};
 use flowlog::eve::{Anomaly, AnomalyKind, AssociationEvent, Context, Eve, Range};
 use flowlog::sink::{self, Sink, Target};
+use packet::IpProtocol;
 use stream::tcp::Event;
-use stream::tracker::{Fragments, Identity, Input, Reject};
+use stream::tracker::{self, Fragments, Identity, Input, Reject};
 use stream::{FlowRecord, Side};
 
 use super::anomalies;
-use super::follow::{Follower, Kept, Listener};
+use super::follow::{Follower, Kept, Listener, Place};
 use super::order::{Key, Ordered};
 use super::outputs::{Counts, Output};
+use super::timestamps::{Stamped, Timestamps};
 use crate::firewall::refused::Refused;
 
 /// Writes events.
@@ -169,16 +171,24 @@ struct Lines {
     strays: u32,
 }
 
-/// What a follower keeps: how many lines the flow has had.
-type Lined = u32;
+/// What a follower keeps of a flow.
+#[derive(Default)]
+struct OfFlow {
+    /// Lines that it has had.
+    lines: u32,
+    timestamps: Timestamps,
+}
+
+fn kept_of(kept: &mut Kept) -> Option<&mut OfFlow> {
+    kept.get_or_insert_with(|| Box::new(OfFlow::default())).downcast_mut::<OfFlow>()
+}
 
 impl Lines {
     /// Hands over the line that is there, of a flow by its start and number.
     fn put(&mut self, kept: &mut Kept, flow: (u64, u64), time_ns: u64) {
-        let known = kept.get_or_insert_with(|| Box::new(0 as Lined)).downcast_mut::<Lined>();
-        let number = known.map_or(0, |number| {
-            *number += 1;
-            *number
+        let number = kept_of(kept).map_or(0, |own| {
+            own.lines += 1;
+            own.lines
         });
         self.put_at((time_ns, flow.0, flow.1, number));
     }
@@ -246,6 +256,26 @@ impl Follower for Lines {
     /// Wrong checksums are anomalies.
     fn is_indifferent(&self) -> bool {
         !self.writes.has(EventType::Anomaly)
+    }
+
+    fn packet(
+        &mut self,
+        flow: &Identity,
+        kept: &mut Kept,
+        _: &Place,
+        packet: &tracker::OfFlow<'_>,
+    ) {
+        let is_tcp = flow.key.protocol == IpProtocol::TCP.0 && !packet.is_rest;
+        if !is_tcp || !self.writes.has(EventType::Anomaly) {
+            return;
+        }
+        let (side, time_ns) = (packet.side, packet.input.time_ns);
+        let Some(stamped) = Stamped::of(packet.input) else { return };
+        let is_old =
+            kept_of(kept).is_some_and(|own| own.timestamps.is_old(side, &stamped, time_ns));
+        if is_old {
+            self.odd((flow, kept), side, AnomalyKind::OldTimestamp, None, time_ns);
+        }
     }
 
     fn gap(

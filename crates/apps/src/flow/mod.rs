@@ -59,6 +59,7 @@ pub mod reassembly;
 pub mod rows;
 pub mod search;
 pub mod stage;
+mod timestamps;
 
 use control::config::{
     Application, Config, EngineBackend, EventType, FRAMES, IdsAction, Overlap, Pipeline, RAW,

@@ -24,10 +24,17 @@ pub(super) fn turn(
     was_fragmented: bool,
 ) -> Option<Head> {
     let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
+    let sum = match to.family {
+        6 => {
+            let l4 = packet.data().get(l4..).unwrap_or_default();
+            nat64::datagram_sum(d, l4, packet.segments().skip(1))
+        }
+        _ => None,
+    };
     let ip = packet.data_mut().get_mut(l3..).unwrap_or_default();
     let head = match to.family {
         4 => nat64::to_v4(d, ip, to, identification, was_fragmented),
-        _ => nat64::to_v6(d, ip, to),
+        _ => nat64::to_v6(d, ip, to, sum),
     };
     let head = head.filter(|_| (14..=22).contains(&l3))?;
     let mut bytes = [0; HEADERS];
@@ -105,7 +112,7 @@ pub(super) fn turn_error(
         _ => sent.dst.0,
     };
     let ip = packet.data().get(l3..).unwrap_or_default();
-    let len = nat64::error(d, ip, sent, from, made);
+    let len = nat64::error(d, ip, packet.segments().skip(1), sent, from, made);
     len.is_some_and(|len| replace(packet, l3, &made[..len], sent.family, pool))
 }
 

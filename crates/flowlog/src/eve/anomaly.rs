@@ -55,6 +55,8 @@ pub enum AnomalyKind {
     ResetOutOfWindow,
     /// TCP: neither SYN, ACK nor RST.
     NoFlags,
+    /// TCP: a timestamp that is older than one before it (RFC 7323 §5.3).
+    OldTimestamp,
     /// IP: the packet is shorter than its length field says.
     Truncated,
     /// IP: the version is not that of the EtherType.
@@ -85,7 +87,7 @@ pub enum AnomalyKind {
 
 impl AnomalyKind {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Conflict,
         Self::Gap,
         Self::OutOfWindow,
@@ -97,6 +99,7 @@ impl AnomalyKind {
         Self::ResetInWindow,
         Self::ResetOutOfWindow,
         Self::NoFlags,
+        Self::OldTimestamp,
         Self::Truncated,
         Self::WrongVersion,
         Self::HeaderLength,
@@ -125,7 +128,8 @@ impl AnomalyKind {
             | AnomalyKind::DataOnSyn
             | AnomalyKind::ResetInWindow
             | AnomalyKind::ResetOutOfWindow
-            | AnomalyKind::NoFlags => "stream",
+            | AnomalyKind::NoFlags
+            | AnomalyKind::OldTimestamp => "stream",
             _ => "decode",
         }
     }
@@ -146,6 +150,7 @@ impl AnomalyKind {
             (AnomalyKind::ResetInWindow, _) => "stream.rst_in_window",
             (AnomalyKind::ResetOutOfWindow, _) => "stream.rst_out_of_window",
             (AnomalyKind::NoFlags, _) => "stream.no_flags",
+            (AnomalyKind::OldTimestamp, _) => "stream.pkt_invalid_timestamp",
             (AnomalyKind::Truncated, false) => "decoder.ipv4.trunc_pkt",
             (AnomalyKind::Truncated, true) => "decoder.ipv6.trunc_pkt",
             (AnomalyKind::WrongVersion, false) => "decoder.ipv4.wrong_ip_version",

@@ -20,10 +20,12 @@ use packet::checksum::{finish, internet_checksum, partial_sum};
 use proptest::prelude::*;
 use stream::table::Found;
 
-const LINK: usize = 14;
+use crate::families::to_v6;
+
+pub(crate) const LINK: usize = 14;
 
 /// A frame with the ends `of`, right checksums and this payload.
-fn frame(of: &Tuple, payload: &[u8], request: bool) -> Vec<u8> {
+pub(crate) fn frame(of: &Tuple, payload: &[u8], request: bool) -> Vec<u8> {
     let mut l4 = Vec::new();
     match IpProtocol(of.protocol) {
         IpProtocol::TCP => {
@@ -80,7 +82,7 @@ fn place(protocol: u8) -> usize {
     }
 }
 
-fn pseudo(of: &Tuple, len: usize) -> u32 {
+pub(crate) fn pseudo(of: &Tuple, len: usize) -> u32 {
     if of.protocol == IpProtocol::ICMP.0 {
         return 0;
     }
@@ -98,7 +100,7 @@ fn end(family: u8) -> impl Strategy<Value = End> {
     })
 }
 
-fn tuple(family: u8) -> impl Strategy<Value = Tuple> {
+pub(crate) fn tuple(family: u8) -> impl Strategy<Value = Tuple> {
     let icmp = if family == 4 { 1 } else { 58 };
     (end(family), end(family), prop::sample::select(vec![6u8, 17, icmp])).prop_map(
         move |(src, dst, protocol)| {
@@ -305,7 +307,7 @@ proptest! {
         let d = packet::decode(&got, got.len());
         prop_assume!(d.anomaly == packet::Anomaly::None);
         let mut ip = got[LINK..].to_vec();
-        let head = nat64::to_v6(&d, &mut ip, &six).unwrap();
+        let head = to_v6(&d, &mut ip, &six).unwrap();
         let mut back = bytes[..LINK].to_vec();
         back.extend(head.bytes());
         back.extend(&ip[20..]);
@@ -358,7 +360,7 @@ proptest! {
                 prop_assert_eq!(head.bytes(), turn.to_v4(&mut known, identification).unwrap());
                 head
             } else {
-                let head = nat64::to_v6(&d, &mut plain, &to).unwrap();
+                let head = to_v6(&d, &mut plain, &to).unwrap();
                 prop_assert_eq!(head.bytes(), turn.to_v6(&mut known).unwrap());
                 head
             };
@@ -384,7 +386,7 @@ proptest! {
         let d = packet::decode(&bytes, bytes.len());
         prop_assume!(d.anomaly == packet::Anomaly::None);
         let mut ip = bytes[LINK..].to_vec();
-        let head = nat64::to_v6(&d, &mut ip, &six).unwrap();
+        let head = to_v6(&d, &mut ip, &six).unwrap();
         let is_long = ip.len() + 20 > 1280;
         prop_assert_eq!(head.may_fragment(), is_long && !dont_fragment);
         let whole = frame(&six, &vec![7; len], true);
@@ -422,8 +424,8 @@ proptest! {
         let _ = (Tuple::of(&d, l4), Tuple::quoted(ip));
         let mut out = [0; 1280];
         for to in [to, four] {
-            let _ = nat64::error(&d, ip, &to, to.src.0, &mut out);
-            let _ = nat64::to_v6(&d, &mut ip.to_vec(), &to);
+            let _ = nat64::error(&d, ip, std::iter::empty(), &to, to.src.0, &mut out);
+            let _ = to_v6(&d, &mut ip.to_vec(), &to);
             let _ = nat64::to_v4(&d, &mut ip.to_vec(), &to, 1, false);
             set_ends(&mut ip.to_vec(), 20, &to);
             set_quoted(&mut ip.to_vec(), 20, 20, &to);
@@ -834,9 +836,13 @@ fn mtus_of_errors() {
         // Type and code instead of an echo; its identifier and number are the MTU's place.
         bytes[l4..l4 + 2].copy_from_slice(&kind);
         bytes[l4 + 4..l4 + 8].copy_from_slice(&mtu.to_be_bytes());
+        bytes[l4 + 2..l4 + 4].fill(0);
+        let sum = finish(partial_sum(&bytes[l4..]) + pseudo(&outer, bytes.len() - l4));
+        bytes[l4 + 2..l4 + 4].copy_from_slice(&sum.to_be_bytes());
         let d = packet::decode(&bytes, bytes.len());
         let mut out = [0; 1280];
-        let len = nat64::error(&d, &bytes[LINK..], to, to.dst.0, &mut out).unwrap();
+        let len =
+            nat64::error(&d, &bytes[LINK..], std::iter::empty(), to, to.dst.0, &mut out).unwrap();
         let l4 = if to.family == 4 { 20 } else { 40 };
         let protocol = if to.family == 4 { 1 } else { 58 };
         let sum =

@@ -20,29 +20,17 @@ struct SynOptions {
 
 impl SynOptions {
     /// Reads options until their end, or until one is malformed.
-    fn parse(mut bytes: &[u8]) -> Self {
+    fn parse(bytes: &[u8]) -> Self {
         let mut options = Self::default();
-        loop {
-            match bytes {
-                [] | [0, ..] => return options,
-                [1, rest @ ..] => bytes = rest,
-                [kind, len, rest @ ..] => {
-                    let Some((content, behind)) =
-                        usize::from(*len).checked_sub(2).and_then(|len| rest.split_at_checked(len))
-                    else {
-                        return options;
-                    };
-                    match (kind, content) {
-                        (3, [shift]) => options.scale = Some((*shift).min(SHIFT_MAX)),
-                        // RFC 7413, and its experimental form before it had a number.
-                        (34, _) | (253 | 254, [0xf9, 0x89, ..]) => options.is_fast_open = true,
-                        _ => {}
-                    }
-                    bytes = behind;
-                }
-                [_] => return options,
+        for option in packet::tcp::options(bytes) {
+            match option {
+                (3, [shift]) => options.scale = Some((*shift).min(SHIFT_MAX)),
+                // RFC 7413, and its experimental form before it had a number.
+                (34, _) | (253 | 254, [0xf9, 0x89, ..]) => options.is_fast_open = true,
+                _ => {}
             }
         }
+        options
     }
 }
 

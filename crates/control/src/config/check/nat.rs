@@ -191,7 +191,10 @@ fn word(kind: NatKind) -> &'static str {
 
 /// Whether rule `a`, which comes first, takes each packet that `b` takes.
 fn takes_all_of(a: &NatRule, b: &NatRule) -> bool {
-    use NatKind::{Deterministic, Masquerade, Nat64, Source, Static};
+    use NatKind::{Destination, Deterministic, Masquerade, Nat64, Source, Static};
+    if let (Static, Destination, Some(NatTarget::Net(to))) = (a.kind, b.kind, a.to) {
+        return !b.destination.is_empty() && b.destination.iter().all(|own| to.contains(own));
+    }
     let is_alike = match (a.kind, b.kind) {
         (Nat64, Nat64) => a.prefix == b.prefix,
         (Masquerade | Source | Static | Deterministic, Masquerade | Source | Deterministic) => {
@@ -203,7 +206,9 @@ fn takes_all_of(a: &NatRule, b: &NatRule) -> bool {
     let has = |own: &IpNet| a.source.iter().any(|all| all.contains(own));
     let takes_sources = match a.source.is_empty() {
         true => !matches!(a.kind, Static | Deterministic),
-        false => !b.source.is_empty() && b.source.iter().all(has),
+        // Without sources it has all of its family.
+        false if b.source.is_empty() => a.source.iter().any(|own| own.prefix_len() == 0),
+        false => b.source.iter().all(has),
     };
     is_alike && takes_sources && a.protocol.is_none_or(|own| b.protocol == Some(own))
 }

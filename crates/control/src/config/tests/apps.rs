@@ -353,6 +353,9 @@ fn rules_of_address_translation_are_checked() {
     let wan = "kind = \"masquerade\"\noutside = [\"wan\"]";
     let source = "kind = \"source\"\nto = \"192.0.2.1\"";
     let nat64 = "kind = \"nat64\"\nto = \"192.0.2.9\"";
+    let fixed = "kind = \"static\"\nsource = [\"10.0.0.9/32\"]\nto = \"198.51.100.9/32\"";
+    let forward =
+        |at: &str| format!("kind = \"destination\"\ndestination = [\"{at}\"]\nto = \"10.0.0.1\"");
     let some = "source = [\"10.1.0.0/16\"]";
     let part = "source = [\"10.1.2.0/24\"]";
     for (first, second, is_covered) in [
@@ -364,6 +367,11 @@ fn rules_of_address_translation_are_checked() {
         (format!("{wan}\nprotocol = \"tcp\""), format!("{wan}\nprotocol = \"tcp\""), true),
         (wan.to_owned(), source.to_owned(), false),
         (source.to_owned(), wan.to_owned(), true),
+        (format!("{wan}\nsource = [\"0.0.0.0/0\"]"), wan.to_owned(), true),
+        (format!("{wan}\nsource = [\"0.0.0.0/1\"]"), wan.to_owned(), false),
+        (fixed.to_owned(), forward("198.51.100.9"), true),
+        (fixed.to_owned(), forward("198.51.100.10"), false),
+        (forward("198.51.100.9"), fixed.to_owned(), false),
         (nat64.to_owned(), nat64.to_owned(), true),
         (nat64.to_owned(), format!("{nat64}\nprefix = \"2001:db8:64::/96\""), false),
         (nat64.to_owned(), wan.to_owned(), false),

@@ -212,7 +212,7 @@ fn very_late_packets_are_counted() {
     scene.frames[3].time_ns = scene.frames[1].time_ns - LATE_NS - 1;
     for batch in [1, 4] {
         let (_, counts) = run(&scene, options(IdleTimeouts::default()), batch, None, |_| true);
-        assert_eq!((counts.packets, counts.late), (4, 1), "{batch}");
+        assert_eq!((counts.packets, counts.late, counts.late_flows), (4, 1, 0), "{batch}");
     }
 }
 
