@@ -401,6 +401,8 @@ pub struct Context<'a, T> {
     pub(crate) settled: Option<&'a mut [u32; 2]>,
     /// The row at which the stage divides the chunk; `None` apart from a `pre_shade` of a worker.
     pub(crate) divided: Option<&'a mut Option<u16>>,
+    /// Rows before that one which wait, too, and which packets must not overtake each other; `None` likewise, and where none may.
+    pub(crate) waiting: Option<(&'a mut Vec<u16>, Spread)>,
     /// Packets that the stage puts before that row; `None` likewise.
     pub(crate) before: Option<&'a mut Vec<Packet>>,
     /// Who has this pipeline, and who works for whom; `None` apart from any worker.
@@ -438,6 +440,7 @@ impl<'a, T> Context<'a, T> {
             handed: None,
             settled: None,
             divided: None,
+            waiting: None,
             before: None,
             others: None,
             places: &[],
@@ -487,6 +490,29 @@ impl<'a, T> Context<'a, T> {
         divided.is_some()
     }
 
+    /// Which packets must not overtake each other in `pre_shade`, as far as the other stages of the pipeline are concerned: those that
+    /// must meet ([`Stage::spread`]). Stages see the others as they would at another worker. What leaves has the order of receipt
+    /// all the same. `None`: no packet may overtake another one.
+    #[inline]
+    pub fn may_overtake(&self) -> Option<Spread> {
+        let spread = self.waiting.as_ref().map(|(_, spread)| *spread);
+        spread.filter(|_| self.divided.is_some())
+    }
+
+    /// Says in `pre_shade` that the packets of `rows`, in ascending order, and all from `end` on are to wait until all others of the
+    /// chunk have retired, as [`Context::divide`] says. No packet of the chunk goes before one in `rows` that it must meet.
+    /// `false`: nothing waits, and packets [may not overtake](Context::may_overtake) others.
+    #[must_use]
+    pub fn leave(&mut self, rows: impl Iterator<Item = u16>, end: usize) -> bool {
+        let (Some(divided), Some((waiting, _))) = (&mut self.divided, &mut self.waiting) else {
+            return false;
+        };
+        waiting.clear();
+        waiting.extend(rows);
+        **divided = u16::try_from(end).ok();
+        divided.is_some()
+    }
+
     /// Says in `pre_shade` that these packets, which the stage held, go through the pipeline from its first stage on before
     /// `row` and the rows behind it go on. The chunk is [divided](Context::divide) there: all packets before have retired
     /// when the stage sees these, in this order, in as many chunks as they need, by themselves and as packets that went
@@ -532,6 +558,7 @@ impl<'a, T> Context<'a, T> {
             handed: self.handed.as_deref_mut(),
             settled: self.settled.as_deref_mut(),
             divided: self.divided.as_deref_mut(),
+            waiting: self.waiting.as_mut().map(|(rows, spread)| (&mut **rows, *spread)),
             before: self.before.as_deref_mut(),
             others: self.others,
             places: self.places,
