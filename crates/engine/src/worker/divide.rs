@@ -210,14 +210,14 @@ impl<V: Versions> Worker<V> {
     ) -> bool {
         let InFlight { chunk, rest, .. } = flight;
         let (rows, Some(kept)) = (chunk.rows.len(), &mut rest.rows) else { return false };
-        if rest.at.is_some() {
+        let is_row = waiting.last().is_some_and(|last| usize::from(*last) < rows);
+        if !is_row || rest.at.is_some() {
             return false;
         }
         let left = &mut self.left;
         left.clear();
         left.extend_from_slice(waiting);
         left.extend((row..rows).map(|row| row as u16));
-        debug_assert!(left.is_sorted_by(|a, b| a < b), "rows in ascending order");
         let left = &left[..];
         // How many rows before one are left behind, and whether it is.
         let place = |row: usize| {

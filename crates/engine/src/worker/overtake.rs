@@ -10,8 +10,13 @@
 //! ```
 //!
 //! Stages behind see packets in another order then: each sees those that must meet ([`Stage::spread`]) in their order, as if the others
-//! were at another worker. Over captures that is only so where several workers give the same answer
-//! ([`Stage::needs_one_worker`]).
+//! were at another worker. So no packet overtakes another one where a stage [needs one worker](Stage::needs_one_worker): sequence
+//! numbers of a tunnel, for example, would leave in another order than they were given. Over captures, what depends on all packets,
+//! such as a limit to a rate, is left to the gate of the merger, so there is no overtaking without one.
+//!
+//! A panic over a part of a chunk drops that part; what has overtaken it leaves first.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chunk::{DropReason, Emitted, Packet, Verdict};
 
@@ -39,6 +44,8 @@ pub(super) struct Apart {
     /// The same of its rest.
     left: Vec<u16>,
     done: Vec<Done>,
+    /// Places and numbers of these, by which they are sent.
+    order: Vec<(u16, u32)>,
     /// How many of them count as received.
     received: usize,
 }
@@ -48,6 +55,7 @@ impl Apart {
         self.places.reserve(chunk::CHUNK_PACKETS_MAX);
         self.left.reserve(chunk::CHUNK_PACKETS_MAX);
         self.done.reserve(2 * chunk::CHUNK_PACKETS_MAX);
+        self.order.reserve(2 * chunk::CHUNK_PACKETS_MAX);
     }
 
     /// Whether packets have overtaken others.
@@ -162,16 +170,20 @@ impl<V: Versions> Worker<V> {
         tables: &V::Tables,
     ) -> Option<Spread> {
         let spread = self.overtakes[usize::from(self.owned.stages[number])]?;
-        (!self.settings.packet_time || self.may_be_spread(pipeline, tables)).then_some(spread)
+        let is_in_order = !self.settings.packet_time || self.links.lane.is_some();
+        (is_in_order && self.may_be_spread(pipeline, tables)).then_some(spread)
     }
 
-    /// Whether any number of workers gives the same answer over a capture.
+    /// Whether any number of workers gives the same answer. Not if a stage panics when it is asked.
     fn may_be_spread(&self, pipeline: usize, tables: &V::Tables) -> bool {
         let mut stages = self.path.pipelines[pipeline].stages.clone();
-        stages.all(|number| {
-            let local = usize::from(self.owned.stages[number]);
-            self.path.stages[local].needs_one_worker(tables).is_none()
-        })
+        let all = || {
+            stages.all(|number| {
+                let local = usize::from(self.owned.stages[number]);
+                self.path.stages[local].needs_one_worker(tables).is_none()
+            })
+        };
+        catch_unwind(AssertUnwindSafe(all)).unwrap_or(false)
     }
 
     /// Sends what has overtaken others, by their places.
@@ -182,28 +194,39 @@ impl<V: Versions> Worker<V> {
         }
         let mut received = std::mem::take(&mut apart.received);
         let mut done = std::mem::take(&mut apart.done);
-        done.sort_by_key(|own| own.place); // stable: a packet, then what was made for it
-        let mut all = done.drain(..).peekable();
-        while let Some(Done { place, passes, is_emitted, verdict, packet }) = all.next() {
-            self.passes_now = passes;
+        let mut order = std::mem::take(&mut apart.order);
+        order.clear();
+        // Of one place: a packet, then what was made for it.
+        order.extend(done.iter().zip(0..).map(|(own, number)| (own.place, number)));
+        order.sort_unstable();
+        let mut all = order.iter().peekable();
+        while let Some((place, number)) = all.next() {
+            let Some(Done { passes, is_emitted, verdict, packet, .. }) =
+                done.get_mut(*number as usize)
+            else {
+                continue;
+            };
+            self.passes_now = *passes;
+            let packet = std::mem::replace(packet, Packet::empty());
             match &mut self.links.lane {
-                Some(lane) if is_emitted && packet.mark & MARK_DEFERRED != 0 => {
-                    lane.put(packet, verdict);
+                Some(lane) if *is_emitted && packet.mark & MARK_DEFERRED != 0 => {
+                    lane.put(packet, *verdict);
                 }
-                _ => self.dispose(packet, verdict),
+                _ => self.dispose(packet, *verdict),
             }
-            if received > 0 && all.peek().is_none_or(|next| next.place != place) {
+            if received > 0 && all.peek().is_none_or(|next| next.0 != *place) {
                 received -= 1;
                 self.retired_on_lane(1);
             }
         }
-        drop(all);
+        done.clear();
         self.passes_now = 0;
         self.retired_on_lane(received);
         if self.links.lane.is_some() {
             self.hand_in();
         }
-        flight.rest.apart.done = done;
+        let apart = &mut flight.rest.apart;
+        (apart.done, apart.order) = (done, order);
     }
 
     /// All parts of a chunk have retired.

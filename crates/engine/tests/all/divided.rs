@@ -69,6 +69,16 @@ enum How {
     All,
     /// Packets that wait are left behind, and one in every thirteenth row with all behind it.
     Single,
+    /// At the first packet that waits, as a stage needs one worker.
+    OfOneWorker,
+    /// Likewise, as there is one worker and no merger.
+    Unmerged,
+}
+
+impl How {
+    fn lets_overtake(self) -> bool {
+        matches!(self, How::All | How::Single)
+    }
 }
 
 /// Divides where a packet of the flow is on its way.
@@ -100,6 +110,7 @@ impl Stage<()> for Divider {
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, ()>) {
         let view = Passing::view(&mut chunk.rows);
         let mut waiting = Vec::new();
+        assert_eq!(cx.may_overtake(), self.how.lets_overtake().then_some(Spread::Any));
         for (row, packet) in chunk.packets.iter().enumerate() {
             let flow = packet.data()[0];
             assert_eq!(view.serial[row], serial(packet.data()), "columns go along");
@@ -108,6 +119,7 @@ impl Stage<()> for Divider {
                     waiting.push(row as u16);
                     continue;
                 }
+                assert!(self.how.lets_overtake() || !cx.leave(std::iter::once(0), row + 1));
                 assert!(match waiting.is_empty() {
                     true => cx.divide(row),
                     false => cx.leave(waiting.drain(..), row),
@@ -117,12 +129,7 @@ impl Stage<()> for Divider {
             self.under_way.insert(flow);
             view.before[row] = self.fates.get(&flow).copied().unwrap_or(NONE);
         }
-        if !waiting.is_empty() {
-            assert!(
-                cx.may_overtake() == Some(Spread::Any)
-                    && cx.leave(waiting.drain(..), chunk.packets.len())
-            );
-        }
+        assert!(waiting.is_empty() || cx.leave(waiting.drain(..), chunk.packets.len()));
     }
     fn retired(&mut self, chunk: &mut Chunk, _: &mut Context<'_, ()>) {
         // Of a chunk that a panic ended no packet is here: all of them were dropped.
@@ -143,6 +150,7 @@ impl Stage<()> for Divider {
 
 /// Sums on a device, decides, and copies some packets.
 struct Judge {
+    how: How,
     panics_over: Option<u32>,
     /// Packets that it saw behind later ones.
     overtaken: Arc<AtomicU32>,
@@ -186,6 +194,9 @@ impl Stage<()> for Judge {
     }
     fn phases(&self) -> Phases {
         Phases::POST
+    }
+    fn needs_one_worker(&self, (): &()) -> Option<&'static str> {
+        (self.how == How::OfOneWorker).then_some("it numbers packets")
     }
     fn shader(&self) -> Option<Arc<dyn Shade<()>>> {
         Some(Arc::new(Sum))
@@ -235,7 +246,7 @@ fn run(
     let mut specs: Vec<_> = (0..workers)
         .map(|_| {
             let divider = Divider { how, fates: HashMap::new(), under_way: HashSet::new() };
-            let judge = Judge { panics_over, overtaken: overtaken.clone(), latest: 0 };
+            let judge = Judge { how, panics_over, overtaken: overtaken.clone(), latest: 0 };
             let stages: Vec<Box<dyn Stage<()>>> =
                 vec![Box::new(First), Box::new(divider), Box::new(judge)];
             let mut spec = WorkerSpec::new(NoTables, stages);
@@ -262,7 +273,11 @@ fn run(
         on_error: Arc::new(|port, error| panic!("port {port}: {error}")),
         ..EngineSpec::new(specs, depot)
     };
-    let engine = Engine::start_in_order(spec, InOrder::default()).unwrap();
+    let engine = match how {
+        How::Unmerged => Engine::start(spec),
+        _ => Engine::start_in_order(spec, InOrder::default()),
+    };
+    let engine = engine.unwrap();
     let (view, depot) = (engine.view().clone(), engine.depot().clone());
     engine.join().unwrap();
     assert_eq!(depot.available(), 40_000, "cells leaked");
@@ -295,6 +310,9 @@ fn divided_chunks_are_packets_one_by_one() {
     let n = 20_000;
     let wanted = plainly(n);
     assert!(wanted.iter().all(|serials| serials.len() > 5_000));
+    for how in [How::OfOneWorker, How::Unmerged] {
+        assert!(run(how, 1, n, None, false) == wanted, "{how:?}");
+    }
     let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
     for how in [How::All, How::Single] {
         for workers in [1, 2, 4] {
