@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Who overtakes one that waits need not meet it, and might be at another worker: a packet between other hosts, or of another
-//! flow ([`Overtaking`]). Between its hosts none overtakes a packet of a control flow, which may announce others, and none without a
-//! flow overtakes any. Flows and hosts are known by a bit of their hash. Two with one bit wait for each other, which changes nothing
-//! but the work.
+//! flow ([`Overtaking`]). Between its hosts none overtakes a packet of a control flow, which may announce others, or one without a
+//! flow, and none without a flow overtakes any. Flows and hosts are known by a bit of their hash. Two with one bit wait for each other,
+//! which changes nothing but the work.
 
 use super::Tracker;
 use super::input::Input;
@@ -51,17 +51,17 @@ pub(super) struct Waiting {
     overtaking: Overtaking,
     /// Their rows, in ascending order.
     rows: Vec<u32>,
-    /// Their flows, their hosts, and the hosts of those that are of control flows.
+    /// Their flows, their hosts, and the hosts of those that are of control flows or of none.
     flows: Bits,
     hosts: Bits,
-    controlled: Bits,
+    apart: Bits,
 }
 
 impl Waiting {
     pub(super) fn begin(&mut self) {
         if !self.rows.is_empty() {
             self.rows.clear();
-            for own in [&mut self.flows, &mut self.hosts, &mut self.controlled] {
+            for own in [&mut self.flows, &mut self.hosts, &mut self.apart] {
                 own.0.fill(0);
             }
         }
@@ -101,7 +101,7 @@ impl<M: Module> Tracker<M> {
         let hosts = self.hosts_of(at, input);
         match own.overtaking {
             Overtaking::OtherFlows if self.is_of_flow(at) => {
-                own.flows.contains(self.flow_of(at)) || own.controlled.contains(hosts)
+                own.flows.contains(self.flow_of(at)) || own.apart.contains(hosts)
             }
             _ => own.hosts.contains(hosts),
         }
@@ -111,12 +111,12 @@ impl<M: Module> Tracker<M> {
     #[inline(never)]
     pub(super) fn leave(&mut self, row: usize, at: usize, input: &Input<'_>) {
         let (flow, hosts) = (self.flow_of(at), self.hosts_of(at, input));
-        let is_control = self.rest.helpers.reads(&self.keys[at]);
+        let is_of_flow = self.is_of_flow(at);
         let own = &mut self.waiting;
         own.flows.insert(flow);
         own.hosts.insert(hosts);
-        if is_control {
-            own.controlled.insert(hosts);
+        if !is_of_flow {
+            own.apart.insert(hosts);
         }
         own.rows.push(row as u32);
         // Nobody has begun the flow; all other packets that the search found it for wait, too.

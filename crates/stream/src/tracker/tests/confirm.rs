@@ -31,6 +31,7 @@ fn run_confirming(
     let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
     let decoded: Vec<_> = frames.iter().map(decode).collect();
     let (mut latest_ns, mut flows) = (0, 0);
+    let mut latest = HashMap::new();
     for first in (0..frames.len()).step_by(batch) {
         let mut left: Vec<usize> = (first..frames.len().min(first + batch)).collect();
         latest_ns = frames[left[left.len() - 1]].time_ns;
@@ -47,6 +48,10 @@ fn run_confirming(
                 segment: None,
             };
             let taken = tracker.packets(left.len(), input, |at, tracked| {
+                if let Some(group) = group_of(&decoded[left[at]], overtaking) {
+                    let before = latest.insert(group, left[at]);
+                    assert!(before < Some(left[at]), "packets that must meet stay in order");
+                }
                 said[left[at]] = (tracked.state, tracked.is_reply);
                 opened.extend(tracked.opens.map(|flow| (left[at], flow)));
             });
@@ -70,6 +75,21 @@ fn run_confirming(
     assert_eq!(ended.len() + never.len(), flows, "the module learns what became of each");
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
     (said, ended)
+}
+
+/// What must meet, by addresses, protocol and ports as far as they count; `None` of an ICMP error, which meets what it quotes.
+fn group_of(d: &Decoded, overtaking: Overtaking) -> Option<([[u64; 2]; 2], u8, [u16; 2])> {
+    let (hosts, protocol) = ([d.src.min(d.dst), d.src.max(d.dst)], d.protocol.0);
+    if !d.is_ip() || packet::quoted::is_error_packet(d) {
+        return None;
+    }
+    match (overtaking, d.ports()) {
+        (Overtaking::OtherFlows, Some((src, dst))) => {
+            Some((hosts, protocol, [src.min(dst), src.max(dst)]))
+        }
+        (Overtaking::OtherFlows, None) => Some((hosts, protocol, [0; 2])),
+        _ => Some((hosts, 0, [0; 2])),
+    }
 }
 
 /// Drops packets as a firewall may: by their number, or those that open flows from one side.
@@ -272,6 +292,21 @@ proptest! {
     fn batches_agree_with_single_packets_and_the_twin(steps in steps(30), salt in any::<u64>()) {
         check(&steps, IdleTimeouts::default(), salt);
     }
+}
+
+/// A segment with a wrong checksum belongs to no flow, but waits for its hosts. The flow of its ports must not overtake it.
+#[test]
+fn a_packet_without_a_flow_stays_before_those_of_its_ports() {
+    use super::steps::Fate::{Checksum, Good};
+    let step = |conversation, what, fate| Step {
+        pause_ns: 0,
+        conversation,
+        by_server: false,
+        what,
+        len: 0,
+        fate,
+    };
+    check(&[step(1, 0, Good), step(0, 3, Checksum), step(0, 0, Good)], IdleTimeouts::default(), 0);
 }
 
 /// An outsider's packet that is dropped opens nothing that an insider's packet would be an answer to, and the other way round.
