@@ -375,7 +375,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
         // Followers hear of packets in the order of receipt.
-        let may_overtake = self.confirms && owned.module().all.is_empty();
+        let has_followers = self.held.is_some() || !owned.module().all.is_empty();
+        let may_overtake = self.confirms && !has_followers;
         owned.let_overtake(match cx.may_overtake().filter(|_| may_overtake) {
             None => Overtaking::None,
             Some(Spread::Hosts) => Overtaking::OtherHosts,
