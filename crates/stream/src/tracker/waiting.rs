@@ -10,6 +10,8 @@
 //! flow, and none without a flow overtakes any. Flows and hosts are known by a bit of their hash. Two with one bit wait for each other,
 //! which changes nothing but the work.
 
+use packet::IpProtocol;
+
 use super::Tracker;
 use super::input::Input;
 use super::module::Module;
@@ -131,9 +133,13 @@ impl<M: Module> Tracker<M> {
         self.keys[at].family != 0 && !self.rest.helpers.reads(&self.keys[at])
     }
 
+    /// Hash of the flow of a row. ICMP has no ports: all its messages between two hosts meet.
     fn flow_of(&self, at: usize) -> u64 {
         let key = &self.keys[at];
-        let ports = u64::from(key.ports[0]) << 32 | u64::from(key.ports[1]);
+        let ports = match IpProtocol(key.protocol) {
+            IpProtocol::ICMP | IpProtocol::ICMPV6 => 0,
+            _ => u64::from(key.ports[0]) << 32 | u64::from(key.ports[1]),
+        };
         self.hash_of(&[key.addresses[0], key.addresses[1], [ports, key.protocol.into()]])
     }
 

@@ -294,9 +294,10 @@ proptest! {
     }
 }
 
-/// A segment with a wrong checksum belongs to no flow, but waits for its hosts. The flow of its ports must not overtake it.
+/// A segment with a wrong checksum belongs to no flow, but waits for its hosts. The flow of its ports must not overtake it. Nor does
+/// a message of ICMP overtake another one of its hosts.
 #[test]
-fn a_packet_without_a_flow_stays_before_those_of_its_ports() {
+fn packets_that_are_spread_by_one_hash_stay_in_order() {
     use super::steps::Fate::{Checksum, Good};
     let step = |conversation, what, fate| Step {
         pause_ns: 0,
@@ -307,6 +308,8 @@ fn a_packet_without_a_flow_stays_before_those_of_its_ports() {
         fate,
     };
     check(&[step(1, 0, Good), step(0, 3, Checksum), step(0, 0, Good)], IdleTimeouts::default(), 0);
+    let messages = [(0, 2), (28, 4), (28, 4), (28, 3)].map(|(own, what)| step(own, what, Good));
+    check(&messages, IdleTimeouts::default(), 0);
 }
 
 /// An outsider's packet that is dropped opens nothing that an insider's packet would be an answer to, and the other way round.
