@@ -20,7 +20,7 @@ use packet::tcp::flags::{ACK, SYN};
 use stream::Tracker;
 use stream::tracker::Options;
 
-use super::frames::{Segment, Small, ends, write};
+use super::frames::{Ends, Segment, Small, ends, write};
 use crate::forms::{ratio, thread_seconds};
 use crate::forward::{self, Pass};
 use crate::report::median;
@@ -280,13 +280,26 @@ fn headers(args: &Args, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// New flows a second by a worker: `stages` behind each other, `copies` packets of each flow in a row.
-fn new_flows(with_firewall: bool, copies: usize, window: Duration) -> Result<f64, String> {
+/// New flows of a run.
+#[derive(Clone, Copy)]
+struct Fresh {
+    /// Packets of each flow in a row.
+    copies: usize,
+    /// Whether all are between two hosts.
+    of_two_hosts: bool,
+}
+
+/// New flows a second by a worker: `stages` behind each other.
+fn new_flows(with_firewall: bool, fresh: Fresh, window: Duration) -> Result<f64, String> {
+    let Fresh { copies, of_two_hosts } = fresh;
     let mut frames = Small::new(1);
     let mut all = Vec::with_capacity(NEW * copies);
     for number in 0..NEW {
         let segment = Segment { from: 0, flags: SYN, sequence: 9, acknowledgment: 0, len: 0 };
-        write(frames.get_mut(0), &ends(number), &segment);
+        let of_flow = ends(if of_two_hosts { 0 } else { number });
+        let Ends([(client, _), (server, port)]) = of_flow;
+        let between = Ends([(client, number as u16), (server, port)]);
+        write(frames.get_mut(0), if of_two_hosts { &between } else { &of_flow }, &segment);
         (0..copies).for_each(|_| all.push(frames.get(0).to_vec()));
     }
     let options = Options { flows: NEW / 4, half_open: NEW / 8, seed: 3, ..Options::default() };
@@ -316,11 +329,16 @@ fn new_flows(with_firewall: bool, copies: usize, window: Duration) -> Result<f64
 pub(super) fn run(args: &Args, window: Duration, report: &mut Report) -> Result<(), String> {
     headers(args, report)?;
     established(args, report)?;
-    for (copies, what) in [(1, "one packet each"), (2, "two packets in a row")] {
+    for (copies, of_two_hosts, what) in [
+        (1, false, "one packet each"),
+        (2, false, "two packets in a row"),
+        (2, true, "two packets in a row, all between two hosts"),
+    ] {
+        let fresh = Fresh { copies, of_two_hosts };
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..args.rounds {
-            without.push(new_flows(false, copies, window)?);
-            with.push(new_flows(true, copies, window)?);
+            without.push(new_flows(false, fresh, window)?);
+            with.push(new_flows(true, fresh, window)?);
         }
         if median(&with) <= 0.0 || median(&without) <= 0.0 {
             report.wrong.push(format!("new flows, {what}: none began"));

@@ -597,6 +597,34 @@ impl Rows {
         }
     }
 
+    /// Moves the rows `rows`, in ascending order, to the first rows of `to`, which become those in use there. The others close up.
+    ///
+    /// # Panics
+    /// If `to` is laid out differently, fewer rows were reserved there, or there are no such rows.
+    pub fn move_rows(&mut self, rows: &[u16], to: &mut Rows) {
+        let Some(first) = rows.first() else { return to.set_len(0) };
+        let first = usize::from(*first);
+        assert!(rows.is_sorted_by(|a, b| a < b) && usize::from(rows[rows.len() - 1]) < self.len());
+        to.set_len(rows.len());
+        let columns = self.shared.layout.columns.clone();
+        assert_eq!(columns, to.shared.layout.columns, "rows of other columns");
+        for (i, column) in columns.iter().enumerate() {
+            let width = column.width;
+            let own = &mut self.column_bytes_mut(i)[first * width..];
+            let moved = to.column_bytes_mut(i);
+            let rows = rows.iter().map(|row| usize::from(*row) - first);
+            match width {
+                1 => part_with::<1>(own, moved, rows),
+                2 => part_with::<2>(own, moved, rows),
+                4 => part_with::<4>(own, moved, rows),
+                8 => part_with::<8>(own, moved, rows),
+                16 => part_with::<16>(own, moved, rows),
+                _ => part_with_any(own, moved, rows, width),
+            }
+        }
+        self.set_len(self.len() - rows.len());
+    }
+
     /// Starts the walk over the columns of `columns`, for [`columns!`](crate::columns!).
     ///
     /// # Panics
@@ -609,6 +637,43 @@ impl Rows {
             places.expect("this declaration is one of those by which the rows were laid out")
         })
     }
+}
+
+/// Moves the elements of a column in the places `rows` to `moved`; the others close up. An element has `W` bytes.
+fn part_with<const W: usize>(
+    own: &mut [u8],
+    moved: &mut [u8],
+    rows: impl ExactSizeIterator<Item = usize>,
+) {
+    let (own, moved) = (own.as_chunks_mut::<W>().0, moved.as_chunks_mut::<W>().0);
+    let (mut to, mut from) = (0, 0);
+    for (row, moved) in rows.zip(moved) {
+        while from < row {
+            own[to] = own[from];
+            (to, from) = (to + 1, from + 1);
+        }
+        *moved = own[row];
+        from = row + 1;
+    }
+    own.copy_within(from.., to);
+}
+
+/// The same of elements of `width` bytes.
+fn part_with_any(
+    own: &mut [u8],
+    moved: &mut [u8],
+    rows: impl ExactSizeIterator<Item = usize>,
+    width: usize,
+) {
+    let (mut to, mut from) = (0, 0);
+    for (row, moved) in rows.zip(moved.chunks_exact_mut(width)) {
+        let at = row * width;
+        own.copy_within(from..at, to);
+        to += at - from;
+        moved.copy_from_slice(&own[at..at + width]);
+        from = at + width;
+    }
+    own.copy_within(from.., to);
 }
 
 impl Drop for Rows {

@@ -77,6 +77,22 @@ impl Attached {
         }
         self.places.truncate(kept);
     }
+
+    /// Moves what `rows`, in ascending order, have to `rest`, which is empty and counts them from its first row on. The others close
+    /// up.
+    pub fn move_rows(&mut self, rows: &[u16], rest: &mut Self) {
+        if self.is_empty() {
+            return;
+        }
+        let all = std::mem::take(self);
+        for (row, bytes) in all.iter() {
+            let before = rows.partition_point(|own| usize::from(*own) < row);
+            let is_moved = rows.get(before).is_some_and(|own| usize::from(*own) == row);
+            let (to, row) =
+                if is_moved { (&mut *rest, before) } else { (&mut *self, row - before) };
+            to.push(row, bytes);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +106,7 @@ mod tests {
         fn rows_have_what_was_attached(
             pushed in prop::collection::vec((0usize..40, prop::collection::vec(any::<u8>(), 0..5)), 0..30),
             cut in 0usize..40,
+            moves in any::<u64>(),
         ) {
             let (mut own, mut plain) = (Attached::default(), vec![Vec::new(); 40]);
             let mut last = 0;
@@ -113,6 +130,19 @@ mod tests {
             prop_assert!(rest.iter().all(|(row, bytes)| behind[row] == bytes));
             own.clear();
             prop_assert!(own.is_empty() && own.of(cut).is_empty());
+            let mut own = Attached::default();
+            for (row, bytes) in plain.iter().enumerate() {
+                prop_assert!(own.push(row, bytes));
+            }
+            let moved: Vec<u16> = (0..40).filter(|row| moves >> row & 1 == 1).collect();
+            let mut rest = Attached::default();
+            own.move_rows(&moved, &mut rest);
+            let of_row = |row: &u16| plain[usize::from(*row)].clone();
+            let kept = (0..40).filter(|row| moves >> row & 1 == 0).map(|row: u16| of_row(&row));
+            let kept: Vec<_> = kept.collect();
+            prop_assert_eq!(&of(&own)[..kept.len()], &kept[..]);
+            let moved: Vec<_> = moved.iter().map(of_row).collect();
+            prop_assert_eq!(&of(&rest)[..moved.len()], &moved[..]);
         }
     }
 }

@@ -252,3 +252,37 @@ fn three_hundred_columns_in_one_layout() {
     fill(&mut rows, one, &mut plain, &mut seed);
     check(&mut rows, &[one], &plain);
 }
+
+proptest! {
+    /// Rows that are moved, and those that close up, have what they had in every column.
+    #[test]
+    fn moved_rows_keep_their_values(declared in declarations(), n in 1usize..60, mask in any::<u64>()) {
+        let layout = Layout::join(&declared, 64).unwrap();
+        let (mut own, mut moved) =
+            (Arena::new(layout.clone()).reserve(64).unwrap(), Arena::new(layout).reserve(64).unwrap());
+        own.set_len(n);
+        let columns = own.layout().columns().len();
+        let value = |column: usize, row: usize, byte: usize| (column * 7 + row * 31 + byte * 3) as u8;
+        let bytes = |rows: &[usize], column: usize, width: usize| -> Vec<u8> {
+            let of_row = |row: &usize| {
+                let row = *row;
+                (0..width).map(move |byte| value(column, row, byte))
+            };
+            rows.iter().flat_map(of_row).collect()
+        };
+        let (to_move, to_keep): (Vec<usize>, Vec<usize>) = (0..n).partition(|row| mask >> row & 1 == 1);
+        let all: Vec<usize> = (0..n).collect();
+        for column in 0..columns {
+            let width = own.layout().columns()[column].width;
+            own.column_bytes_mut(column).copy_from_slice(&bytes(&all, column, width));
+        }
+        let rows: Vec<u16> = to_move.iter().map(|row| *row as u16).collect();
+        own.move_rows(&rows, &mut moved);
+        prop_assert_eq!((own.len(), moved.len()), (to_keep.len(), to_move.len()));
+        for column in 0..columns {
+            let width = own.layout().columns()[column].width;
+            prop_assert_eq!(own.column_bytes(column), bytes(&to_keep, column, width));
+            prop_assert_eq!(moved.column_bytes(column), bytes(&to_move, column, width));
+        }
+    }
+}

@@ -240,7 +240,8 @@ pub trait Stage<T>: Send {
     /// those packets before it that [`Stage::spread`] says must meet; if time is the packet's own
     /// ([`Context::arrival_ns`]); and if it parts with packets by verdicts and [`Chunk::emit`] alone,
     /// holding none. What depends on all packets before it, such as a limit to a rate of emitted
-    /// packets, may be left to a [`crate::Gate`].
+    /// packets, may be left to a [`crate::Gate`]. Packets of a chunk [overtake](Context::may_overtake) others on the same
+    /// condition, also live.
     fn needs_one_worker(&self, _tables: &T) -> Option<&'static str> {
         let sends = !self.sends_to().is_empty();
         sends.then_some("it sends packets through the pipeline again or to other workers")
@@ -401,6 +402,8 @@ pub struct Context<'a, T> {
     pub(crate) settled: Option<&'a mut [u32; 2]>,
     /// The row at which the stage divides the chunk; `None` apart from a `pre_shade` of a worker.
     pub(crate) divided: Option<&'a mut Option<u16>>,
+    /// Rows before that one which wait, too, and which packets must not overtake each other; `None` likewise, and where none may.
+    pub(crate) waiting: Option<(&'a mut Vec<u16>, Spread)>,
     /// Packets that the stage puts before that row; `None` likewise.
     pub(crate) before: Option<&'a mut Vec<Packet>>,
     /// Who has this pipeline, and who works for whom; `None` apart from any worker.
@@ -438,6 +441,7 @@ impl<'a, T> Context<'a, T> {
             handed: None,
             settled: None,
             divided: None,
+            waiting: None,
             before: None,
             others: None,
             places: &[],
@@ -483,7 +487,37 @@ impl<'a, T> Context<'a, T> {
     #[must_use]
     pub fn divide(&mut self, row: usize) -> bool {
         let Some(divided) = &mut self.divided else { return false };
+        self.waiting.iter_mut().for_each(|(rows, _)| rows.clear());
         **divided = u16::try_from(row).ok();
+        divided.is_some()
+    }
+
+    /// Which packets must not overtake each other in `pre_shade`, as far as the other stages of the pipeline are concerned: those that
+    /// must meet ([`Stage::spread`]). Stages see the others as they would at another worker. What leaves has the order of receipt
+    /// all the same. `None`: no packet may overtake another one, as a stage [needs one worker](Stage::needs_one_worker) or spreads
+    /// packets by a [hash of its own](Stage::spread_hash), or the pipeline runs over captures with one worker.
+    #[inline]
+    pub fn may_overtake(&self) -> Option<Spread> {
+        let spread = self.waiting.as_ref().map(|(_, spread)| *spread);
+        spread.filter(|_| self.divided.is_some())
+    }
+
+    /// Says in `pre_shade` that the packets of `rows`, in ascending order, and all from `end` on are to wait until all others of the
+    /// chunk have retired, as [`Context::divide`] says. No packet of the chunk goes before one in `rows` that it must meet.
+    /// `false`: nothing waits, and packets [may not overtake](Context::may_overtake) others.
+    ///
+    /// # Panics
+    /// If the rows are not in ascending order, or not before `end`.
+    #[must_use]
+    pub fn leave(&mut self, rows: impl Iterator<Item = u16>, end: usize) -> bool {
+        let (Some(divided), Some((waiting, _))) = (&mut self.divided, &mut self.waiting) else {
+            return false;
+        };
+        waiting.clear();
+        waiting.extend(rows);
+        let is_ascending = waiting.is_sorted_by(|a, b| a < b);
+        assert!(is_ascending && waiting.last().is_none_or(|row| usize::from(*row) < end));
+        **divided = u16::try_from(end).ok();
         divided.is_some()
     }
 
@@ -493,12 +527,13 @@ impl<'a, T> Context<'a, T> {
     /// through [before](Context::is_again). So they have the place of `row` in the order, whatever else is in flight. The row
     /// itself may be settled.
     ///
-    /// The stage must not divide a chunk of such packets. `false`: nothing waits, as apart from any worker; the packets are
+    /// No single rows [wait](Context::leave) then. The stage must not divide a chunk of such packets. `false`: nothing waits, as apart from any worker; the packets are
     /// released to enter the pipeline again, and the stage does the rest of the chunk now.
     #[must_use]
     pub fn put_before(&mut self, row: usize, packets: impl Iterator<Item = Packet>) -> bool {
         match (&mut self.divided, &mut self.before) {
             (Some(divided), Some(before)) => {
+                self.waiting.iter_mut().for_each(|(rows, _)| rows.clear());
                 **divided = u16::try_from(row).ok();
                 before.extend(packets);
                 divided.is_some()
@@ -532,6 +567,7 @@ impl<'a, T> Context<'a, T> {
             handed: self.handed.as_deref_mut(),
             settled: self.settled.as_deref_mut(),
             divided: self.divided.as_deref_mut(),
+            waiting: self.waiting.as_mut().map(|(rows, spread)| (&mut **rows, *spread)),
             before: self.before.as_deref_mut(),
             others: self.others,
             places: self.places,

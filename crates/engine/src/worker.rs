@@ -31,6 +31,7 @@ macro_rules! context {
             handed: Some(&mut $worker.handed),
             settled: Some(&mut $worker.settled),
             divided: None,
+            waiting: None,
             before: None,
             others: Some(crate::stage::Others {
                 peers: &$worker.path.pipelines[$own].peers,
@@ -49,6 +50,7 @@ mod declared;
 mod divide;
 mod in_order;
 mod look;
+mod overtake;
 mod panics;
 mod parting;
 mod parts;
@@ -78,7 +80,7 @@ use crate::balance::Balance;
 use crate::in_flight::{InFlight, InOrder, Shaders};
 use crate::ring::{Again, Passed};
 use crate::segment::Segment;
-use crate::stage::{HandOver, Phases, Stage, Versions};
+use crate::stage::{HandOver, Phases, Spread, Stage, Versions};
 use shade::Home;
 
 /// Set in [`Packet::mark`] of packets that come from a twin: the host sends them.
@@ -169,6 +171,12 @@ pub(crate) struct Worker<V: Versions> {
     see_retired: Vec<Box<[usize]>>,
     /// The row at which the stage at work divides its chunk.
     divided: Option<u16>,
+    /// Rows before that one which wait, too.
+    waiting: Vec<u16>,
+    /// All rows that a chunk leaves behind.
+    left: Vec<u16>,
+    /// By stage that divides chunks: which packets must meet for the others of its pipeline, if nothing but [`Stage::spread`] says that.
+    overtakes: Box<[Option<Spread>]>,
     /// Packets that it puts before that row.
     before: Vec<Packet>,
     /// How large chunks are.
@@ -311,6 +319,9 @@ impl<V: Versions> Worker<V> {
             to_wake: vec![false; peers],
             ring_waiting: (0..peers).map(|_| VecDeque::new()).collect(),
             divided: None,
+            waiting: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            left: Vec::with_capacity(CHUNK_PACKETS_MAX),
+            overtakes: overtake::stages(&stages, &path.pipelines, &owned),
             before: Vec::with_capacity(CHUNK_PACKETS_MAX),
             room: divide::Room::new(settings.chunk_packets),
             owned,
@@ -564,6 +575,7 @@ impl<V: Versions> Worker<V> {
         let mut lost: Vec<Packet> = self.inbox.drain(..).collect();
         for flight in self.order.here() {
             lost.append(&mut flight.chunk.packets);
+            flight.rest.lose(&mut lost);
             self.reports.counters.emitted.add(flight.chunk.emitted.len() as u64);
             lost.extend(flight.chunk.emitted.drain(..).map(|emitted| emitted.packet));
         }

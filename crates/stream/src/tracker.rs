@@ -27,6 +27,7 @@
 //! | `sharing` | packets that are known to be of one flow |
 //! | `timeouts` | how long flows are kept |
 //! | `tracked` | what becomes of a packet |
+//! | `waiting` | packets that others overtake, where flows are tracked for a firewall |
 //! | `whole` | a datagram out of fragments |
 //!
 //! Threads: a tracker belongs to one worker.
@@ -47,6 +48,7 @@ mod tests;
 mod timeouts;
 mod tracked;
 mod visit;
+mod waiting;
 mod whole;
 
 use packet::checksum::Checksums;
@@ -66,6 +68,7 @@ use passing::Passing;
 use pieces::Pieces;
 use sharing::Sharing;
 use timeouts::{Phase, ms_of};
+use waiting::Waiting;
 use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
@@ -74,6 +77,7 @@ pub use numbers::NO_NUMBER;
 pub use sharing::NO_GROUP;
 pub use timeouts::{IDLE_NS, IdleTimeouts};
 pub use tracked::{PacketState, Tracked, TrackedFlow};
+pub use waiting::Overtaking;
 
 /// Bounds and policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,6 +198,8 @@ pub struct Tracker<M: Module> {
     found: Vec<Found>,
     /// Places of the batch that may have no flow.
     voids: Vec<Slot>,
+    /// Packets of the batch that were not taken.
+    waiting: Waiting,
     options: Options,
     passing: Passing,
     sharing: Sharing,
@@ -259,6 +265,7 @@ impl<M: Module> Tracker<M> {
             keys: Vec::new(),
             found: Vec::new(),
             voids: Vec::new(),
+            waiting: Waiting::default(),
             options,
             passing: Passing::default(),
             sharing: Sharing::default(),
@@ -346,7 +353,7 @@ impl<M: Module> Tracker<M> {
 
     /// Takes a batch of packets, in the order of their arrival, and says of each what it is. Returns how many it has taken:
     /// with [`Options::confirms`] it stops before a packet of a flow that is not decided yet, and goes on there with the next
-    /// batch.
+    /// batch. If others may [overtake](Tracker::let_overtake) it, it is among those that are [waiting](Tracker::waiting).
     pub fn packets<'a>(
         &mut self,
         count: usize,
@@ -367,6 +374,7 @@ impl<M: Module> Tracker<M> {
         mut output: impl FnMut(usize, Tracked),
     ) -> usize {
         let mut first = 0;
+        self.waiting.begin();
         while first < count {
             let own = input(first);
             if is_piece(&own) {
@@ -391,7 +399,7 @@ impl<M: Module> Tracker<M> {
             // As many as are no fragments, and not far apart.
             let gathered = self.gather(first..count, &input);
             let taken = self.whole_packets(&gathered, &input, &mut output);
-            if taken < gathered.rows.end {
+            if taken < gathered.rows.end || !self.waiting.is_empty() {
                 return taken;
             }
             first = taken;
@@ -490,6 +498,10 @@ impl<M: Module> Tracker<M> {
             }
             let own = input(row);
             let found = self.found[at];
+            if self.waits_with_others(at, &own) {
+                self.leave(row, at, &own);
+                continue;
+            }
             // Only now: a packet behind one that waits comes again.
             if let Some(why) = none {
                 self.count_tunnels(&own, 1);
@@ -505,6 +517,10 @@ impl<M: Module> Tracker<M> {
             if self.is_undecided(found) || self.rest.helpers.waits(&key, side) {
                 // What comes again must not have been taken.
                 debug_assert!(self.options.confirms && !defers);
+                if self.waiting.may_be_overtaken() {
+                    self.leave(row, at, &own);
+                    continue;
+                }
                 self.take_back(at);
                 self.remove_voids();
                 self.end_passing();
@@ -551,7 +567,6 @@ impl<M: Module> Tracker<M> {
     }
 
     /// A packet that does not count has found this flow: a sweep finds it idle all the same.
-    #[cold]
     fn keeps_nothing(&mut self, slot: Slot) {
         self.table.set_seen(slot, ms_of(self.rest.latest(slot)));
         self.table.get_mut(slot).into_iter().for_each(|hot| hot.is_early = true);
@@ -577,10 +592,19 @@ impl<M: Module> Tracker<M> {
                 .is_some_and(|hot| hot.is_undecided || hot.is_announcing)
     }
 
-    /// Removes the flows that rows of the batch from place `first` on would have begun.
+    /// What the rows of the batch from place `first` on have done to the table is undone.
     fn take_back(&mut self, first: usize) {
-        for found in self.found[first..].iter().filter(|found| found.is_new()) {
-            let _ = found.slot().and_then(|slot| self.table.remove(slot));
+        (first..self.found.len()).for_each(|at| self.undo(at));
+    }
+
+    /// What a row that is not taken has done to the table is undone: the flow that it would have begun goes, and the one that it found
+    /// was not seen by it.
+    fn undo(&mut self, at: usize) {
+        let found = self.found[at];
+        let Some(slot) = found.slot() else { return };
+        match found.is_new() {
+            true => drop(self.table.remove(slot)),
+            false => self.keeps_nothing(slot),
         }
     }
 

@@ -11,7 +11,7 @@ use engine::{Context, Phases, Spread, SpreadHash, Stage};
 use packet::tunnel::{Kinds, Path};
 use packet::{Anomaly, Decoded, tunnel};
 use stream::Tracker;
-use stream::tracker::{Input, LATE_NS, Reject};
+use stream::tracker::{Input, LATE_NS, Overtaking, Reject};
 
 use super::columns::{self, FlowColumns};
 use super::connections::ConnectionColumns;
@@ -382,6 +382,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         let Some(tracker) = &self.tracker else { return };
         let mut owned = Self::lock(tracker);
         owned.set_confirms(self.confirms);
+        // Followers hear of packets in the order of receipt.
+        let has_followers = self.held.is_some() || !owned.module().all.is_empty();
+        let may_overtake = self.confirms && !has_followers;
+        owned.let_overtake(match cx.may_overtake().filter(|_| may_overtake) {
+            None => Overtaking::None,
+            Some(Spread::Hosts) => Overtaking::OtherHosts,
+            Some(_) => Overtaking::OtherFlows,
+        });
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
@@ -511,14 +519,26 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
                     view.flow_id[row] = tracked.number;
                 }
             });
+            let waiting = owned.waiting();
             if !self.cut.is_empty() {
-                owned.count_cut(self.cut.iter().filter(|at| **at < taken).count());
+                let is_taken = |at: usize| at < taken && !waiting.contains(&(at as u32));
+                let cut = self.cut.iter().filter(|at| is_taken(**at)).count();
+                owned.count_cut(cut);
             }
             // Time has come as far as the packets that were looked at: the others may be of flows that a sweep would end.
             let arrival = |row: &u16| cx.arrival_ns(&packets[usize::from(*row)]);
             // Of a clock they have all the same.
             let times = &piece[..if cx.is_live() { taken.min(1) } else { taken }];
             latest_ns = times.iter().map(arrival).fold(latest_ns, u64::max);
+            let waiting = owned.waiting();
+            if !waiting.is_empty() {
+                // They wait, and so does what the tracker has not seen.
+                end = self.rows.get(first + taken).map_or(packets.len(), |row| usize::from(*row));
+                let _ = cx.leave(waiting.iter().map(|at| piece[*at as usize]), end);
+                let taken = taken - waiting.len();
+                self.ahead = (2 * taken).clamp(AHEAD_MIN, chunk::CHUNK_PACKETS_MAX);
+                break;
+            }
             if let Some(row) = piece.get(taken) {
                 // What became of the packet that opened its flow decides what it is. Apart from a worker it is not tracked.
                 end = usize::from(*row);

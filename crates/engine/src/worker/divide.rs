@@ -12,6 +12,13 @@
 //! The chunk keeps its place in the order, its version of the tables and its slot: nothing overtakes the rest, and a chunk
 //! may be divided as often as it has packets. What comes first may be nothing, where the first row depends on an older chunk.
 //!
+//! Where only some packets depend on those before them, [these alone](crate::Context::leave) are left behind, so that a chunk with many
+//! new flows is divided once. The others overtake them, as they would at other workers: see [`overtake`](super::overtake).
+//!
+//! ```text
+//!  packets  a b A c B C          a b c go on, retire; then A B C; they leave as a b A c B C
+//! ```
+//!
 //! Packets that the stage held, fragments that have become whole, may be [put before](crate::Context::put_before) the rest. They take the
 //! chunk's place from the first stage on, one chunk of them after the other, and the rest goes on when they have retired:
 //!
@@ -25,6 +32,7 @@ use std::time::Instant;
 
 use chunk::{Arena, Attached, Emitted, Packet, Rows, Verdict, reasons};
 
+use super::overtake::Apart;
 use super::{OwnPipeline, Owned, Worker};
 use crate::columns;
 use crate::context;
@@ -85,6 +93,8 @@ pub(crate) struct Rest {
     rows: Option<Rows>,
     /// How many of them count as received.
     count: usize,
+    /// What has overtaken them.
+    pub(super) apart: Apart,
 }
 
 impl Rest {
@@ -94,7 +104,27 @@ impl Rest {
         self.packets.reserve(chunk::CHUNK_PACKETS_MAX);
         self.before.reserve(chunk::CHUNK_PACKETS_MAX);
         self.passes.reserve(chunk::CHUNK_PACKETS_MAX);
+        self.apart.prepare();
     }
+
+    /// Its packets, and those of the chunk that have retired and wait for them.
+    pub(crate) fn lose(&mut self, lost: &mut Vec<Packet>) {
+        lost.append(&mut self.packets);
+        lost.extend(self.before.drain(..));
+        self.apart.lose(lost);
+    }
+}
+
+/// Moves the items in the places `left`, in ascending order, to the end of `to`. The others close up.
+fn move_out<I>(from: &mut Vec<I>, left: &[u16], to: &mut Vec<I>) {
+    let mut left = left.iter().copied().peekable();
+    let mut place = 0;
+    let is_left = |_: &mut I| {
+        let is_it = left.next_if_eq(&place).is_some();
+        place += 1;
+        is_it
+    };
+    to.extend(from.extract_if(.., is_left));
 }
 
 /// By pipeline: the numbers of the stages that see chunks retire.
@@ -113,8 +143,15 @@ impl<V: Versions> Worker<V> {
     #[cold]
     pub(super) fn divide(&mut self, flight: &mut InFlight<V>, number: usize, row: usize) {
         let mut before = std::mem::take(&mut self.before);
-        if self.leave_rest(flight, number, row) {
-            self.room.divided(row);
+        let waiting = std::mem::take(&mut self.waiting);
+        let is_left = match row < usize::MAX && !waiting.is_empty() {
+            true => self.leave_rows(flight, number, row, &waiting),
+            false => self.leave_rest(flight, number, row),
+        };
+        self.waiting = waiting;
+        self.waiting.clear();
+        if is_left {
+            self.room.divided(flight.chunk.rows.len());
             flight.rest.before.extend(before.drain(..));
         }
         // The stage has divided what it must not: they are behind what is in flight.
@@ -142,17 +179,68 @@ impl<V: Versions> Worker<V> {
         rest.emitted.extend(chunk.emitted.extract_if(.., |e| of_rest(e.cause)));
         rest.emitted.iter_mut().for_each(|e| e.cause -= row as u16);
         chunk.attached.split_off(row, &mut rest.attached);
+        rest.apart.split_off(row);
         rest.traced.extend(flight.traced.extract_if(.., |t| t.row >= row));
         rest.traced.iter_mut().for_each(|t| t.row -= row);
         rest.count = flight.count.saturating_sub(row);
         flight.count -= rest.count;
-        rest.at = Some((flight.segment, number));
-        // They are counted when it is their turn.
+        self.is_left(flight, number);
+        true
+    }
+
+    /// The rest goes on at the stage `number`, and its packets are counted when it is their turn.
+    fn is_left(&self, flight: &mut InFlight<V>, number: usize) {
+        let Rest { at, rows, .. } = &mut flight.rest;
+        *at = Some((flight.segment, number));
         let local = usize::from(self.owned.stages[number]);
-        let of_rest = context::count(kept, self.contexts[local]) as u32;
+        let count = |rows: &mut Rows| context::count(rows, self.contexts[local]) as u32;
+        let of_rest = rows.as_mut().map_or(0, count);
         if let Some(live) = flight.live.last_mut() {
             *live -= of_rest;
         }
+    }
+
+    /// The same where rows before `row` are left behind, too.
+    fn leave_rows(
+        &mut self,
+        flight: &mut InFlight<V>,
+        number: usize,
+        row: usize,
+        waiting: &[u16],
+    ) -> bool {
+        let InFlight { chunk, rest, .. } = flight;
+        let (rows, Some(kept)) = (chunk.rows.len(), &mut rest.rows) else { return false };
+        let is_row = waiting.last().is_some_and(|last| usize::from(*last) < rows);
+        if !is_row || rest.at.is_some() {
+            return false;
+        }
+        let left = &mut self.left;
+        left.clear();
+        left.extend_from_slice(waiting);
+        left.extend((row..rows).map(|row| row as u16));
+        let left = &left[..];
+        // How many rows before one are left behind, and whether it is.
+        let place = |row: usize| {
+            let before = left.partition_point(|own| usize::from(*own) < row);
+            (before, left.get(before).is_some_and(|own| usize::from(*own) == row))
+        };
+        rest.apart.leave(left, rows);
+        chunk.rows.move_rows(left, kept);
+        move_out(&mut chunk.packets, left, &mut rest.packets);
+        if !flight.passes.is_empty() {
+            move_out(&mut flight.passes, left, &mut rest.passes);
+        }
+        let of_rest = |e: &mut Emitted| place(usize::from(e.cause)).1;
+        rest.emitted.extend(chunk.emitted.extract_if(.., of_rest));
+        rest.emitted.iter_mut().for_each(|e| e.cause = place(usize::from(e.cause)).0 as u16);
+        chunk.emitted.iter_mut().for_each(|e| e.cause -= place(usize::from(e.cause)).0 as u16);
+        chunk.attached.move_rows(left, &mut rest.attached);
+        rest.traced.extend(flight.traced.extract_if(.., |t| place(t.row).1));
+        rest.traced.iter_mut().for_each(|t| t.row = place(t.row).0);
+        flight.traced.iter_mut().for_each(|t| t.row -= place(t.row).0);
+        rest.count = place(flight.count).0;
+        flight.count -= rest.count;
+        self.is_left(flight, number);
         true
     }
 
@@ -181,6 +269,7 @@ impl<V: Versions> Worker<V> {
         flight.wanted = None;
         flight.is_spoilt = false;
         flight.resumes = rest.at.take().map(|(_, number)| number);
+        rest.apart.go_on();
     }
 
     /// The next packets that go before the rest.
@@ -196,6 +285,7 @@ impl<V: Versions> Worker<V> {
         columns::begin(&mut chunk.rows, &self.path.zeroed);
         chunk.attached.clear();
         flight.passes.resize(count, 1);
+        rest.apart.go_on_before(count);
         // They were received before.
         flight.count = 0;
         flight.segment = self.path.pipelines[flight.pipeline].segments.start;

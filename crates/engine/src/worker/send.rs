@@ -3,6 +3,7 @@
 use chunk::{DropReason, Packet, Verdict, VerdictKind, reasons};
 use io::offload::finish;
 
+use super::overtake::keep;
 use super::{TxSide, TxSlot, Worker, look::end_trace};
 use crate::hooks::CapturePoint;
 use crate::in_flight::InFlight;
@@ -18,13 +19,18 @@ impl<V: Versions> Worker<V> {
             end_trace(&mut flight);
         }
         if flight.is_spoilt {
+            self.send_apart(&mut flight);
             self.drop_chunk(&mut flight);
         }
         if !self.see_retired[flight.pipeline].is_empty() {
             self.tell_retired(&mut flight);
         }
+        let is_apart = flight.rest.apart.is_on();
         for (packet, reason) in flight.dropped.drain(..) {
-            self.drop_packet(packet, reason);
+            match is_apart {
+                true => flight.rest.apart.keep_dropped(packet, reason),
+                false => self.drop_packet(packet, reason),
+            }
         }
         let mut packets = std::mem::take(&mut flight.chunk.packets);
         let mut emitted = std::mem::take(&mut flight.chunk.emitted);
@@ -36,7 +42,9 @@ impl<V: Versions> Worker<V> {
         if !emitted.is_sorted_by_key(|e| e.cause) {
             emitted.sort_by_key(|e| e.cause); // stable: stages' order within a cause
         }
-        if self.links.lane.is_some() {
+        if is_apart {
+            keep(&mut flight, &mut packets, &mut emitted);
+        } else if self.links.lane.is_some() {
             self.put_on_lane(&mut flight, &mut packets, &mut emitted);
         } else {
             let verdicts = flight.chunk.rows.verdicts();
@@ -61,6 +69,7 @@ impl<V: Versions> Worker<V> {
             self.go_on_with_rest(&mut flight);
             return Some(flight);
         }
+        self.end_apart(&mut flight);
         flight.pin = None;
         self.retired.append(&mut flight.received);
         if let Some(begun) = flight.begun.take() {

@@ -436,12 +436,14 @@ impl<V: Versions> Worker<V> {
         if !(if is_first { steps.pre_shade } else { steps.post_shade }) {
             return;
         }
+        let overtakes = if is_first { self.overtakes(flight.pipeline, i, pin) } else { None };
         let now_ns = flight.chunk.time_ns;
         let mut cx =
             context!(self, flight.pipeline, &**pin, V::number(pin), now_ns, &flight.passes);
         cx.home = self.homes[flight.segment].side;
         cx.divided = is_first.then_some(&mut self.divided);
         cx.before = is_first.then_some(&mut self.before);
+        cx.waiting = overtakes.map(|spread| (&mut self.waiting, spread));
         let (stage, chunk) = (&mut *self.path.stages[local], &mut flight.chunk);
         #[cfg(debug_assertions)]
         self.declared.remember(&chunk.rows);

@@ -1,7 +1,7 @@
 //! Stages that put packets which they held before others: they go through the pipeline in the place of the packet that released
 //! them, whatever the chunks, workers and devices.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -63,9 +63,16 @@ impl Stage<()> for First {
     }
 }
 
+/// Whether a packet is left behind once, so that others overtake it.
+fn is_left(serial: u32) -> bool {
+    serial.is_multiple_of(17)
+}
+
 #[derive(Default)]
 struct Holder {
     held: HashMap<u8, Vec<Packet>>,
+    leaves: bool,
+    were_left: HashSet<u32>,
 }
 
 impl Stage<()> for Holder {
@@ -90,11 +97,27 @@ impl Stage<()> for Holder {
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, ()>) {
         let Chunk { packets, rows, .. } = chunk;
         let view = Passing::view(rows);
+        let count = packets.len();
+        let (mut left, mut of_flows) = (Vec::new(), HashSet::new());
         for (row, packet) in packets.iter_mut().enumerate() {
             if !Verdict(view.verdict[row]).is_next() {
                 continue;
             }
             assert_eq!(view.serial[row], serial(packet.data()), "columns go along");
+            let is_first = self.leaves && !cx.is_again(row) && is_left(view.serial[row]);
+            let (flow, held) = (packet.data()[0], &self.held);
+            if of_flows.contains(&flow) || is_first && self.were_left.insert(view.serial[row]) {
+                of_flows.insert(flow);
+                left.push(row as u16);
+                continue;
+            }
+            let completes = is_held(view.serial[row])
+                && held.get(&flow).is_some_and(|own| own.len() + 1 == TOGETHER);
+            if completes && !left.is_empty() {
+                // Those that it releases come before it, and so do those that are left.
+                assert!(cx.leave(left.drain(..), row));
+                return;
+            }
             if cx.is_again(row) {
                 view.was_held[row] = 1;
                 continue;
@@ -110,6 +133,7 @@ impl Stage<()> for Holder {
                 return;
             }
         }
+        assert!(left.is_empty() || cx.leave(left.drain(..), count));
     }
     fn held(&self) -> usize {
         self.held.values().map(Vec::len).sum()
@@ -180,7 +204,13 @@ impl Stage<()> for Judge {
 type Serials = Vec<u32>;
 
 /// What passes, in order, and what is dropped.
-fn run(workers: usize, n: u32, chunk: usize, device: Option<DeviceSpec<()>>) -> [Serials; 2] {
+fn run(
+    leaves: bool,
+    workers: usize,
+    n: u32,
+    chunk: usize,
+    device: Option<DeviceSpec<()>>,
+) -> [Serials; 2] {
     let (_, depot) = Region::new(40_000, HugePages::Off).unwrap();
     let drops: Arc<Mutex<Serials>> = Arc::default();
     let sink = drops.clone();
@@ -191,8 +221,11 @@ fn run(workers: usize, n: u32, chunk: usize, device: Option<DeviceSpec<()>>) -> 
     let passed = out.frames();
     let mut specs: Vec<_> = (0..workers)
         .map(|_| {
-            let stages: Vec<Box<dyn Stage<()>>> =
-                vec![Box::new(First), Box::new(Holder::default()), Box::new(Judge)];
+            let stages: Vec<Box<dyn Stage<()>>> = vec![
+                Box::new(First),
+                Box::new(Holder { leaves, ..Holder::default() }),
+                Box::new(Judge),
+            ];
             let mut spec = WorkerSpec::new(NoTables, stages);
             spec.tx = vec![TxSlot::Worker(0)];
             spec.on_drop = on_drop.take();
@@ -252,14 +285,17 @@ fn packets_that_were_held_take_the_place_of_the_one_that_released_them() {
     let n = 20_000;
     let wanted = plainly(n);
     assert!(wanted[0].len() > 10_000 && !wanted[0].is_sorted());
-    // With chunks smaller than what is held together, and larger.
-    for (workers, chunk) in [(1, 64), (2, 64), (4, 256), (1, 3), (2, 1)] {
-        assert!(run(workers, n, chunk, None) == wanted, "{workers} workers, chunks of {chunk}");
-    }
     let cost = Cost { launch: Duration::from_micros(30), row: Duration::from_nanos(200) };
-    for policy in [Policy::Device, Policy::Share { device: 1, of: 2 }] {
-        let kind = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
-        let device = DeviceSpec { kind, slots: 8, rows: 2048, policy };
-        assert!(run(2, n, 64, Some(device)) == wanted, "with a device");
+    for leaves in [false, true] {
+        // With chunks smaller than what is held together, and larger.
+        for (workers, chunk) in [(1, 64), (2, 64), (4, 256), (1, 3), (2, 1)] {
+            let found = run(leaves, workers, n, chunk, None);
+            assert!(found == wanted, "{leaves}, {workers} workers, chunks of {chunk}");
+        }
+        for policy in [Policy::Device, Policy::Share { device: 1, of: 2 }] {
+            let kind = DeviceKind::Simulated { cost, faults: FaultPlan::default() };
+            let device = DeviceSpec { kind, slots: 8, rows: 2048, policy };
+            assert!(run(leaves, 2, n, 64, Some(device)) == wanted, "{leaves}, with a device");
+        }
     }
 }

@@ -15,50 +15,56 @@ use crate::tracker::input::{cause_of, key_of};
 /// What the tracker says of a packet.
 type Said = (PacketState, bool);
 
-/// What becomes of the frames, in batches of so many: a batch is decided when all of it is through, and goes on where the tracker
-/// stopped. By frame what was said of it.
+/// What becomes of the frames, in batches of so many: a batch is decided when all of it is through, and goes on with what the
+/// tracker has not taken, which packets between other hosts overtake or not. By frame what was said of it.
 fn run_confirming(
     frames: &[scene::Frame],
     timeouts: IdleTimeouts,
-    batch: usize,
+    (batch, overtaking): (usize, Overtaking),
     sweeps: Sweeps,
     drops: impl Fn(usize, Said) -> bool,
 ) -> (Vec<Said>, Vec<Ended>) {
     let options = Options { confirms: true, ..options(timeouts) };
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
-    let mut said: Vec<Said> = Vec::new();
+    tracker.let_overtake(overtaking);
+    let mut said: Vec<Said> = vec![(PacketState::Untracked, false); frames.len()];
     let decode = |frame: &scene::Frame| packet::decode(&frame.bytes, frame.bytes.len());
+    let decoded: Vec<_> = frames.iter().map(decode).collect();
     let (mut latest_ns, mut flows) = (0, 0);
-    for frames in frames.chunks(batch) {
-        let decoded: Vec<_> = frames.iter().map(decode).collect();
-        let mut first = 0;
-        while first < frames.len() {
+    let mut latest = HashMap::new();
+    for first in (0..frames.len()).step_by(batch) {
+        let mut left: Vec<usize> = (first..frames.len().min(first + batch)).collect();
+        latest_ns = frames[left[left.len() - 1]].time_ns;
+        while !left.is_empty() {
             let mut opened = Vec::new();
-            let begin = said.len();
             let input = |at: usize| Input {
-                decoded: &decoded[first + at],
-                frame: &frames[first + at].bytes,
-                frame_len: frames[first + at].bytes.len() as u32,
-                time_ns: frames[first + at].time_ns,
+                decoded: &decoded[left[at]],
+                frame: &frames[left[at]].bytes,
+                frame_len: frames[left[at]].bytes.len() as u32,
+                time_ns: frames[left[at]].time_ns,
                 port: 3,
                 checksums: true,
                 tunnels: None,
                 segment: None,
             };
-            said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
-            let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
-                said[begin + at] = (tracked.state, tracked.is_reply);
-                opened.extend(tracked.opens.map(|flow| (begin + at, flow)));
+            let taken = tracker.packets(left.len(), input, |at, tracked| {
+                if let Some(group) = group_of(&decoded[left[at]], overtaking) {
+                    let before = latest.insert(group, left[at]);
+                    assert!(before < Some(left[at]), "packets that must meet stay in order");
+                }
+                said[left[at]] = (tracked.state, tracked.is_reply);
+                opened.extend(tracked.opens.map(|flow| (left[at], flow)));
             });
-            said.truncate(begin + taken);
             flows += opened.len();
             for (at, flow) in opened {
                 tracker.decide(flow, !drops(at, said[at]));
             }
-            assert!(taken > 0, "what waited has been decided");
-            first += taken;
+            let waiting = tracker.waiting().iter().map(|at| left[*at as usize]);
+            let rest: Vec<_> = waiting.chain(left[taken..].iter().copied()).collect();
+            assert!(rest.len() < left.len(), "what waited has been decided");
+            assert!(overtaking != Overtaking::None || rest == left[taken..]);
+            left = rest;
         }
-        latest_ns = frames[frames.len() - 1].time_ns;
         if let Some(records) = sweeps {
             tracker.sweep(records, latest_ns);
         }
@@ -69,6 +75,21 @@ fn run_confirming(
     assert_eq!(ended.len() + never.len(), flows, "the module learns what became of each");
     ended.sort_by_key(|ended| (ended.record.start_ns, ended.record.id));
     (said, ended)
+}
+
+/// What must meet, by addresses, protocol and ports as far as they count; `None` of an ICMP error, which meets what it quotes.
+fn group_of(d: &Decoded, overtaking: Overtaking) -> Option<([[u64; 2]; 2], u8, [u16; 2])> {
+    let (hosts, protocol) = ([d.src.min(d.dst), d.src.max(d.dst)], d.protocol.0);
+    if !d.is_ip() || packet::quoted::is_error_packet(d) {
+        return None;
+    }
+    match (overtaking, d.ports()) {
+        (Overtaking::OtherFlows, Some((src, dst))) => {
+            Some((hosts, protocol, [src.min(dst), src.max(dst)]))
+        }
+        (Overtaking::OtherFlows, None) => Some((hosts, protocol, [0; 2])),
+        _ => Some((hosts, 0, [0; 2])),
+    }
 }
 
 /// Drops packets as a firewall may: by their number, or those that open flows from one side.
@@ -237,11 +258,14 @@ fn may_open(d: &Decoded, segment: Option<&Segment<'_>>) -> bool {
 
 fn check(steps: &[Step], timeouts: IdleTimeouts, salt: u64) {
     let mut scene = Scene::new(steps);
-    let expected = run_confirming(&scene.frames, timeouts, 1, None, dropped(salt));
-    for batch in [2, 7, 256] {
+    let expected =
+        run_confirming(&scene.frames, timeouts, (1, Overtaking::None), None, dropped(salt));
+    let overtaking = [Overtaking::None, Overtaking::OtherHosts, Overtaking::OtherFlows];
+    let batches = [2, 7, 256].into_iter().flat_map(|size| overtaking.map(|own| (size, own)));
+    for batch in batches {
         for sweeps in [None, Some(3), Some(1 << 20)] {
             let found = run_confirming(&scene.frames, timeouts, batch, sweeps, dropped(salt));
-            assert_eq!(found, expected, "batches of {batch}, sweeps of {sweeps:?}");
+            assert_eq!(found, expected, "batches of {batch:?}, sweeps of {sweeps:?}");
         }
     }
     // The twin puts no fragments together.
@@ -249,7 +273,8 @@ fn check(steps: &[Step], timeouts: IdleTimeouts, salt: u64) {
         !packet::decode(&frame.bytes, frame.bytes.len()).has(Decoded::FRAGMENT)
     };
     scene.frames.retain(is_whole);
-    let (said, _) = run_confirming(&scene.frames, timeouts, 7, None, dropped(salt));
+    let (said, _) =
+        run_confirming(&scene.frames, timeouts, (7, Overtaking::None), None, dropped(salt));
     let (mut twin, drops) = (Twin::default(), dropped(salt));
     let own = tcp::Options { resynchronise: false, ..options(timeouts).tcp };
     let mut reassembler = Reassembler::new(own);
@@ -269,6 +294,24 @@ proptest! {
     }
 }
 
+/// A segment with a wrong checksum belongs to no flow, but waits for its hosts. The flow of its ports must not overtake it. Nor does
+/// a message of ICMP overtake another one of its hosts.
+#[test]
+fn packets_that_are_spread_by_one_hash_stay_in_order() {
+    use super::steps::Fate::{Checksum, Good};
+    let step = |conversation, what, fate| Step {
+        pause_ns: 0,
+        conversation,
+        by_server: false,
+        what,
+        len: 0,
+        fate,
+    };
+    check(&[step(1, 0, Good), step(0, 3, Checksum), step(0, 0, Good)], IdleTimeouts::default(), 0);
+    let messages = [(0, 2), (28, 4), (28, 4), (28, 3)].map(|(own, what)| step(own, what, Good));
+    check(&messages, IdleTimeouts::default(), 0);
+}
+
 /// An outsider's packet that is dropped opens nothing that an insider's packet would be an answer to, and the other way round.
 #[test]
 fn what_is_dropped_opens_no_flow() {
@@ -281,7 +324,8 @@ fn what_is_dropped_opens_no_flow() {
         fate: super::steps::Fate::Good,
     };
     let scene = Scene::new(&[step(false, 0), step(true, 0), step(false, 0)]);
-    for batch in [1, 3] {
+    use Overtaking::{None as Nobody, OtherFlows, OtherHosts};
+    for batch in [(1, Nobody), (3, Nobody), (3, OtherFlows), (3, OtherHosts)] {
         let drops_first = |at: usize, _: Said| at == 0;
         let run = |drops: &dyn Fn(usize, Said) -> bool| {
             run_confirming(&scene.frames, IdleTimeouts::default(), batch, None, drops).0

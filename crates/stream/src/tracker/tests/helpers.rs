@@ -162,7 +162,7 @@ type Said = (PacketState, bool);
 
 fn run(
     frames: &[Written],
-    batch: usize,
+    (batch, overtaking): (usize, Overtaking),
     drops: impl Fn(usize) -> bool,
 ) -> (Vec<Said>, helper::Counts) {
     let timeouts = IdleTimeouts {
@@ -176,34 +176,35 @@ fn run(
         ..options(timeouts)
     };
     let mut tracker = Tracker::new(options, Ears::default()).unwrap();
-    let mut said: Vec<Said> = Vec::new();
-    for frames in frames.chunks(batch) {
-        let decoded: Vec<_> =
-            frames.iter().map(|own| packet::decode(&own.bytes, own.bytes.len())).collect();
-        let mut first = 0;
-        while first < frames.len() {
-            let (begin, mut decides) = (said.len(), Vec::new());
+    tracker.let_overtake(overtaking);
+    let mut said: Vec<Said> = vec![(PacketState::Untracked, false); frames.len()];
+    let decode = |own: &Written| packet::decode(&own.bytes, own.bytes.len());
+    let decoded: Vec<_> = frames.iter().map(decode).collect();
+    for first in (0..frames.len()).step_by(batch) {
+        let mut left: Vec<usize> = (first..frames.len().min(first + batch)).collect();
+        while !left.is_empty() {
+            let mut decides = Vec::new();
             let input = |at: usize| Input {
-                decoded: &decoded[first + at],
-                frame: &frames[first + at].bytes,
-                frame_len: frames[first + at].bytes.len() as u32,
-                time_ns: frames[first + at].time_ns,
+                decoded: &decoded[left[at]],
+                frame: &frames[left[at]].bytes,
+                frame_len: frames[left[at]].bytes.len() as u32,
+                time_ns: frames[left[at]].time_ns,
                 port: 3,
                 checksums: false,
                 tunnels: None,
                 segment: None,
             };
-            said.resize(begin + frames.len() - first, (PacketState::Untracked, false));
-            let taken = tracker.packets(frames.len() - first, input, |at, tracked| {
-                said[begin + at] = (tracked.state, tracked.is_reply);
-                decides.extend(tracked.opens.map(|flow| (begin + at, flow)));
+            let taken = tracker.packets(left.len(), input, |at, tracked| {
+                said[left[at]] = (tracked.state, tracked.is_reply);
+                decides.extend(tracked.opens.map(|flow| (left[at], flow)));
             });
-            assert!(taken > 0, "what waited has been decided");
-            said.truncate(begin + taken);
             for (at, flow) in decides {
                 tracker.decide(flow, !drops(at));
             }
-            first += taken;
+            let waiting = tracker.waiting().iter().map(|at| left[*at as usize]);
+            let rest: Vec<_> = waiting.chain(left[taken..].iter().copied()).collect();
+            assert!(rest.len() < left.len(), "what waited has been decided");
+            left = rest;
         }
     }
     let counts = tracker.helper_counts();
@@ -280,12 +281,15 @@ fn check(is_v6: bool, acts: &[(Act, usize)], salt: u64) {
     // The control connection itself is not dropped at its beginning.
     let drops =
         |at: usize| salt != 0 && at > 2 && chunk::hash::key64(at as u64, salt).is_multiple_of(4);
-    let (said, counts) = run(&frames, 1, drops);
+    let (said, counts) = run(&frames, (1, Overtaking::None), drops);
     for (at, state) in model(&frames, drops) {
         assert_eq!(said[at].0, state, "frame {at}");
     }
-    for batch in [2, 7, 64] {
-        assert_eq!(run(&frames, batch, drops), (said.clone(), counts), "batches of {batch}");
+    for size in [2, 7, 64] {
+        for overtaking in [Overtaking::None, Overtaking::OtherHosts, Overtaking::OtherFlows] {
+            let found = run(&frames, (size, overtaking), drops);
+            assert_eq!(found, (said.clone(), counts), "batches of {size}, {overtaking:?}");
+        }
     }
 }
 
@@ -315,7 +319,7 @@ fn a_data_connection_is_related() {
                     };
                     let connect = Act::Connect { from, to: 1 - from, port };
                     let frames = session(is_v6, &[(act, size), (connect, 1), (connect, 1)]);
-                    let (said, counts) = run(&frames, 64, |_| false);
+                    let (said, counts) = run(&frames, (64, Overtaking::OtherFlows), |_| false);
                     use PacketState::{Established, New, Related};
                     let of = |first| {
                         [
@@ -346,7 +350,7 @@ fn nobody_announces_for_others() {
     ] {
         let connect = Act::Connect { from: 1, to, port };
         let frames = session(false, &[(act, 100), (connect, 1)]);
-        let (said, counts) = run(&frames, 64, |_| false);
+        let (said, counts) = run(&frames, (64, Overtaking::OtherFlows), |_| false);
         assert_eq!(said[said.len() - 4], (PacketState::New, false), "{act:?}");
         assert_eq!(counts, helper::Counts { refused: 1, ..helper::Counts::default() });
     }
