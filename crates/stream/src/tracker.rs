@@ -422,6 +422,7 @@ impl<M: Module> Tracker<M> {
             hot.is_undecided = false;
             hot.timeout_ms = self.rest.timeouts.ms_of(hot.phase);
             self.counts.flows += 1;
+            self.note_gap(slot);
         } else if let Some((_, hot)) = self.table.remove(slot) {
             self.rest.forget(slot, hot);
         }
@@ -827,6 +828,14 @@ impl<M: Module> Tracker<M> {
     /// Removes datagrams whose fragments did not come by `now_ns` and flows that are idle then, and then reports those that
     /// go on, in a piece of about so many records; whether the piece reached the end of both.
     pub fn sweep(&mut self, records: usize, now_ns: u64) -> bool {
+        if self.crossed_ns.is_some() {
+            self.note_time(now_ns);
+        }
+        self.sweep_piece(records, now_ns)
+    }
+
+    /// See [`Tracker::sweep`].
+    fn sweep_piece(&mut self, records: usize, now_ns: u64) -> bool {
         let now_ns = now_ns.max(self.swept_ns());
         self.expire_datagrams(now_ns);
         if let Some(from) = self.walk {

@@ -177,6 +177,8 @@ impl<M: Module> Tracker<M> {
         // No host takes a segment whose checksum is wrong.
         let Ok((key, Row { side, about, .. })) = self.of_one(datagram) else { return };
         let found = self.find(&key, Row { side, about: Some(None), ..Row::default() }, time_ns);
+        // Its fragments have counted as far as they are of this flow.
+        found.slot().into_iter().for_each(|slot| self.keeps_nothing(slot));
         let is_there = |slot: &Slot| {
             let is_void = self.table.get(*slot).is_none_or(|hot| hot.is_void);
             !is_void && self.is_live(*slot, self.rest.id(*slot), time_ns)
