@@ -61,8 +61,8 @@ pub mod search;
 pub mod stage;
 
 use control::config::{
-    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, Overlap, Pipeline, RAW,
-    Settings, StageKind,
+    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, IdsOnLimit, Overlap,
+    Pipeline, RAW, Settings, StageKind,
 };
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
@@ -248,6 +248,15 @@ fn policies(overlap: Overlap) -> (tcp::Policy, defrag::Policy) {
     }
 }
 
+/// Which segments are not kept when memory for them is short: new ones, where packets that nothing inspects are dropped.
+fn full(config: &Config) -> tcp::Full {
+    let ids = &config.ids;
+    match ids.is_on && ids.action == IdsAction::Inline && ids.on_limit == IdsOnLimit::Drop {
+        true => tcp::Full::RefuseNew,
+        false => tcp::Full::KeepNearest,
+    }
+}
+
 /// The bounds and policies that a configuration has. `seed` is drawn at random for live traffic; over captures it is
 /// always the same.
 fn options(config: &Config, seed: u64) -> Options {
@@ -282,6 +291,7 @@ fn options(config: &Config, seed: u64) -> Options {
             policy,
             buffer_bytes: own.reassembly_mib << 20,
             buffer_bytes_per_flow: own.reassembly_kib_per_flow << 10,
+            full: full(config),
             depth,
             midstream: own.midstream,
             ..tcp::Options::default()
