@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use packet::tcp::flags::SYN;
 use stream::Side;
 use stream::tcp::{
-    Connection, End, Options, Outcome, Policy, Reassembler, Segment, Sink, SynData, Urgent, Want,
+    Connection, End, Full, Options, Outcome, Policy, Reassembler, Segment, Sink, SynData, Urgent,
+    Want,
 };
 
 const BOUND: usize = 16 << 10;
@@ -65,6 +66,7 @@ fuzz_target!(|bytes: &[u8]| {
         policy: Policy::NAMES[usize::from(policy & 15) % Policy::NAMES.len()].1,
         buffer_bytes: BOUND,
         buffer_bytes_per_flow: if is(0) { BOUND / 4 } else { BOUND },
+        full: if policy & 0x80 != 0 { Full::RefuseNew } else { Full::KeepNearest },
         depth: if is(1) { 1000 } else { u64::MAX },
         midstream: !is(2),
         acknowledged_is_lost: !is(3),

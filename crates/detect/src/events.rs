@@ -52,6 +52,7 @@ pub const STREAM_EVENTS: &[&str] = &[
     "pkt_invalid_ack",
     "pkt_retransmission",
     "reassembly_depth_reached",
+    "reassembly_insert_memcap",
     "reassembly_overlap_different_data",
     "reassembly_seq_gap",
     "rst_in_window",

@@ -24,8 +24,9 @@
 //! ```
 //!
 //! A hole ends in three ways: its bytes come; the other side acknowledges them, so that they are lost to this observer
-//! ([`Options::acknowledged_is_lost`]); or it is given up for room, or at the end. The latter two are [`Sink::gap`], and what
-//! follows is delivered. So offsets of data and gaps of a side follow each other without holes or repetition.
+//! ([`Options::acknowledged_is_lost`]); or it is given up at the end. The latter two are [`Sink::gap`], and what follows is
+//! delivered. When memory is short, the segments that are farthest ahead are not kept ([`Full`]): they come again, or become a
+//! gap in one of these ways. So offsets of data and gaps of a side follow each other without holes or repetition.
 //!
 //! Of delivered bytes nothing is kept: a retransmission of them with other bytes cannot be recognised. Among buffered bytes
 //! a [`Policy`] decides, and differences are [`Event::Conflict`].
@@ -66,9 +67,11 @@
 //!
 //! # Limits
 //!
-//! A waiting segment takes whole blocks of 1,536 bytes, so that many small ones use up the share of a connection early. The
+//! A waiting segment takes 64 bytes more than its own, in units of 64 bytes; up to 28 bytes take only those 64. A full one, of more
+//! than 1,344 bytes, takes 1,600. The
 //! time for a late segment is that of its copy and of a search over the holes of its side, which are at most as many as the
-//! blocks of a connection. `examples/reassembly.rs` measures both.
+//! units of a connection. If all memory is taken by connections that hold no more than two full segments each, none of them
+//! gives way, and new segments that come before others are not kept. `examples/reassembly.rs` measures both.
 //!
 //! # Threads
 //!
@@ -86,7 +89,7 @@ mod tests;
 
 use packet::tcp::{TcpView, flags};
 
-use self::buffer::{BLOCK, Buffer};
+use self::buffer::{BLOCK, Buffer, UNIT};
 use self::connection::distance;
 pub use self::connection::{Again, Connection, Conntrack};
 pub use self::policy::{Policy, UnknownPolicy};
@@ -215,7 +218,7 @@ pub enum Event {
     NoFlags,
     /// A segment of a connection that was reset.
     AfterReset,
-    /// A hole was given up because the buffer's bound was reached.
+    /// Bytes that came before others were not kept, because a bound of the buffer was reached.
     GivenUp,
 }
 
@@ -268,15 +271,31 @@ pub enum Urgent {
     Drop,
 }
 
+/// What becomes of segments that wait when memory for them is short. The hole before them stays in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Full {
+    /// The segments farthest ahead are not kept: of the connection, if it has its share; of the one that holds most, if there is
+    /// no memory at all.
+    #[default]
+    KeepNearest,
+    /// New segments are not kept. The caller, who hears [`Event::GivenUp`] of each, drops the packet, and its sender repeats it: so
+    /// no byte passes that is not delivered.
+    RefuseNew,
+}
+
 /// How connections are followed. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How overlaps are resolved, unless the connection has its own policy.
     pub policy: Policy,
-    /// Memory for segments that wait, of all connections; rounded down to blocks of 1,536 bytes.
+    /// Memory for segments that wait, of all connections; rounded down to blocks of 1,536 bytes. What is known of the blocks is
+    /// beside it: 1% more.
     pub buffer_bytes: usize,
-    /// Of it for one connection. A segment takes at least one block.
+    /// Of it for one connection, at least two blocks. A segment takes its own, rounded up to 64, and 64 more; up to 28
+    /// bytes take only those 64; more than 1,344 take 1,600 for each 1,536; a connection with such segments takes 64 more.
     pub buffer_bytes_per_flow: usize,
+    /// What is not kept when either is used up.
+    pub full: Full,
     /// Bytes of each side after which nothing is delivered or buffered.
     pub depth: u64,
     /// Whether a connection may be joined in the middle.
@@ -300,7 +319,8 @@ impl Default for Options {
         Self {
             policy: Policy::default(),
             buffer_bytes: 64 << 20,
-            buffer_bytes_per_flow: 1 << 20,
+            buffer_bytes_per_flow: 8 << 20,
+            full: Full::default(),
             depth: u64::MAX,
             midstream: true,
             acknowledged_is_lost: true,
@@ -315,9 +335,9 @@ impl Default for Options {
 /// What a reassembler did for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Holes given up because the connection had its share of the buffer.
+    /// Segments, or parts of them, that were not kept because their connection had its share of the buffer.
     pub given_up_flow: u64,
-    /// Holes given up because the buffer was full.
+    /// The same because the buffer was full.
     pub given_up_total: u64,
 }
 
@@ -325,8 +345,8 @@ pub struct Counters {
 pub struct Reassembler {
     buffer: Buffer,
     options: Options,
-    /// Blocks of one connection at most.
-    blocks_per_flow: u32,
+    /// Units of one connection at most.
+    units_per_flow: u32,
     counters: Counters,
 }
 
@@ -334,10 +354,10 @@ impl Reassembler {
     /// Takes all memory.
     pub fn new(options: Options) -> Self {
         let buffer = Buffer::new(options.buffer_bytes);
-        let per_flow = (options.buffer_bytes_per_flow / BLOCK).max(1);
-        let blocks_per_flow = u32::try_from(per_flow).unwrap_or(u32::MAX);
+        let per_flow = (options.buffer_bytes_per_flow / UNIT).max(2 * BLOCK / UNIT);
+        let units_per_flow = u32::try_from(per_flow).unwrap_or(u32::MAX);
         Self {
-            blocks_per_flow: blocks_per_flow.min(buffer.blocks_total()),
+            units_per_flow: units_per_flow.min(buffer.units_total()),
             buffer,
             options,
             counters: Counters::default(),
@@ -354,21 +374,21 @@ impl Reassembler {
         self.options.resynchronise = resynchronise;
     }
 
-    /// Bytes of the buffer in use; blocks count as a whole.
+    /// Bytes of the buffer in use.
     pub fn buffer_bytes_used(&self) -> usize {
-        self.buffer.blocks_used() as usize * BLOCK
+        self.buffer.units_used() as usize * UNIT
     }
 
     /// Whether segments wait for others.
     #[inline(always)]
     pub fn is_waiting(&self) -> bool {
-        self.buffer.blocks_used() > 0
+        self.buffer.units_used() > 0
     }
 
     /// Asks for what the next late segment of a side reads of those that wait.
     #[inline(always)]
     pub(crate) fn prefetch(&self, connection: &Connection, side: Side) {
-        self.buffer.prefetch(connection.cold(side).list);
+        self.buffer.prefetch(connection.waiting, side);
     }
 
     /// What was done for lack of room.

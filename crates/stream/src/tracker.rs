@@ -341,6 +341,11 @@ impl<M: Module> Tracker<M> {
         self.table.statistics()
     }
 
+    /// Segments that were not kept for lack of memory.
+    pub fn given_up(&self) -> tcp::Counters {
+        self.rest.reassembler.counters()
+    }
+
     /// Bytes of segments that wait for others.
     pub fn buffered_bytes(&self) -> usize {
         self.rest.reassembler.buffer_bytes_used()

@@ -12,6 +12,7 @@ use stream::tracker::{Fragments, Input, Reject};
 pub(crate) const fn of_event(event: Event) -> Option<AnomalyKind> {
     Some(match event {
         Event::Conflict => AnomalyKind::Conflict,
+        Event::GivenUp => AnomalyKind::NotKept,
         Event::OutOfWindow => AnomalyKind::OutOfWindow,
         Event::AckInvalid => AnomalyKind::AckInvalid,
         Event::SynConflict => AnomalyKind::SynConflict,
@@ -28,8 +29,7 @@ pub(crate) const fn of_event(event: Event) -> Option<AnomalyKind> {
         | Event::Resynchronised
         | Event::Urgent
         | Event::Retransmission
-        | Event::AfterReset
-        | Event::GivenUp => return None,
+        | Event::AfterReset => return None,
     })
 }
 

@@ -130,6 +130,9 @@ pub(super) struct FlowTotals {
     pub tunnels: Option<TunnelTotals>,
     /// Bytes of TCP segments that wait for others.
     pub buffered_bytes: u64,
+    /// Such segments that were not kept, as their connection had its share of the memory, or as there was none.
+    pub given_up_flow: u64,
+    pub given_up_total: u64,
     /// Packets by state, as rules of a firewall ask for it.
     pub states: States,
     /// What helpers did.
@@ -252,6 +255,9 @@ impl FlowControl {
                 tunnels.in_fragments += counts.tunnels_in_fragments;
             }
             all.buffered_bytes += tracker.buffered_bytes() as u64;
+            let given_up = tracker.given_up();
+            all.given_up_flow += given_up.given_up_flow;
+            all.given_up_total += given_up.given_up_total;
             let [untracked, invalid, new, established, related] = tracker.states().map(|own| own.1);
             all.states.untracked += untracked;
             all.states.invalid += invalid;
@@ -510,6 +516,11 @@ impl ControlPart for FlowControl {
                 format!("{memory} reserved; segments that wait: {buffered} of {buffer}"),
             ],
         ];
+        if t.given_up_flow + t.given_up_total > 0 {
+            let [of_flow, of_all] = [t.given_up_flow, t.given_up_total].map(thousands);
+            let text = format!("{of_flow} for the share of a connection, {of_all} for all memory");
+            lines.push(["segments not kept".to_owned(), text]);
+        }
         if !self.options.helpers.ftp_ports.is_empty() {
             let [expected, announced, related, refused, full] = [
                 t.helpers.expected,
@@ -569,6 +580,16 @@ impl ControlPart for FlowControl {
                 "flow_fragments_lost_total",
                 "Fragments that did not become a datagram.",
                 t.fragments_lost,
+            ),
+            (
+                "flow_segments_not_kept_by_share_total",
+                "TCP segments before others that were not kept, as their connection had its share of the memory.",
+                t.given_up_flow,
+            ),
+            (
+                "flow_segments_not_kept_by_total_total",
+                "TCP segments before others that were not kept, as there was no memory.",
+                t.given_up_total,
             ),
             (
                 "flow_announced_total",

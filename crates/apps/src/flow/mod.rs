@@ -62,8 +62,8 @@ pub mod stage;
 mod timestamps;
 
 use control::config::{
-    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, Overlap, Pipeline, RAW,
-    Settings, StageKind,
+    Application, Config, EngineBackend, EventType, FRAMES, IdsAction, IdsOnLimit, Overlap,
+    Pipeline, RAW, Settings, StageKind,
 };
 use controlplane::{Descriptor, Findings, Interfaces};
 use stream::tracker::{IdleTimeouts, Options};
@@ -249,6 +249,15 @@ fn policies(overlap: Overlap) -> (tcp::Policy, defrag::Policy) {
     }
 }
 
+/// Which segments are not kept when memory for them is short: new ones, where packets that nothing inspects are dropped.
+fn full(config: &Config) -> tcp::Full {
+    let ids = &config.ids;
+    match ids.is_on && ids.action == IdsAction::Inline && ids.on_limit == IdsOnLimit::Drop {
+        true => tcp::Full::RefuseNew,
+        false => tcp::Full::KeepNearest,
+    }
+}
+
 /// The bounds and policies that a configuration has. `seed` is drawn at random for live traffic; over captures it is
 /// always the same.
 fn options(config: &Config, seed: u64) -> Options {
@@ -283,6 +292,7 @@ fn options(config: &Config, seed: u64) -> Options {
             policy,
             buffer_bytes: own.reassembly_mib << 20,
             buffer_bytes_per_flow: own.reassembly_kib_per_flow << 10,
+            full: full(config),
             depth,
             midstream: own.midstream,
             ..tcp::Options::default()

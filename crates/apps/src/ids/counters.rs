@@ -59,6 +59,8 @@ pub struct Counters {
     pub sessions_refused: AtomicU64,
     /// Sessions that were given up, as there was no memory for more of them.
     pub sessions_given_up: AtomicU64,
+    /// Segments that came before others and were not kept, as there was no memory for them.
+    pub not_kept: AtomicU64,
     /// Flows that were bypassed or dropped, as they exceeded a bound.
     pub limited: AtomicU64,
     /// The time of the first packet, in nanoseconds since 1970; 0 before.
@@ -149,14 +151,14 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
-        let Self { sessions_refused, sessions_given_up, limited, undecoded, .. } = self;
+        let Self { sessions_refused, sessions_given_up, limited, undecoded, not_kept, .. } = self;
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [sessions_refused, sessions_given_up, limited, undecoded] {
+        for counter in [sessions_refused, sessions_given_up, limited, undecoded, not_kept] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -170,6 +172,7 @@ impl Counters {
             ("decoder.bytes".into(), get(&self.bytes)),
             ("decoder.invalid".into(), get(&self.undecoded)),
             ("flow.end".into(), get(&self.flows)),
+            ("tcp.segment_memcap_drop".into(), get(&self.not_kept)),
             ("ips.blocked".into(), get(&self.drops)),
             ("detect.alert".into(), get(&self.alerts)),
             ("detect.alerts_suppressed".into(), get(&self.suppressed)),

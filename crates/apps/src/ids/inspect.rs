@@ -193,6 +193,8 @@ struct Open {
     was_dropped: bool,
     /// The packet is a datagram whose fragments are passed on by themselves.
     is_joined: bool,
+    /// Bytes of it that come before others were not kept.
+    is_not_kept: bool,
     /// The addresses of its frame, if no literal of the rules is in it.
     clean: Range<usize>,
 }
@@ -309,8 +311,11 @@ impl Inspector {
         let is_over = flow.give_up(&self.parts);
         let drops = verdict.drops || open.was_dropped || is_over;
         flow.drops_pieces |= is_inline && drops && open.is_joined;
+        // The flow goes on: the sender repeats the packet.
+        let is_refused = !drops && open.is_not_kept && self.parts.on_limit == IdsOnLimit::Drop;
+        let drops = drops || is_refused;
         if let Some(row) = open.row {
-            let by_limit = flow.limit.drops && !(is_over && verdict.drops);
+            let by_limit = is_refused || flow.limit.drops && !(is_over && verdict.drops);
             self.last = (is_inline && drops).then(|| match by_limit {
                 true => Decided::Limit,
                 false => decided(verdict, open.was_dropped),
@@ -490,8 +495,10 @@ impl Inspector {
         let packet = Packet { decoded, frame, time_ns };
         self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
-        let (flow, row) = (identity.id, Some(at.row));
-        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined, clean });
+        let (flow, row, is_not_kept) = (identity.id, Some(at.row), false);
+        let open =
+            Open { flow, row, sender, time_ns, len, was_dropped, is_joined, is_not_kept, clean };
+        self.open = Some(open);
         if let Some(bytes) = of.datagram().filter(|_| !was_dropped && !is_over) {
             let direction = direction(identity, of.side);
             self.session(identity.id, |session, limits, now, sink| {
@@ -507,8 +514,10 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        let (flow, len, is_joined, clean) = (id, 0, false, 0..0);
-        self.open = Some(Open { flow, row, sender, time_ns, len, was_dropped, is_joined, clean });
+        let (flow, len, is_joined, is_not_kept, clean) = (id, 0, false, false, 0..0);
+        let open =
+            Open { flow, row, sender, time_ns, len, was_dropped, is_joined, is_not_kept, clean };
+        self.open = Some(open);
     }
 
     fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
@@ -576,6 +585,14 @@ impl Inspector {
         self.session(identity.id, |session, limits, now, sink| {
             session.gap(limits, direction, offset, bytes, now, sink);
         });
+    }
+
+    /// Bytes of a flow were not kept until those before them come, for lack of memory.
+    fn not_kept(&mut self, id: u64) {
+        add(&self.parts.counters.not_kept, 1);
+        if let Some(open) = self.open.as_mut().filter(|open| open.flow == id) {
+            open.is_not_kept = true;
+        }
     }
 
     /// Rules about something odd in a stream of a flow, in its step.

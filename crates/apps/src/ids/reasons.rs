@@ -10,6 +10,6 @@ chunk::drop_reasons! {
         "Nothing, if the rule is intended. The event of the type `drop` of the earlier packet names it.";
     IDS_REJECT = 2, "ids_reject", "rejected by a rule of intrusion detection; the sender gets an answer",
         "Nothing, if the rule is intended. `eve.json` names it in an event of the type `drop`; `ctl show ids` counts matches.";
-    IDS_LIMIT = 3, "ids_limit", "the flow has exceeded a bound of its inspection, with `on_limit = \"drop\"` of `[ids]`",
+    IDS_LIMIT = 3, "ids_limit", "the flow has exceeded a bound of its inspection, or its segment found no memory in which to wait for others, with `on_limit = \"drop\"` of `[ids]`",
         "See the event `anomaly` of its flow in `eve.json`. With `on_limit = \"inspect\"` or `\"bypass\"` such flows go on.";
 }

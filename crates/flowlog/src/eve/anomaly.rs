@@ -37,6 +37,8 @@ pub enum AnomalyKind {
     Conflict,
     /// TCP: bytes never came.
     Gap,
+    /// TCP: bytes that came before others were not kept, as there was no memory for them.
+    NotKept,
     /// TCP: a segment is far outside of the window.
     OutOfWindow,
     /// TCP: an acknowledgment of data that cannot have been sent.
@@ -90,6 +92,7 @@ impl AnomalyKind {
     pub const ALL: [Self; 25] = [
         Self::Conflict,
         Self::Gap,
+        Self::NotKept,
         Self::OutOfWindow,
         Self::AckInvalid,
         Self::SynConflict,
@@ -120,6 +123,7 @@ impl AnomalyKind {
         match self {
             AnomalyKind::Conflict
             | AnomalyKind::Gap
+            | AnomalyKind::NotKept
             | AnomalyKind::OutOfWindow
             | AnomalyKind::AckInvalid
             | AnomalyKind::SynConflict
@@ -141,6 +145,7 @@ impl AnomalyKind {
         match (self, is_ipv6) {
             (AnomalyKind::Conflict, _) => "stream.reassembly_overlap_different_data",
             (AnomalyKind::Gap, _) => "stream.reassembly_seq_gap",
+            (AnomalyKind::NotKept, _) => "stream.reassembly_insert_memcap",
             (AnomalyKind::OutOfWindow, _) => "stream.est_packet_out_of_window",
             (AnomalyKind::AckInvalid, _) => "stream.pkt_invalid_ack",
             (AnomalyKind::SynConflict, _) => "stream.est_syn_resend_diff_seq",

@@ -1,25 +1,44 @@
-//! The segments that wait for a byte before them: blocks of a slab, and a list of them for each side of a connection.
+//! The segments that wait for a byte before them: pieces in units of memory, and a list of them for each side of a connection.
 //!
 //! ```text
 //!   side ─▶ head ⇄ piece ⇄ piece ⇄ tail          sorted by place, never overlapping, at least one hole before the head
 //!                    │       │
-//!   data:  [block 0][block 1][block 2] …          BLOCK bytes each; a longer segment is several pieces
+//!   units: [links][links] …   [▓▓▓▓▓▓▓▓ …]       a unit of 64 bytes for the links of a piece, and others for its bytes
 //! ```
 //!
-//! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of its
-//! block. All memory is taken at creation; free blocks are a stack, so that the ones used last, which caches hold, are used
-//! next.
+//! The links of pieces are close to each other, apart from their bytes, so that caches hold those that a search reads. Up to 28
+//! bytes are behind the links, so a segment of one byte takes a unit; one of 1,460 takes one and a block of 24; a longer one
+//! is several pieces. If no block has as many free units in one place, a segment is divided into what there is ([`units`]). A connection of which something waits
+//! takes one unit more, where its lists are and what it holds ([`holders`]): so who holds most is known when memory is short.
+//! All memory is taken at creation, and the memory used last, which caches hold, is used next.
+//!
+//! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of the
+//! unit of its links.
 //!
 //! Neighbours without a hole between them are a *run*. The first and the last piece of a run know each other (`far`), so that
 //! a place is searched by steps of a run, and from both ends of the list at once: the usual segment belongs at one of them.
 //! Runs are as long as they can be, so a piece is the last of its run if a hole follows it.
 
+mod holders;
+mod units;
+
 use std::ops::Range;
 
+use self::holders::CLASSES;
+pub(super) use self::holders::Waiting;
+use self::units::{BLOCK_UNITS, Units};
 use super::policy::Policy;
+use crate::key::Side;
 
+/// Bytes of a unit.
+pub(super) const UNIT: usize = 64;
 /// Bytes of a block: a full-size segment of Ethernet fits one.
-pub(super) const BLOCK: usize = 1536;
+pub(super) const BLOCK: usize = BLOCK_UNITS as usize * UNIT;
+/// Bytes of the links of a piece.
+const LINKS: usize = 36;
+/// Bytes of a piece at most, and of one whose bytes are behind its links.
+const PIECE_MAX: usize = BLOCK;
+const SHORT_MAX: usize = UNIT - LINKS;
 
 const NONE: u32 = u32::MAX;
 
@@ -33,16 +52,63 @@ struct Piece {
     after: u32,
     /// Of the first and the last piece of a run: the other one.
     far: u32,
+    /// First of the units with its bytes; `NONE` if they are behind the links.
+    data: u32,
     len: u16,
-    /// Where its bytes begin in the block; with [`URGENT`], it is an urgent byte that is no part of the stream.
+    /// Where its bytes begin in them; with [`URGENT`], it is an urgent byte that is no part of the stream.
     at: u16,
 }
 
 const URGENT: u16 = 1 << 15;
 
-const _: () = assert!(size_of::<Piece>() == 32);
+/// The word of four bytes at an index.
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.as_chunks().0.get(at).map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+#[inline(always)]
+fn put_words(bytes: &mut [u8], words: &[u32]) {
+    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *to = word.to_ne_bytes();
+    }
+}
 
 impl Piece {
+    #[inline(always)]
+    fn read(bytes: &[u8; LINKS]) -> Self {
+        let word = |at: usize| word(bytes, at);
+        Self {
+            next: word(0),
+            prev: word(1),
+            start: u64::from(word(2)) | u64::from(word(3)) << 32,
+            before: word(4),
+            after: word(5),
+            far: word(6),
+            data: word(7),
+            len: word(8) as u16,
+            at: (word(8) >> 16) as u16,
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, bytes: &mut [u8]) {
+        let start = [self.start as u32, (self.start >> 32) as u32];
+        let at = u32::from(self.len) | u32::from(self.at) << 16;
+        let words = [
+            self.next,
+            self.prev,
+            start[0],
+            start[1],
+            self.before,
+            self.after,
+            self.far,
+            self.data,
+            at,
+        ];
+        put_words(bytes, &words);
+    }
+
     fn end(&self) -> u64 {
         self.start + u64::from(self.len)
     }
@@ -126,102 +192,168 @@ pub(super) struct Place {
     overlaps: usize,
 }
 
+/// Memory that a segment takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pieces: u32,
+    /// With room for each piece in one place, and divided as much as can be.
+    units: u32,
+    divided: u32,
+}
+
+impl Need {
+    /// Units that it takes at least.
+    pub(super) fn least(self) -> u32 {
+        self.units.min(self.divided)
+    }
+}
+
 pub(super) struct Buffer {
     data: Vec<u8>,
-    pieces: Vec<Piece>,
-    free: u32,
-    used: u32,
+    /// Index of the first unit in `data`, where a cache line begins.
+    origin: usize,
+    units: Units,
+    /// The first of the connections of a class that hold much, and a bit for each class that has one.
+    classes: [u32; CLASSES],
+    classes_used: u128,
 }
 
 impl Buffer {
-    /// A slab of at most `bytes` bytes, at least one block.
+    /// Units of at most `bytes` bytes, at least one block.
     pub(super) fn new(bytes: usize) -> Self {
-        let blocks = (bytes / BLOCK).clamp(1, NONE as usize - 1);
-        let piece = |next| Piece {
-            next,
-            prev: NONE,
-            start: 0,
-            before: 0,
-            after: 0,
-            far: NONE,
-            len: 0,
-            at: 0,
-        };
-        let pieces =
-            (1..=blocks).map(|next| piece(if next == blocks { NONE } else { next as u32 }));
+        let blocks = (bytes / BLOCK).clamp(1, (NONE / BLOCK_UNITS) as usize - 1);
         // Written now, and in huge pages where there are such: late segments come in blocks that no cache and no TLB holds.
-        let mut data = Vec::with_capacity(blocks * BLOCK);
+        let bytes = blocks * BLOCK + UNIT;
+        let mut data: Vec<u8> = Vec::with_capacity(bytes);
         chunk::prefer_huge_pages(data.spare_capacity_mut());
-        data.resize(blocks * BLOCK, 0);
-        Self { data, pieces: pieces.collect(), free: 0, used: 0 }
+        data.resize(bytes, 0);
+        let origin = data.as_ptr().align_offset(UNIT).min(UNIT);
+        Self {
+            data,
+            origin,
+            units: Units::new(blocks as u32),
+            classes: [NONE; CLASSES],
+            classes_used: 0,
+        }
     }
 
     /// Asks for both ends of a list, where the usual segment belongs.
     #[inline(always)]
-    pub(super) fn prefetch(&self, list: List) {
+    pub(super) fn prefetch(&self, waiting: Waiting, side: Side) {
+        let list = self.list(waiting, side);
         for end in [list.head, list.tail] {
-            if let Some(piece) = self.pieces.get(end as usize) {
-                interleave::prefetch_at(piece);
+            if end != NONE {
+                interleave::prefetch_at(&self.data[self.begin(end)]);
             }
         }
     }
 
-    pub(super) fn blocks_used(&self) -> u32 {
-        self.used
+    pub(super) fn units_used(&self) -> u32 {
+        self.units.used()
     }
 
-    pub(super) fn blocks_free(&self) -> u32 {
-        self.pieces.len() as u32 - self.used
+    pub(super) fn units_total(&self) -> u32 {
+        self.units.total()
     }
 
-    pub(super) fn blocks_total(&self) -> u32 {
-        self.pieces.len() as u32
+    #[inline(always)]
+    fn begin(&self, index: u32) -> usize {
+        self.origin + index as usize * UNIT
     }
 
-    fn piece(&self, index: u32) -> &Piece {
-        &self.pieces[index as usize]
+    #[inline(always)]
+    fn get(&self, index: u32) -> Option<Piece> {
+        if index == NONE {
+            return None;
+        }
+        self.data[self.begin(index)..].first_chunk().map(Piece::read)
     }
 
-    fn piece_mut(&mut self, index: u32) -> &mut Piece {
-        &mut self.pieces[index as usize]
+    /// A piece that there is.
+    #[inline(always)]
+    fn piece(&self, index: u32) -> Piece {
+        let begin = self.begin(index);
+        let mut bytes = [0; LINKS];
+        bytes.copy_from_slice(&self.data[begin..begin + LINKS]);
+        Piece::read(&bytes)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, index: u32, piece: &Piece) {
+        let begin = self.begin(index);
+        piece.write(&mut self.data[begin..begin + LINKS]);
+    }
+
+    /// Changes a piece, if there is one.
+    #[inline(always)]
+    fn edit(&mut self, index: u32, edit: impl FnOnce(&mut Piece)) -> bool {
+        let Some(mut piece) = self.get(index) else { return false };
+        edit(&mut piece);
+        self.put(index, &piece);
+        true
+    }
+
+    /// Where the bytes of a piece are in `data`.
+    fn bytes_at(&self, index: u32, piece: &Piece) -> usize {
+        let begin = match piece.data {
+            NONE => self.begin(index) + LINKS,
+            unit => self.begin(unit),
+        };
+        begin + usize::from(piece.at & !URGENT)
     }
 
     fn bytes(&self, index: u32) -> &[u8] {
         let piece = self.piece(index);
-        let begin = index as usize * BLOCK + usize::from(piece.at & !URGENT);
+        let begin = self.bytes_at(index, &piece);
         &self.data[begin..begin + usize::from(piece.len)]
     }
 
-    pub(super) fn head(&self, list: List) -> Option<Head<'_>> {
-        let piece = self.pieces.get(list.head as usize)?;
+    pub(super) fn head(&self, waiting: Waiting, side: Side) -> Option<Head<'_>> {
+        let head = self.list(waiting, side).head;
+        let piece = self.get(head)?;
         Some(Head {
             start: piece.start,
-            bytes: self.bytes(list.head),
+            bytes: self.bytes(head),
             is_urgent: piece.is_urgent(),
             bounds: piece.bounds(),
         })
     }
 
-    /// Place behind the last byte of a list.
-    pub(super) fn end(&self, list: List) -> Option<u64> {
-        self.pieces.get(list.tail as usize).map(Piece::end)
+    pub(super) fn is_empty(&self, waiting: Waiting, side: Side) -> bool {
+        self.list(waiting, side).is_empty()
     }
 
-    /// Removes the bytes of a list before `to`, which is in the first piece or at its end.
-    pub(super) fn cut_head(&mut self, list: &mut List, to: u64) {
-        if list.is_empty() {
+    /// Place behind the last byte of a side.
+    pub(super) fn end(&self, waiting: Waiting, side: Side) -> Option<u64> {
+        self.get(self.list(waiting, side).tail).map(|piece| piece.end())
+    }
+
+    /// Place of the last piece of a side.
+    pub(super) fn last(&self, waiting: Waiting, side: Side) -> Option<u64> {
+        self.get(self.list(waiting, side).tail).map(|piece| piece.start)
+    }
+
+    /// Removes the bytes of a side before `to`, which is in the first piece or at its end.
+    pub(super) fn cut_head(&mut self, waiting: &mut Waiting, side: Side, to: u64) {
+        if waiting.is_none() {
             return;
         }
-        if self.piece(list.head).end() <= to {
-            self.remove(list, list.head);
-        } else {
-            self.cut_front(list.head, to);
+        let is_empty = self.change(*waiting, side, |buffer, list| {
+            match buffer.get(list.head) {
+                None => {}
+                Some(piece) if piece.end() <= to => buffer.remove(list, list.head),
+                Some(_) => buffer.cut_front(list.head, to),
+            }
+            list.is_empty()
+        });
+        if is_empty {
+            self.settle(waiting);
         }
     }
 
     /// Whether two neighbours are of one run.
     fn is_joined(&self, left: u32, right: u32) -> bool {
-        match (self.pieces.get(left as usize), self.pieces.get(right as usize)) {
+        match (self.get(left), self.get(right)) {
             (Some(left), Some(right)) => left.end() == right.start,
             _ => false,
         }
@@ -229,13 +361,13 @@ impl Buffer {
 
     /// Marks a run by its ends.
     fn set_run(&mut self, first: u32, last: u32) {
-        self.piece_mut(first).far = last;
-        self.piece_mut(last).far = first;
+        self.edit(first, |piece| piece.far = last);
+        self.edit(last, |piece| piece.far = first);
     }
 
     /// First and last piece of the run of a piece.
     fn run_of(&self, index: u32) -> (u32, u32) {
-        let Piece { prev, next, far, .. } = *self.piece(index);
+        let Piece { prev, next, far, .. } = self.piece(index);
         if !self.is_joined(prev, index) {
             return (index, far);
         }
@@ -250,56 +382,73 @@ impl Buffer {
     }
 
     fn cut_front(&mut self, index: u32, to: u64) {
-        let prev = self.piece(index).prev;
-        if self.is_joined(prev, index) && to > self.piece(index).start {
+        let Piece { prev, start, .. } = self.piece(index);
+        if self.is_joined(prev, index) && to > start {
             let (first, last) = self.run_of(index);
             self.set_run(first, prev);
             self.set_run(index, last);
         }
-        let piece = self.piece_mut(index);
-        let cut = to.saturating_sub(piece.start);
-        piece.start += cut;
-        piece.before += cut as u32;
-        piece.len -= cut as u16;
-        piece.at += cut as u16;
+        self.edit(index, |piece| {
+            let cut = to.saturating_sub(piece.start);
+            piece.start += cut;
+            piece.before += cut as u32;
+            piece.len -= cut as u16;
+            piece.at += cut as u16;
+        });
     }
 
     fn cut_back(&mut self, index: u32, to: u64) {
-        let next = self.piece(index).next;
-        if self.is_joined(index, next) && to < self.piece(index).end() {
+        let piece = self.piece(index);
+        let next = piece.next;
+        if self.is_joined(index, next) && to < piece.end() {
             let (first, last) = self.run_of(index);
             self.set_run(first, index);
             self.set_run(next, last);
         }
-        let piece = self.piece_mut(index);
-        let cut = piece.end().saturating_sub(to);
-        piece.after += cut as u32;
-        piece.len -= cut as u16;
+        self.edit(index, |piece| {
+            let cut = piece.end().saturating_sub(to);
+            piece.after += cut as u32;
+            piece.len -= cut as u16;
+        });
     }
 
-    /// Removes all bytes of a list from the place `from` on; whether there were any.
-    pub(super) fn truncate(&mut self, list: &mut List, from: u64) -> bool {
-        let mut is_any = false;
-        while !list.is_empty() && self.piece(list.tail).end() > from {
-            is_any = true;
-            if self.piece(list.tail).start >= from {
-                self.remove(list, list.tail);
-            } else {
-                self.cut_back(list.tail, from);
-            }
+    /// Removes all bytes of a side from the place `from` on; whether there were any.
+    pub(super) fn truncate(&mut self, waiting: &mut Waiting, side: Side, from: u64) -> bool {
+        if waiting.is_none() {
+            return false;
         }
+        let is_any = self.change(*waiting, side, |buffer, list| {
+            let mut is_any = false;
+            while let Some(piece) = buffer.get(list.tail).filter(|piece| piece.end() > from) {
+                is_any = true;
+                if piece.start >= from {
+                    buffer.remove(list, list.tail);
+                } else {
+                    buffer.cut_back(list.tail, from);
+                }
+            }
+            is_any
+        });
+        self.settle(waiting);
         is_any
     }
 
-    pub(super) fn clear(&mut self, list: &mut List) {
-        while !list.is_empty() {
-            self.remove(list, list.head);
+    /// Removes all of a side.
+    pub(super) fn clear(&mut self, waiting: &mut Waiting, side: Side) {
+        if waiting.is_none() {
+            return;
         }
+        self.change(*waiting, side, |buffer, list| {
+            while !list.is_empty() {
+                buffer.remove(list, list.head);
+            }
+        });
+        self.settle(waiting);
     }
 
-    /// Unlinks a piece and frees its block.
+    /// Unlinks a piece and frees its units.
     fn remove(&mut self, list: &mut List, index: u32) {
-        let Piece { prev, next, .. } = *self.piece(index);
+        let Piece { prev, next, data, .. } = self.piece(index);
         let (follows, precedes) = (self.is_joined(prev, index), self.is_joined(index, next));
         if follows || precedes {
             let (first, last) = self.run_of(index);
@@ -310,70 +459,79 @@ impl Buffer {
                 self.set_run(next, last);
             }
         }
-        match self.pieces.get_mut(prev as usize) {
-            Some(piece) => piece.next = next,
-            None => list.head = next,
+        if !self.edit(prev, |piece| piece.next = next) {
+            list.head = next;
         }
-        match self.pieces.get_mut(next as usize) {
-            Some(piece) => piece.prev = prev,
-            None => list.tail = prev,
+        if !self.edit(next, |piece| piece.prev = prev) {
+            list.tail = prev;
         }
-        self.piece_mut(index).next = self.free;
-        self.free = index;
-        self.used -= 1;
+        if data != NONE {
+            self.units.give_back(data);
+        }
+        self.units.give_back(index);
     }
 
-    /// Takes a block for the bytes at `start` and links it between two pieces. `None` if no block is free; the caller asks
-    /// for room before.
+    /// Takes units for bytes of a piece and links it between two others; for fewer bytes than there are if no block has as many
+    /// units in one place. `None` if no unit is free; the caller asks for room before.
     fn add(
         &mut self,
         list: &mut List,
         (prev, next): (u32, u32),
-        start: u64,
+        mut piece: Piece,
         bytes: &[u8],
-    ) -> Option<u32> {
-        let index = self.free;
-        let piece = self.pieces.get_mut(index as usize)?;
-        self.free = piece.next;
-        self.used += 1;
-        let following = piece.next as usize;
-        (piece.prev, piece.next, piece.start) = (prev, next, start);
-        (piece.at, piece.len) = (0, bytes.len() as u16);
-        let begin = index as usize * BLOCK;
-        self.data[begin..begin + bytes.len()].copy_from_slice(bytes);
+    ) -> Option<(u32, usize)> {
+        let (index, _) = self.units.take(1)?;
+        let mut len = bytes.len();
+        piece.data = NONE;
+        if len > SHORT_MAX {
+            let Some((unit, units)) = self.units.take(len.div_ceil(UNIT) as u32) else {
+                self.units.give_back(index);
+                return None;
+            };
+            piece.data = unit;
+            len = len.min(units as usize * UNIT);
+        }
+        (piece.prev, piece.next, piece.len) = (prev, next, len as u16);
+        // Bytes that come behind, of the same segment.
+        piece.after += (bytes.len() - len) as u32;
         let (mut first, mut last) = (index, index);
-        match self.pieces.get_mut(prev as usize) {
-            Some(piece) => {
-                piece.next = index;
-                if piece.end() == start {
-                    first = piece.far;
-                }
+        let is_first = !self.edit(prev, |before| {
+            before.next = index;
+            if before.end() == piece.start {
+                first = before.far;
             }
-            None => list.head = index,
+        });
+        if is_first {
+            list.head = index;
         }
-        match self.pieces.get_mut(next as usize) {
-            Some(piece) => {
-                piece.prev = index;
-                if piece.start == start + bytes.len() as u64 {
-                    last = piece.far;
-                }
+        let is_last = !self.edit(next, |behind| {
+            behind.prev = index;
+            if behind.start == piece.end() {
+                last = behind.far;
             }
-            None => list.tail = index,
+        });
+        if is_last {
+            list.tail = index;
         }
+        // As `set_run`, with one store less.
+        piece.far = if first == index { last } else { first };
+        self.put(index, &piece);
+        let begin = self.bytes_at(index, &Piece { at: 0, ..piece });
+        self.data[begin..begin + len].copy_from_slice(&bytes[..len]);
         self.set_run(first, last);
         // The block of the next one.
-        if let Some(piece) = self.pieces.get(following) {
-            interleave::prefetch_at(piece);
-            interleave::prefetch(&self.data[following * BLOCK..][..BLOCK]);
+        if let Some(following) = self.units.next_whole() {
+            let begin = self.begin(following);
+            interleave::prefetch(&self.data[begin..begin + BLOCK]);
         }
-        Some(index)
+        Some((index, len))
     }
 
     /// The last piece that begins at or before `start`, of the run with the piece `last` at its end. It is `last`, unless
     /// the place is taken.
     fn find_in_run(&self, last: u32, start: u64) -> u32 {
         let mut at = last;
-        while let Some(piece) = self.pieces.get(at as usize)
+        while let Some(piece) = self.get(at)
             && piece.start > start
         {
             at = piece.prev;
@@ -381,32 +539,33 @@ impl Buffer {
         at
     }
 
-    /// Where `start..end` belongs.
-    pub(super) fn find(&self, list: List, start: u64, end: u64) -> Place {
+    /// Where `start..end` of a side belongs.
+    pub(super) fn find(&self, waiting: Waiting, side: Side, start: u64, end: u64) -> Place {
+        let list = self.list(waiting, side);
         // The last piece that begins at or before `start`: run by run, from both ends at once.
         let (mut low, mut high) = (list.head, list.tail);
         let mut prev = loop {
-            let Some(last) = self.pieces.get(high as usize) else { break NONE };
+            let Some(last) = self.get(high) else { break NONE };
             let first = self.piece(last.far);
             if first.start <= start {
                 break self.find_in_run(high, start);
             }
             high = first.prev;
-            let Some(first) = self.pieces.get(low as usize) else { break NONE };
+            let Some(first) = self.get(low) else { break NONE };
             if first.start > start {
                 break self.find_in_run(first.prev, start);
             }
             low = self.piece(first.far).next;
         };
         let mut next = list.head;
-        if let Some(piece) = self.pieces.get(prev as usize) {
+        if let Some(piece) = self.get(prev) {
             next = piece.next;
             if piece.end() > start {
                 (prev, next) = (piece.prev, prev);
             }
         }
         let (mut overlaps, mut at) = (0, next);
-        while let Some(piece) = self.pieces.get(at as usize)
+        while let Some(piece) = self.get(at)
             && piece.start < end
         {
             overlaps += 1;
@@ -415,17 +574,57 @@ impl Buffer {
         Place { prev, next, overlaps }
     }
 
-    /// Blocks that [`Buffer::insert`] takes at most for a part of `len` bytes.
-    pub(super) fn blocks_needed(place: Place, len: usize) -> usize {
-        match place.overlaps {
-            0 => len.div_ceil(BLOCK),
-            // Each run of new bytes, and one piece that is cut in two.
-            overlaps => len / BLOCK + overlaps + 2,
+    /// What [`Buffer::insert`] takes for a segment of `len` bytes, at most. It is three parts if it has an urgent byte.
+    pub(super) fn need(place: Place, len: usize, has_urgent: bool) -> Need {
+        let whole = len / PIECE_MAX;
+        if place.overlaps == 0 && !has_urgent {
+            let (rest, is_any) = (len % PIECE_MAX, !len.is_multiple_of(PIECE_MAX));
+            return Need {
+                pieces: (whole + usize::from(is_any)) as u32,
+                units: whole as u32 * BLOCK_UNITS
+                    + whole as u32
+                    + if is_any { units_for(rest) } else { 0 },
+                divided: len.div_ceil(UNIT / 2) as u32 + 2,
+            };
+        }
+        // Each run of new bytes, and for each part a piece that is cut in two.
+        let parts = if has_urgent { 3 } else { 1 };
+        let (runs, bytes) = (place.overlaps + 4 * parts, len + parts * PIECE_MAX);
+        let pieces = bytes / PIECE_MAX + runs;
+        Need {
+            pieces: pieces as u32,
+            units: (bytes.div_ceil(UNIT) + 4 * pieces) as u32,
+            divided: (bytes.div_ceil(UNIT / 2) + 2 * runs) as u32,
         }
     }
 
-    /// Copies a part to its place; where it overlaps pieces, the policy decides byte by byte.
+    /// Units that it takes now, at most; `None` if there are not as many.
+    pub(super) fn cost(&self, need: Need) -> Option<u32> {
+        // A block for each, and those for links that find no unit elsewhere.
+        let (whole, pieces) = (self.units.whole_blocks(), need.pieces);
+        let others = self.units.free() - whole * BLOCK_UNITS;
+        let has_links = others >= pieces && pieces <= BLOCK_UNITS;
+        let of_links = if has_links { 0 } else { 1 + pieces / BLOCK_UNITS };
+        if whole >= pieces + of_links {
+            return Some(need.units);
+        }
+        (self.units.free() >= need.divided).then_some(need.divided)
+    }
+
+    /// Copies a part to its place; where it overlaps pieces, the policy decides byte by byte. The connection
+    /// [holds](Self::hold) some.
     pub(super) fn insert(
+        &mut self,
+        waiting: Waiting,
+        side: Side,
+        place: Place,
+        part: &Part<'_>,
+        policy: Policy,
+    ) -> Found {
+        self.change(waiting, side, |buffer, list| buffer.insert_into(list, place, part, policy))
+    }
+
+    fn insert_into(
         &mut self,
         list: &mut List,
         place: Place,
@@ -436,7 +635,7 @@ impl Buffer {
         let (end, mut found) = (part.end(), Found::default());
         // Bytes before `filled` are in pieces; bytes from there to `scanned` are the part's.
         let (mut filled, mut scanned) = (part.start, part.start);
-        while let Some(&piece) = self.pieces.get(next as usize)
+        while let Some(piece) = self.get(next)
             && piece.start < end
         {
             let from = piece.start.max(scanned);
@@ -461,7 +660,7 @@ impl Buffer {
 
     /// Takes a range out of a piece, which is behind `prev`; the pieces around the range.
     fn carve(&mut self, list: &mut List, index: u32, range: Range<u64>, prev: u32) -> (u32, u32) {
-        let piece = *self.piece(index);
+        let piece = self.piece(index);
         match (piece.start < range.start, range.end < piece.end()) {
             (false, false) => {
                 self.remove(list, index);
@@ -476,53 +675,77 @@ impl Buffer {
                 (index, piece.next)
             }
             (true, true) => {
-                let mut rest = [0; BLOCK];
+                let mut rest = [0; PIECE_MAX];
                 let from = (range.end - piece.start) as usize;
                 let rest = &mut rest[..usize::from(piece.len) - from];
                 rest.copy_from_slice(&self.bytes(index)[from..]);
                 self.cut_back(index, range.start);
                 let neighbours = (index, piece.next);
-                let Some(behind) = self.add(list, neighbours, range.end, rest) else {
-                    return neighbours;
+                let behind = Piece {
+                    start: range.end,
+                    before: piece.before + from as u32,
+                    after: piece.after,
+                    at: piece.at & URGENT,
+                    ..piece
                 };
-                let added = self.piece_mut(behind);
-                added.before = piece.before + from as u32;
-                added.after = piece.after;
-                added.at |= piece.at & URGENT;
-                (index, behind)
+                (index, self.add_all(list, neighbours, behind, rest).unwrap_or(piece.next))
             }
         }
     }
 
-    /// Adds a range of a part behind `prev`.
-    fn fill(
+    /// Adds bytes as one piece behind another, or as several; the first one.
+    fn add_all(
         &mut self,
         list: &mut List,
-        mut prev: u32,
-        next: u32,
-        part: &Part<'_>,
-        range: Range<u64>,
-    ) {
-        let mut start = range.start;
-        for bytes in part.range(range).chunks(BLOCK) {
-            let Some(index) = self.add(list, (prev, next), start, bytes) else { return };
-            let piece = self.piece_mut(index);
-            start += bytes.len() as u64;
-            piece.before = (piece.start - part.bounds.start) as u32;
-            piece.after = (part.bounds.end - start) as u32;
-            piece.at |= if part.is_urgent { URGENT } else { 0 };
+        (mut prev, next): (u32, u32),
+        mut piece: Piece,
+        mut bytes: &[u8],
+    ) -> Option<u32> {
+        let (after, mut first) = (piece.after, None);
+        while !bytes.is_empty() {
+            let own = bytes.len().min(PIECE_MAX);
+            piece.after = after + (bytes.len() - own) as u32;
+            let Some((index, len)) = self.add(list, (prev, next), piece, &bytes[..own]) else {
+                break;
+            };
+            first = first.or(Some(index));
+            piece.start += len as u64;
+            piece.before += len as u32;
+            bytes = &bytes[len..];
             prev = index;
         }
+        first
     }
+
+    /// Adds a range of a part behind `prev`.
+    fn fill(&mut self, list: &mut List, prev: u32, next: u32, part: &Part<'_>, range: Range<u64>) {
+        let piece = Piece {
+            next,
+            prev,
+            start: range.start,
+            before: (range.start.wrapping_sub(part.bounds.start)) as u32,
+            after: (part.bounds.end.wrapping_sub(range.end)) as u32,
+            far: NONE,
+            data: NONE,
+            len: 0,
+            at: if part.is_urgent { URGENT } else { 0 },
+        };
+        self.add_all(list, (prev, next), piece, part.range(range));
+    }
+}
+
+/// Units of a piece that is not divided.
+fn units_for(len: usize) -> u32 {
+    if len <= SHORT_MAX { 1 } else { 1 + Units::rounded(len.div_ceil(UNIT) as u32) }
 }
 
 #[cfg(test)]
 impl Buffer {
-    /// Panics if a list is not sorted, if its links or runs do not fit, or if it has other than `blocks` blocks.
-    pub(super) fn check(&self, lists: [List; 2], blocks: u32) {
-        let mut count = 0;
-        for list in lists {
-            let (mut at, mut before, mut first) = (list.head, NONE, NONE);
+    /// Panics if a list of a connection is not sorted, if its links or runs do not fit, or if it has other units than are counted.
+    pub(super) fn check(&self, waiting: Waiting) {
+        for side in Side::BOTH {
+            let list = self.list(waiting, side);
+            let (mut at, mut before, mut first, mut units) = (list.head, NONE, NONE, 0);
             while at != NONE {
                 let piece = self.piece(at);
                 assert_eq!(piece.prev, before, "links fit");
@@ -534,12 +757,16 @@ impl Buffer {
                 if !self.is_joined(at, piece.next) {
                     assert_eq!((self.piece(first).far, piece.far), (at, first), "runs fit");
                 }
-                count += 1;
-                assert!(count <= blocks);
+                assert_eq!(self.units.count(at), 1);
+                let of_bytes = if piece.data == NONE { 0 } else { self.units.count(piece.data) };
+                let room = if of_bytes == 0 { SHORT_MAX } else { of_bytes as usize * UNIT };
+                let end = usize::from(piece.at & !URGENT) + usize::from(piece.len);
+                assert!(end <= room);
+                units += 1 + of_bytes;
                 (before, at) = (at, piece.next);
             }
             assert_eq!(list.tail, before);
+            assert_eq!(units, self.units_of_side(waiting, side));
         }
-        assert_eq!(count, blocks);
     }
 }

@@ -10,7 +10,7 @@
 //! as 64 bits. What takes a sequence number and is no byte of the stream (FIN, an urgent byte that is left out) moves `base`
 //! and is counted in `skipped`. The *place* of a byte is `position + skipped`: linear in sequence numbers, and never wraps.
 
-use super::buffer::List;
+use super::buffer::Waiting;
 use super::policy::Policy;
 use crate::key::{FlowKey, Side};
 use crate::record::{SideRecord, TcpState};
@@ -120,7 +120,8 @@ pub(super) struct Cold {
     pub(super) rtt_min_ns: u64,
     /// Place of FIN.
     pub(super) fin_place: u64,
-    pub(super) list: List,
+    /// Place behind the last byte that was not kept for lack of room; 0 if there was none.
+    pub(super) lost_end: u64,
     /// Highest sequence number seen, one beyond.
     pub(super) highest: u32,
     /// Sequence number of the last segment far outside of the window.
@@ -181,8 +182,8 @@ pub struct Connection {
     /// When SYN was seen, then the round-trip time of the handshake; 0 for none.
     pub(super) handshake_ns: u64,
     again: Again,
-    /// Blocks that both sides have in the buffer.
-    pub(super) blocks: u32,
+    /// What both sides have in the buffer.
+    pub(super) waiting: Waiting,
     pub(super) is_handshake_timed: bool,
     /// Index of the policy; another value for that of the reassembler.
     policy: u8,
@@ -199,7 +200,7 @@ impl Connection {
             gap_bytes: 0,
             rtt_min_ns: u64::MAX,
             fin_place: 0,
-            list: List::EMPTY,
+            lost_end: 0,
             highest: 0,
             far: 0,
             retransmissions: 0,
@@ -224,7 +225,7 @@ impl Connection {
             cold: [cold; 2],
             handshake_ns: 0,
             again: Again::NONE,
-            blocks: 0,
+            waiting: Waiting::NONE,
             is_handshake_timed: false,
             policy: u8::MAX,
         }

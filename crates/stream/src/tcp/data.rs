@@ -1,11 +1,14 @@
 //! The bytes of a side: delivered in place, buffered, served from the buffer, given up.
 //!
+//! When memory is short, what is farthest ahead of the next byte is not kept, and the hole in front stays: its bytes are the
+//! ones that the sender repeats first.
+//!
 //! `position` moves here only, and with it what the sink has been given: data, or a gap.
 
-use super::buffer::{Buffer, Found, Part};
+use super::buffer::{Buffer, Found, Part, Place};
 use super::connection::{Connection, bits, marks};
 use super::policy::Policy;
-use super::{End, Event, Reassembler, Sink, Urgent, Want};
+use super::{End, Event, Full, Reassembler, Sink, Urgent, Want};
 use crate::key::Side;
 
 /// Data of a segment at its place. It does not reach beyond FIN, and begins at or after the next byte.
@@ -71,19 +74,15 @@ impl Reassembler {
         if self.options.urgent == Urgent::Inline {
             data.urgent = None;
         }
-        loop {
-            data = data.behind(connection.place(side));
-            if data.bytes.is_empty() || connection.has(side, bits::STOPPED) {
-                return;
-            }
-            if data.place == connection.place(side) {
-                return self.take_next(connection, side, data, now_ns, sink);
-            }
-            if self.try_buffer(connection, side, data, sink) {
-                return;
-            }
-            self.give_up_hole(connection, side, data.place, sink);
+        self.hear_lost(connection, sink);
+        data = data.behind(connection.place(side));
+        if data.bytes.is_empty() || connection.has(side, bits::STOPPED) {
+            return;
         }
+        if data.place == connection.place(side) {
+            return self.take_next(connection, side, data, now_ns, sink);
+        }
+        self.try_buffer(connection, side, data, sink);
     }
 
     /// Data that begins with the next byte: its own bytes and those that are buffered, as the policy decides; then what
@@ -124,8 +123,8 @@ impl Reassembler {
             if place >= end || connection.has(side, bits::STOPPED) {
                 return;
             }
-            let list = connection.cold(side).list;
-            let Some(head) = self.buffer.head(list).filter(|head| head.start < end) else {
+            let head = self.buffer.head(connection.waiting, side);
+            let Some(head) = head.filter(|head| head.start < end) else {
                 found.new += end - place;
                 self.emit(connection, side, part.range(place..end), part.is_urgent, sink);
                 continue;
@@ -152,9 +151,7 @@ impl Reassembler {
     }
 
     fn drop_head(&mut self, connection: &mut Connection, side: Side, to: u64) {
-        let used = self.buffer.blocks_used();
-        self.buffer.cut_head(&mut connection.cold_mut(side).list, to);
-        connection.blocks -= used - self.buffer.blocks_used();
+        self.buffer.cut_head(&mut connection.waiting, side, to);
     }
 
     /// Copies data that is behind a hole, or data of SYN; `false` if there is no room.
@@ -177,43 +174,116 @@ impl Reassembler {
         if data.bytes.is_empty() {
             return true;
         }
-        let policy = self.policy_of(connection);
-        let mut list = connection.cold(side).list;
-        let whole = self.buffer.find(list, data.place, data.end());
-        let mut needed = Buffer::blocks_needed(whole, data.bytes.len());
-        if data.urgent.is_some() {
-            needed += 2 + 2 * 2;
-        }
-        let of_flow = self.blocks_per_flow.saturating_sub(connection.blocks);
-        let free = self.buffer.blocks_free();
-        if needed > of_flow.min(free) as usize {
-            let counter = if needed > of_flow as usize {
-                &mut self.counters.given_up_flow
-            } else {
-                &mut self.counters.given_up_total
-            };
-            *counter += 1;
-            sink.event(side, Event::GivenUp);
+        let Some(whole) = self.make_room(connection, side, data, sink) else {
+            self.buffer.settle(&mut connection.waiting);
             return false;
-        }
-        let used = self.buffer.blocks_used();
+        };
+        let policy = self.policy_of(connection);
         let mut found = Found::default();
         for part in data.parts() {
             let place = match data.urgent {
                 None => whole,
-                Some(_) => self.buffer.find(list, part.start, part.end()),
+                Some(_) => self.buffer.find(connection.waiting, side, part.start, part.end()),
             };
-            let of_part = self.buffer.insert(&mut list, place, &part, policy);
+            let of_part = self.buffer.insert(connection.waiting, side, place, &part, policy);
             found.seen += of_part.seen;
             found.new += of_part.new;
             found.is_conflict |= of_part.is_conflict;
         }
-        connection.blocks =
-            connection.blocks.wrapping_add(self.buffer.blocks_used().wrapping_sub(used));
-        connection.cold_mut(side).list = list;
         connection.set(side, bits::BUFFERED);
         self.count(connection, side, data, found, ahead > 0, sink);
         true
+    }
+
+    /// Where data belongs, when there is room for it; `None` if it is not kept.
+    #[inline(always)]
+    fn make_room(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        data: Data<'_>,
+        sink: &mut impl Sink,
+    ) -> Option<Place> {
+        if self.buffer.hold(&mut connection.waiting) {
+            let (start, end) = (data.place, data.end());
+            let place = self.buffer.find(connection.waiting, side, start, end);
+            let need = Buffer::need(place, data.bytes.len(), data.urgent.is_some());
+            let held = self.buffer.units_of(connection.waiting);
+            if self.buffer.cost(need).is_some_and(|cost| held + cost <= self.units_per_flow) {
+                return Some(place);
+            }
+        }
+        self.give_way(connection, side, data, sink)
+    }
+
+    /// The same when there is no room: what is farthest ahead gives way, of the connection itself if it has its share, else of
+    /// the one that holds most. That is the new data, if the connection would be that one and has nothing farther ahead.
+    #[cold]
+    #[inline(never)]
+    fn give_way(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        data: Data<'_>,
+        sink: &mut impl Sink,
+    ) -> Option<Place> {
+        let mut is_said = [false; 2];
+        loop {
+            let is_held = self.buffer.hold(&mut connection.waiting);
+            let (own, end) = (connection.waiting, data.end());
+            let place = self.buffer.find(own, side, data.place, end);
+            let need = Buffer::need(place, data.bytes.len(), data.urgent.is_some());
+            let held = self.buffer.units_of(own);
+            let cost = self.buffer.cost(need);
+            let has_share = held + cost.unwrap_or(need.least()) <= self.units_per_flow;
+            if has_share && is_held && cost.is_some() {
+                return Some(place);
+            }
+            *match has_share {
+                true => &mut self.counters.given_up_total,
+                false => &mut self.counters.given_up_flow,
+            } += 1;
+            let wanted = held + need.least();
+            let most = self.buffer.greatest().filter(|_| has_share && self.keeps_nearest());
+            let other = most.filter(|&most| most != own && self.buffer.units_of(most) > wanted);
+            if let Some(other) = other {
+                let [a, b] = Side::BOTH.map(|side| self.buffer.units_of_side(other, side));
+                let of = if a >= b { Side::A } else { Side::B };
+                let lost = self.buffer.cut_tail(other, of)?;
+                self.buffer.tell_lost(other, of, lost);
+                continue;
+            }
+            let [mine, others] =
+                [side, side.other()].map(|side| self.buffer.units_of_side(own, side));
+            let of = if others > mine + need.least() { side.other() } else { side };
+            let is_farther = of != side || self.buffer.last(own, of) > Some(data.place);
+            let cut = match is_farther && self.keeps_nearest() {
+                true => self.buffer.cut_tail(own, of),
+                false => None,
+            };
+            let (of, lost) = cut.map_or((side, end), |lost| (of, lost));
+            let cold = connection.cold_mut(of);
+            cold.lost_end = cold.lost_end.max(lost);
+            if !std::mem::replace(&mut is_said[of.index()], true) {
+                sink.event(of, Event::GivenUp);
+            }
+            cut?;
+        }
+    }
+
+    fn keeps_nearest(&self) -> bool {
+        self.options.full == Full::KeepNearest
+    }
+
+    /// Says what was given up for other connections since the last segment.
+    #[inline(always)]
+    fn hear_lost(&mut self, connection: &mut Connection, sink: &mut impl Sink) {
+        let Some(lost) = self.buffer.take_lost(connection.waiting) else { return };
+        for (side, lost) in Side::BOTH.into_iter().zip(lost).filter(|(_, lost)| *lost > 0) {
+            let cold = connection.cold_mut(side);
+            cold.lost_end = cold.lost_end.max(lost);
+            sink.event(side, Event::GivenUp);
+        }
     }
 
     fn count(
@@ -249,7 +319,7 @@ impl Reassembler {
         if connection.marked(side, marks::HELD) {
             return;
         }
-        while let Some(head) = self.buffer.head(connection.cold(side).list) {
+        while let Some(head) = self.buffer.head(connection.waiting, side) {
             if head.start != connection.place(side) {
                 break;
             }
@@ -259,7 +329,8 @@ impl Reassembler {
             self.drop_head(connection, side, end);
             self.heed(connection, side, answer, sink);
         }
-        if connection.cold(side).list.is_empty() {
+        if self.buffer.is_empty(connection.waiting, side) {
+            self.buffer.settle(&mut connection.waiting);
             connection.unset(side, bits::BUFFERED);
         }
         self.pass_fin(connection, side, sink);
@@ -273,7 +344,7 @@ impl Reassembler {
         to: u64,
         sink: &mut impl Sink,
     ) {
-        let head = self.buffer.head(connection.cold(side).list);
+        let head = self.buffer.head(connection.waiting, side);
         let to = head.map_or(to, |head| head.start.min(to));
         self.lose(connection, side, to, sink);
         self.serve(connection, side, sink);
@@ -361,9 +432,7 @@ impl Reassembler {
         end: End,
         sink: &mut impl Sink,
     ) {
-        let used = self.buffer.blocks_used();
-        self.buffer.clear(&mut connection.cold_mut(side).list);
-        connection.blocks -= used - self.buffer.blocks_used();
+        self.buffer.clear(&mut connection.waiting, side);
         connection.unset(side, bits::BUFFERED);
         connection.unmark(side, marks::HELD);
         connection.set(side, bits::STOPPED);
@@ -385,11 +454,13 @@ impl Reassembler {
 
     /// Delivers all that is left, with the gaps before it, and ends both sides.
     pub(super) fn finish(&mut self, connection: &mut Connection, end: End, sink: &mut impl Sink) {
+        self.hear_lost(connection, sink);
         for side in Side::BOTH {
             if connection.marked(side, marks::HELD) {
                 self.release_held(connection, side, false, sink);
             }
-            let mut to = self.buffer.end(connection.cold(side).list).unwrap_or(0);
+            let mut to = self.buffer.end(connection.waiting, side).unwrap_or(0);
+            to = to.max(connection.cold(side).lost_end);
             if connection.has(side, bits::FIN) {
                 to = to.max(connection.cold(side).fin_place);
             }
@@ -417,10 +488,11 @@ impl Reassembler {
 
     /// Drops what is buffered from a place on; whether there was any.
     pub(super) fn truncate(&mut self, connection: &mut Connection, side: Side, from: u64) -> bool {
-        let used = self.buffer.blocks_used();
-        let is_any = self.buffer.truncate(&mut connection.cold_mut(side).list, from);
-        connection.blocks -= used - self.buffer.blocks_used();
-        if connection.cold(side).list.is_empty() {
+        let cold = connection.cold_mut(side);
+        let had_lost = cold.lost_end > from;
+        cold.lost_end = cold.lost_end.min(from);
+        let is_any = self.buffer.truncate(&mut connection.waiting, side, from) | had_lost;
+        if self.buffer.is_empty(connection.waiting, side) {
             connection.unset(side, bits::BUFFERED);
         }
         is_any

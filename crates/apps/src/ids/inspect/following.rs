@@ -97,6 +97,9 @@ impl Follower for Following {
     }
 
     fn event(&mut self, flow: &Identity, _: &mut Kept, side: Side, event: Event, _: u64) {
+        if event == Event::GivenUp {
+            lock(&self.0).not_kept(flow.id);
+        }
         if let Some(name) = anomalies::stream_event(event) {
             lock(&self.0).stream_event(flow.id, side, Some(name));
         }

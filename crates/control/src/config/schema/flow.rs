@@ -79,10 +79,13 @@ crate::section! {
         /// tunnels are different. `ipip` (IP in IP, 6in4), `gre`, `erspan`, `vxlan`, `geneve`, `gtp-u`, `teredo`, or `all`. A
         /// port after a colon replaces the usual one, as in `vxlan:8472`. Without it a tunnel is one flow.
         restart tunnels: Kinds = Kinds::NONE, tunnels();
-        /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB.
+        /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB. A segment takes 64 bytes
+        /// more than its own, in units of 64 bytes. If the memory is full, the connection that holds most gives up the segments
+        /// that are farthest ahead.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
-        /// Memory for the segments of one connection, in KiB. If it is full, the missing bytes are given up.
-        restart reassembly_kib_per_flow: usize = 1024, integer(2..=1_048_576);
+        /// Memory for the segments of one connection, in KiB. If it is full, those farthest ahead are not kept. The default has
+        /// room for the 6 MiB that a Linux host has in flight at most, unless it is told otherwise (`tcp_rmem`).
+        restart reassembly_kib_per_flow: usize = 8192, integer(3..=1_048_576);
         /// Bytes of each direction that are reassembled. 0: all.
         restart depth: u64 = 0, integer(0..=i128::from(u64::MAX >> 1));
         /// How overlapping TCP segments and fragments of IPv4 with different bytes are resolved: as the receiving system does it.

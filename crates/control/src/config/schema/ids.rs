@@ -48,7 +48,8 @@ crate::section! {
         /// Treatment of a flow that exceeds a bound of its inspection: a head, line or compressed body that is too long, too many
         /// transactions, no memory for its parser, a search that takes too long. `inspect`: data beyond the bound is not
         /// inspected, and inspection continues. `bypass`: the flow continues without further inspection. `drop`: with `action`
-        /// `inline` it is dropped from that packet on.
+        /// `inline` it is dropped from that packet on, and TCP segments for which `reassembly_mib` or `reassembly_kib_per_flow`
+        /// of `[flow]` has no room are dropped, so that their sender repeats them.
         restart on_limit: IdsOnLimit = IdsOnLimit::Inspect, words();
         /// ICMP answers to rejected packets per second, for each port.
         live icmp_rate: u32 = 100, integer(0..=1_000_000);

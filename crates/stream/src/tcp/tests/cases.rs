@@ -4,7 +4,9 @@
 
 use packet::tcp::flags::{ACK, FIN, RST, SYN, URG};
 
-use super::super::{End, Event, Options, Outcome, Policy, Segment, SynData, Urgent};
+use super::super::{
+    Counters, End, Event, Full, Options, Outcome, Policy, Segment, SynData, Urgent,
+};
 use super::{Bench, Recorder};
 use crate::key::Side::{self, A, B};
 use crate::record::{SideRecord, TcpState};
@@ -536,34 +538,92 @@ fn times() {
     assert_eq!(rtt(&bench), Some(3_000));
 }
 
-/// What one hole costs is bounded, and when the bound is reached the stream goes on.
+/// What one hole costs is bounded; the hole stays, and what is farthest ahead is not kept.
 #[test]
-fn bounds_give_up_holes() {
-    let options = Options { buffer_bytes_per_flow: 4 * 1536, ..Options::default() };
+fn bounds_keep_what_is_nearest() {
+    // The share is two blocks: one unit for the connection, and 47 segments of one byte.
+    let options = Options { buffer_bytes_per_flow: 2 * 1536, ..Options::default() };
     let mut bench = Bench::open(options);
-    play(&mut bench, "A . 2 1 b; A . 4 1 d; A . 6 1 f; A . 8 1 h; A . 10 1 j");
-    assert_eq!(bench.sink.bytes(A), b"-b");
-    assert_eq!(bench.reassembler.counters().given_up_flow, 1);
-    play(&mut bench, "A . 3 1 c");
-    assert_eq!(bench.sink.bytes(A), b"-bcd");
-    bench.close();
-    assert_eq!(bench.sink.bytes(A), b"-bcd-f-h-j");
-
-    // What is buffered leaves three runs of new bytes, which do not fit.
-    let mut bench = Bench::open(Options { policy: Policy::First, ..options });
-    play(&mut bench, "A . 3 1 c; A . 5 1 e; A . 2 1 bcdef");
-    assert_eq!(bench.reassembler.counters().given_up_flow, 1);
-    assert_eq!(bench.sink.bytes(A), b"-bcdef");
-
-    // All memory is another connection's: the hole of the one that asks is given up.
+    (1..=47).for_each(|at| assert_eq!(bench.data(A, at * 2, 0, b"x"), Outcome::Accepted));
+    assert_eq!(bench.reassembler.counters().given_up_flow, 0);
+    assert_eq!(bench.reassembler.buffer_bytes_used(), 2 * 1536);
+    // Farther ahead than all: it is not kept. Nearer: the last one is not kept any more.
+    let _ = bench.data(A, 96, 0, b"y");
+    let _ = bench.data(A, 1, 0, b"x");
+    assert_eq!(bench.reassembler.counters().given_up_flow, 2);
+    assert_eq!(bench.sink.count(Event::GivenUp), 2);
+    assert_eq!(bench.sink.items[0], []);
+    let _ = bench.data(A, 0, 0, b"x");
+    assert_eq!(bench.sink.bytes(A), b"xxx");
+    (1..=47).for_each(|at| assert_eq!(bench.data(A, at * 2 + 1, 0, b"x"), Outcome::Accepted));
+    assert_eq!(bench.sink.bytes(A), [b'x'; 94]);
+    let _ = bench.data(A, 94, 0, b"xxx");
+    assert_eq!(bench.sink.bytes(A), [b'x'; 97]);
+    // Bytes that never come again are a gap at the end.
     let mut bench = Bench::open(options);
-    let mut other = Bench::open(options);
-    bench.reassembler = super::Reassembler::new(Options { buffer_bytes: 2 * 1536, ..options });
-    play(&mut bench, "A . 2 1 b; A . 4 1 d");
-    std::mem::swap(&mut bench.reassembler, &mut other.reassembler);
-    play(&mut other, "A . 3 1 c; A . 1 1 a");
-    assert_eq!(other.sink.bytes(A), b"--c");
-    assert_eq!(other.reassembler.counters().given_up_total, 1);
-    std::mem::swap(&mut bench.reassembler, &mut other.reassembler);
+    let _ = bench.data(A, 1, 0, &[b'x'; 1460]);
+    let _ = bench.data(A, 2000, 0, &[b'x'; 1460]);
     bench.close();
+    let gap = super::Item::Gap(3460 - 1461);
+    assert_eq!(
+        bench.sink.items[0],
+        [super::Item::Gap(1), super::Item::Data(vec![b'x'; 1460]), gap]
+    );
+}
+
+/// A connection that takes all memory gives it back, from its far end, to those that hold less.
+#[test]
+fn who_holds_most_gives_first() {
+    let options = Options::default();
+    let mut big = Bench::open(options);
+    let mut small = Bench::open(options);
+    let reassembler = || super::Reassembler::new(Options { buffer_bytes: 10 * 1536, ..options });
+    let with = |bench: &mut Bench, shared: &mut super::Reassembler, at: u32, bytes: &[u8]| {
+        std::mem::swap(&mut bench.reassembler, shared);
+        let _ = bench.data(A, at, 0, bytes);
+        std::mem::swap(&mut bench.reassembler, shared);
+    };
+    let mut shared = reassembler();
+    for at in 0..200 {
+        with(&mut big, &mut shared, 2 + at * 4, b"bb");
+    }
+    for at in 0..20 {
+        with(&mut big, &mut shared, 1000 + at * 2000, &[b'b'; 1460]);
+    }
+    let used = shared.buffer_bytes_used();
+    // Its share is all there is.
+    let Counters { given_up_flow, given_up_total } = shared.counters();
+    assert!(used <= 10 * 1536 && given_up_flow > 0 && given_up_total == 0);
+    with(&mut small, &mut shared, 2000, &[b's'; 1460]);
+    with(&mut small, &mut shared, 0, &[b's'; 2000]);
+    assert_eq!(small.sink.bytes(A), [b's'; 3460]);
+    assert_eq!(small.sink.count(Event::GivenUp), 0);
+    assert!(shared.counters().given_up_total > 0);
+    // It hears of it, and its own stream goes on.
+    let heard = big.sink.count(Event::GivenUp);
+    with(&mut big, &mut shared, 0, b"bb");
+    assert_eq!(big.sink.bytes(A), b"bbbb");
+    assert_eq!(big.sink.count(Event::GivenUp), heard + 1);
+    for mut bench in [big, small] {
+        std::mem::swap(&mut bench.reassembler, &mut shared);
+        bench.reassembler.close(&mut bench.connection, &mut bench.sink);
+        std::mem::swap(&mut bench.reassembler, &mut shared);
+    }
+    assert_eq!(shared.buffer_bytes_used(), 0);
+
+    // Where packets that are not kept are dropped, none of them gives way.
+    let options = Options { full: Full::RefuseNew, ..options };
+    let (mut big, mut small) = (Bench::open(options), Bench::open(options));
+    let mut shared = super::Reassembler::new(Options { buffer_bytes: 10 * 1536, ..options });
+    for at in (0..20).rev() {
+        with(&mut big, &mut shared, 1000 + at * 2000, &[b'b'; 1460]);
+    }
+    let kept = 20 - big.sink.count(Event::GivenUp);
+    with(&mut small, &mut shared, 2000, &[b's'; 1460]);
+    assert_eq!((kept, small.sink.count(Event::GivenUp)), (9, 1));
+    with(&mut small, &mut shared, 0, &[b's'; 2000]);
+    with(&mut small, &mut shared, 2000, &[b's'; 1460]);
+    assert_eq!(small.sink.bytes(A), [b's'; 3460]);
+    std::mem::swap(&mut big.reassembler, &mut shared);
+    big.close();
 }

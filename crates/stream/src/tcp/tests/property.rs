@@ -4,8 +4,8 @@ use packet::tcp::flags::{ACK, FIN, SYN, URG};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::super::buffer::BLOCK;
-use super::super::{Connection, End, Event, Options, Policy, Reassembler, Segment, Urgent};
+use super::super::buffer::{BLOCK, UNIT};
+use super::super::{Connection, End, Event, Full, Options, Policy, Reassembler, Segment, Urgent};
 use super::model::Twin;
 use super::{Bench, Recorder};
 use crate::key::Side::{self, A, B};
@@ -171,8 +171,13 @@ proptest! {
             sent[side.index()][cut.start..cut.start + cut.len].fill(true);
             let _ = bench.data(side, cut.start as u32, 0, &bytes);
             let used = bench.reassembler.buffer_bytes_used();
-            prop_assert!(used <= blocks * BLOCK && used <= blocks_per_flow * BLOCK);
-            prop_assert_eq!(used, bench.connection.blocks as usize * BLOCK);
+            prop_assert!(used <= blocks * BLOCK && used <= blocks_per_flow.max(2) * BLOCK);
+            let own = bench.reassembler.buffer.units_of(bench.connection.waiting);
+            prop_assert_eq!(used, own as usize * UNIT);
+            // No hole is given up for room.
+            for items in &bench.sink.items {
+                prop_assert!(items.iter().all(|item| matches!(item, super::Item::Data(_))));
+            }
         }
         bench.close();
         for side in Side::BOTH {
@@ -203,7 +208,7 @@ proptest! {
     /// Anything at all, on several connections that share few blocks: no panic, no memory beyond the bounds, none left.
     #[test]
     fn hostile_segments(
-        options in (policies(), any::<[bool; 4]>(), prop_oneof![Just(u64::MAX), 0u64..3000]),
+        options in (policies(), any::<[bool; 5]>(), prop_oneof![Just(u64::MAX), 0u64..3000]),
         blocks in 1usize..12,
         blocks_per_flow in 1usize..12,
         segments in prop::collection::vec(
@@ -219,11 +224,12 @@ proptest! {
         ),
         origin in initials(),
     ) {
-        let (policy, [midstream, acknowledged_is_lost, reset_in_window, is_urgent], depth) = options;
+        let (policy, [midstream, acknowledged_is_lost, reset_in_window, is_urgent, refuses], depth) = options;
         let options = Options {
             policy,
             buffer_bytes: blocks * BLOCK,
             buffer_bytes_per_flow: blocks_per_flow * BLOCK,
+            full: if refuses { Full::RefuseNew } else { Full::KeepNearest },
             depth,
             midstream,
             acknowledged_is_lost,
@@ -253,22 +259,134 @@ proptest! {
             if outcome == super::Outcome::Restart {
                 let known = connection.again(&segment);
                 reassembler.close(connection, sink);
-                prop_assert_eq!(connection.blocks, 0);
+                prop_assert!(connection.waiting.is_none());
                 (*connection, *sink) = (Connection::new(side), Recorder::default());
                 connection.begin_again(&known);
                 let again = reassembler.segment(connection, side, &segment, 1, sink);
                 prop_assert_eq!(again, super::Outcome::Accepted);
             }
             super::check(&reassembler, connection);
-            let used: u32 = connections.iter().map(|connection| connection.blocks).sum();
-            prop_assert_eq!(used as usize * BLOCK, reassembler.buffer_bytes_used());
-            prop_assert!(used as usize <= blocks);
-            prop_assert!(connections.iter().all(|one| one.blocks as usize <= blocks_per_flow));
+            let own = connections.each_ref().map(|one| reassembler.buffer.units_of(one.waiting) as usize * UNIT);
+            prop_assert_eq!(own.iter().sum::<usize>(), reassembler.buffer_bytes_used());
+            prop_assert!(own.iter().sum::<usize>() <= blocks * BLOCK);
+            prop_assert!(own.iter().all(|own| *own <= blocks_per_flow.max(2) * BLOCK));
         }
         for (connection, sink) in connections.iter_mut().zip(&mut sinks) {
             reassembler.close(connection, sink);
             prop_assert!(sink.end.iter().all(Option::is_some));
             reassembler.close(connection, sink);
+        }
+        prop_assert_eq!(reassembler.buffer_bytes_used(), 0);
+    }
+
+    /// Segments of any size ahead of one hole, under any share, against a sorted list: the same ones are kept.
+    #[test]
+    fn the_nearest_segments_are_kept(
+        lens in prop::collection::vec((prop_oneof![1usize..70, 1usize..1505, 1usize..4000], any::<u16>(), 0usize..40), 1..60),
+        kib in 3usize..40,
+        refuses: bool,
+    ) {
+        let full = if refuses { Full::RefuseNew } else { Full::KeepNearest };
+        let mut bench = Bench::open(Options { buffer_bytes_per_flow: kib << 10, full, ..Options::default() });
+        let (mut all, mut place) = (Vec::new(), 1);
+        for (len, order, hole) in lens {
+            all.push((place, len, order));
+            place += len + hole;
+        }
+        all.sort_by_key(|own| own.2);
+        // The twin: pieces of segments as place, bytes and units, sorted.
+        let mut kept: Vec<(usize, usize, usize)> = Vec::new();
+        let mut given_up = 0;
+        for (start, len, _) in all {
+            let whole: Vec<u8> = (start..start + len).map(stream).collect();
+            let _ = bench.data(A, start as u32, 0, &whole);
+            let pieces = (0..len).step_by(1536).map(|at| {
+                let own = (len - at).min(1536);
+                let units = if own <= 28 { 0 } else { own.div_ceil(64) };
+                (start + at, own, 1 + if units < 22 { units } else { 24 })
+            });
+            let pieces: Vec<_> = pieces.collect();
+            let cost: usize = pieces.iter().map(|own| own.2).sum();
+            let is_kept = loop {
+                if 1 + kept.iter().map(|own| own.2).sum::<usize>() + cost <= kib * 16 {
+                    break true;
+                }
+                given_up += 1;
+                if refuses || kept.last().is_none_or(|own| own.0 < start) {
+                    break false;
+                }
+                kept.pop();
+            };
+            if is_kept {
+                kept.extend(pieces);
+                kept.sort_unstable();
+            }
+        }
+        prop_assert_eq!(bench.reassembler.counters().given_up_flow, given_up);
+        let units: usize = kept.iter().map(|own| own.2).sum();
+        let used = if kept.is_empty() { 0 } else { (1 + units) * UNIT };
+        prop_assert_eq!(bench.reassembler.buffer_bytes_used(), used);
+        let _ = bench.data(A, 0, 0, &[stream(0)]);
+        bench.close();
+        let mut expected = vec![b'-'; place];
+        expected[0] = stream(0);
+        for (start, len, _) in kept {
+            (start..start + len).for_each(|at| expected[at] = stream(at));
+        }
+        let found = bench.sink.items[0].iter().flat_map(|item| match item {
+            super::Item::Data(bytes) => bytes.clone(),
+            super::Item::Gap(bytes) => vec![b'-'; *bytes as usize],
+        });
+        let found: Vec<u8> = found.collect();
+        expected.truncate(found.len());
+        prop_assert_eq!(found, expected);
+    }
+
+    /// Connections that share all memory: who loses bytes for another one holds most, to within a quarter, and more than two
+    /// segments; and no hole is given up.
+    #[test]
+    fn who_holds_most_gives(
+        blocks in 2usize..40,
+        segments in prop::collection::vec(
+            (0usize..6, any::<bool>(), 1u32..30_000, prop_oneof![1usize..80, 1300usize..1461, 1usize..4000]),
+            1..300,
+        ),
+    ) {
+        let options = Options { buffer_bytes: blocks * BLOCK, acknowledged_is_lost: false, ..Options::default() };
+        let mut reassembler = Reassembler::new(options);
+        let mut benches = [(); 6].map(|()| Bench::open(options));
+        let bytes: Vec<u8> = (0..34_000).map(stream).collect();
+        for (at, is_b, place, len) in segments {
+            let before = benches.each_ref().map(|own| reassembler.buffer.units_of(own.connection.waiting));
+            std::mem::swap(&mut benches[at].reassembler, &mut reassembler);
+            let side = if is_b { B } else { A };
+            let _ = benches[at].data(side, place, 0, &bytes[place as usize..place as usize + len]);
+            std::mem::swap(&mut benches[at].reassembler, &mut reassembler);
+            let after = benches.each_ref().map(|own| reassembler.buffer.units_of(own.connection.waiting));
+            // The connection itself may have given some first.
+            let others = (0..6).filter(|other| *other != at).map(|other| before[other]);
+            let most = others.max().unwrap_or_default();
+            for other in (0..6).filter(|other| *other != at) {
+                prop_assert!(after[other] <= before[other]);
+                prop_assert!(after[other] == before[other] || before[other] > 49);
+            }
+            // The first one that gave way was among the greatest.
+            let gave = (0..6).filter(|other| *other != at && after[*other] < before[*other]);
+            let greatest = gave.map(|other| before[other]).max();
+            prop_assert!(greatest.is_none_or(|own| own * 5 >= most * 4 - 5), "{before:?} {after:?}");
+            prop_assert_eq!(after.iter().sum::<u32>() as usize * UNIT, reassembler.buffer_bytes_used());
+            for bench in &benches {
+                reassembler.buffer.check(bench.connection.waiting);
+                prop_assert!(bench.sink.items.iter().all(Vec::is_empty));
+            }
+        }
+        for bench in &mut benches {
+            reassembler.close(&mut bench.connection, &mut bench.sink);
+            for side in Side::BOTH {
+                for (at, byte) in bench.sink.bytes(side).into_iter().enumerate() {
+                    prop_assert!(byte == b'-' || byte == stream(at));
+                }
+            }
         }
         prop_assert_eq!(reassembler.buffer_bytes_used(), 0);
     }
