@@ -1551,6 +1551,158 @@ def ids_odd():
         yield from (("a", bytes(own)) for own in (first, second, third))
 
 
+def evasions():
+    """(whether it is of the client, TCP): connections in which segments that the other end does not take are to hide what it reads, and
+    usual ones: segments sent again, keep-alives, probes of a closed window, challenges."""
+    evil = b"evilpayload evilpayload"
+    harmless = b"harmless bytes! harmless"[:len(evil)]
+
+    class Connection:
+        def __init__(self, sport):
+            self.sport, self.c, self.s = sport, 1001, 9001
+
+        def client(self, flags, seq=None, ack=None, data=b"", **fields):
+            seq, ack = self.c if seq is None else seq, self.s if ack is None else ack
+            return True, TCP(sport=self.sport, dport=80, flags=flags, seq=seq % 2**32, ack=ack % 2**32, **fields) / data
+
+        def server(self, flags, seq=None, ack=None, data=b"", **fields):
+            seq, ack = self.s if seq is None else seq, self.c if ack is None else ack
+            return False, TCP(sport=80, dport=self.sport, flags=flags, seq=seq % 2**32, ack=ack % 2**32, **fields) / data
+
+        def opened(self):
+            yield self.client("S", seq=1000, ack=0)
+            yield self.server("SA", seq=9000)
+            yield self.client("A")
+
+        def sent(self, data):
+            yield self.client("PA", data=data)
+            self.c += len(data)
+            yield self.server("A")
+
+        def ended(self):
+            yield self.client("FA")
+            yield self.server("FA", ack=self.c + 1)
+            yield self.client("A", seq=self.c + 1, ack=self.s + 1)
+
+    numbers = iter(range(6000, 6100))
+
+    def case(steps):
+        own = Connection(next(numbers))
+        yield from own.opened()
+        yield from steps(own)
+        yield from own.sent(evil)
+        yield from own.ended()
+
+    def reset_before_the_last_data(own):
+        yield own.client("PA", data=b"hello")
+        yield own.client("R", ack=0)
+        own.c += 5
+        yield own.server("A")
+
+    def reset_that_does_not_arrive(own):
+        yield own.client("R", ack=0)
+
+    def reset_of_the_server_that_does_not_arrive(own):
+        yield own.server("R", ack=0)
+
+    def fin_that_does_not_arrive(own):
+        yield own.client("FA")
+        yield own.server("A")
+
+    def old_acknowledgment(own):
+        yield own.client("PA", ack=own.s - 500_000, data=harmless)
+        yield own.server("A")
+
+    def acknowledgment_of_what_was_not_sent(own):
+        yield own.client("PA", ack=own.s + 100, data=harmless)
+        yield own.server("A")
+
+    def syn_and_data_behind_it(own):
+        yield own.client("S", seq=500_000_000, ack=0)
+        yield own.server("A")
+        yield own.client("PA", seq=500_000_001, data=b"junkjunk")
+        yield own.server("A")
+
+    def syn_of_the_server_and_data_behind_it(own):
+        yield own.server("S", seq=500_000_000, ack=0)
+        yield own.client("A")
+        yield own.server("PA", seq=500_000_001, data=b"x")
+        yield own.client("A")
+
+    def without_ack(own):
+        yield own.client("P", ack=0, data=harmless)
+        yield own.server("A")
+
+    def usual(own):
+        yield own.client("A", seq=own.c - 1)  # keep-alive
+        yield own.server("A")
+        yield own.client("PA", data=b"request")
+        yield own.client("PA", data=b"request")
+        own.c += 7
+        yield own.server("A", window=0)
+        yield own.client("A", seq=own.c - 1)  # probes of a closed window
+        yield own.client("A", data=b"e")
+        yield own.server("A", window=0)
+        yield own.server("A")
+        yield own.client("S", seq=300, ack=0)  # challenged
+        yield own.server("A")
+        yield own.client("R", seq=own.c + 100, ack=0)  # in the window: challenged
+        yield own.server("A")
+        yield own.client("S", seq=1000, ack=0)
+
+    for steps in (reset_before_the_last_data, reset_that_does_not_arrive, reset_of_the_server_that_does_not_arrive, fin_that_does_not_arrive,
+                  old_acknowledgment, acknowledgment_of_what_was_not_sent, syn_and_data_behind_it, syn_of_the_server_and_data_behind_it,
+                  without_ack, usual):
+        yield from case(steps)
+    # Two SYNs; the answer is to the first one, or to the second one.
+    for answered in (1000, 77_000_000):
+        own = Connection(next(numbers))
+        yield own.client("S", seq=1000, ack=0)
+        yield own.client("S", seq=77_000_000, ack=0)
+        own.c = answered + 1
+        yield own.server("SA", seq=9000)
+        yield own.client("A")
+        yield from own.sent(evil)
+        yield from own.ended()
+    # SYN before the handshake is over.
+    own = Connection(next(numbers))
+    yield own.client("S", seq=1000, ack=0)
+    yield own.server("SA", seq=9000)
+    yield own.client("S", seq=400_000, ack=0)
+    yield own.server("A")
+    yield own.client("A", seq=400_001)
+    yield own.client("A")
+    yield from own.sent(evil)
+    yield from own.ended()
+    # The server has died, and resets what still comes, again and again.
+    own = Connection(next(numbers))
+    yield from own.opened()
+    yield own.client("PA", data=b"hello")
+    for _ in range(3):
+        yield own.server("R", ack=0)
+    # The server has another connection of these ports: it challenges SYN, and the client resets it.
+    own = Connection(next(numbers))
+    yield own.client("S", seq=1000, ack=0)
+    yield own.server("A", seq=70_000, ack=50_000)
+    yield own.client("R", seq=50_000, ack=0)
+    yield from own.opened()
+    yield from own.sent(b"request")
+    yield from own.ended()
+
+
+def ids_evasions():
+    """(port, frame): those of evasions, as a capture."""
+    for is_client, upper in evasions():
+        yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
+
+
+def ids_inline_evasions():
+    """(port, frame): the same through a wire."""
+    for is_client, upper in evasions():
+        ip = v4() if is_client else v4("10.0.1.2", src="10.0.2.2")
+        yield "a" if is_client else "b", bytes(ether() / ip / upper)
+
+
 def ids_stream_events():
     """(port, frame): connections in which each of the events of streams happens that rules may ask for."""
     def client(port, seq, flags="A", data=b"", ack=1001, **fields):
@@ -2508,6 +2660,8 @@ PORTS = [
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     streams_share,
     ids_share,
+    firewall_full, firewall_reuse, ids_evasions, ids_inline_evasions, nat_full, streams_reuse,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 

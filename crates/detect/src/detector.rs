@@ -281,6 +281,46 @@ impl Detector {
                 self.step.matches.push(Match { rule: own.rule, found, sender, waits: false });
             }
         }
+        self.payload(packet, header, flow, is_clean);
+    }
+
+    /// The payload of the packet that began the step is no part of a stream: it is searched by itself.
+    pub fn unread(&mut self, packet: &Packet<'_>, flow: &mut FlowState) {
+        let Some(header) = self.step.header.filter(|_| !self.step.is_over) else { return };
+        if !std::mem::take(&mut self.step.is_in_stream) || flow.is_encrypted {
+            return;
+        }
+        let before = self.step.matches.len();
+        self.payload(packet, &header, flow, false);
+        self.keep_values(flow, None);
+        // What was found in it as a part of the stream is found once.
+        let mut at = before;
+        while let Some(own) = self.step.matches.get(at) {
+            let is_known = |known: &Match| known.rule == own.rule && known.found == own.found;
+            match self.step.matches[..before].iter().any(is_known) {
+                true => _ = self.step.matches.remove(at),
+                false => at += 1,
+            }
+        }
+    }
+
+    /// Rules of the payload of a packet.
+    fn payload(
+        &mut self,
+        packet: &Packet<'_>,
+        header: &Header,
+        flow: &mut FlowState,
+        is_clean: bool,
+    ) {
+        let rules = self.rules.clone();
+        let sender = self.step.sender;
+        let side = sender.index();
+        let class = match header.protocol {
+            6 => 0,
+            17 => 1,
+            _ => 2,
+        };
+        let way = way_of_packet(header);
         // Most packets of many captures: acknowledgments, and what is encrypted.
         let bytes = payload(packet);
         self.step.payload = bytes.len();
@@ -295,6 +335,9 @@ impl Detector {
         if set.is_empty() {
             return;
         }
+        let mut lone = Compared::default();
+        let is_usual = flow.way_of(sender) == Some(way);
+        let headers = if is_usual { &mut flow.headers[side] } else { &mut lone };
         let mut parts = std::mem::take(&mut self.scratch.parts);
         parts.clear();
         let mut hit = |own: Ref| {

@@ -53,17 +53,20 @@
 //! | case | what is done |
 //! | --- | --- |
 //! | data on SYN or SYN-ACK | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
+//! | another SYN before the answer | the first and the last one are kept, and SYN-ACK chooses |
 //! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
-//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; without [`Options::resynchronise`] so does a SYN of the client alone |
+//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; with [`Options::resynchronise`] so does another segment of that end which acknowledges a number behind SYN. Without it, SYN of the client alone may do so |
 //! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
 //! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
 //! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
-//! | data after FIN | [`Event::DataAfterFin`], ignored |
-//! | RST | closes with the number that is expected next, or that the other side acknowledged last (RFC 5961 §3); within the window by option, else it is [`Event::ResetInWindow`] without effect, as the other end challenges it |
+//! | data after FIN, or at its place | [`Event::DataAfterFin`], [`Outcome::Unread`] |
+//! | RST | closes with exactly the number that is expected next (RFC 5961 §3.2); within the window by option, else it is [`Event::ResetInWindow`] without effect, as the other end challenges it |
+//! | RST again, or data, after RST | passes within the window; data is [`Outcome::Unread`] |
 //! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
 //! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
 //! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there, by option: [`Event::Resynchronised`] |
-//! | acknowledgment of data beyond the window | [`Event::AckInvalid`], the segment is ignored |
+//! | acknowledgment of data that was not sent | [`Event::AckInvalid`], the segment is ignored. With [`Options::resynchronise`] the data may be missing, and is believed within the window; so it is if a side sent fragments, or SYN was not seen |
+//! | acknowledgment further behind the last one than the largest window (RFC 5961 §5.2) | [`Event::AckInvalid`], [`Outcome::Unread`] |
 //!
 //! # Limits
 //!
@@ -242,6 +245,9 @@ pub trait Sink {
 pub enum Outcome {
     /// The segment belongs to the connection.
     Accepted,
+    /// It passes as one of the connection and changes nothing, and its data, if it has any, is no part of a stream: after a
+    /// reset, behind FIN, with SYN that is not the first one, or with an acknowledgment that is too old.
+    Unread,
     /// It has no effect on the connection: a host would drop it.
     Ignored,
     /// It is of another connection with the same addresses and ports, and has no effect on this one: ask this one what it knows

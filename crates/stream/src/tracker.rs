@@ -321,6 +321,12 @@ impl<M: Module> Tracker<M> {
         self.rest.helpers.set_on(confirms);
     }
 
+    /// Whether every packet passes, so that none is missing: see [`tcp::Options::resynchronise`]. With [`Options::confirms`] it is
+    /// so.
+    pub fn set_complete(&mut self, is_complete: bool) {
+        self.rest.reassembler.set_resynchronise(!is_complete && !self.options.confirms);
+    }
+
     /// Both ends of the flow in a place.
     pub fn key(&self, slot: Slot) -> Option<FlowKey> {
         self.table.key(slot).copied()
@@ -745,6 +751,9 @@ impl<M: Module> Tracker<M> {
         if is_first && !may_begin {
             return self.begins_nothing(slot);
         }
+        if is_undecided && input.decoded.has(Decoded::FRAGMENT) {
+            rest.note_fragment(slot, &key, side);
+        }
         let is_first_packet = hot.timeout_ms == 0;
         let of_flow =
             OfFlow { number, slot, side, is_first: is_first_packet, is_rest: false, input };
@@ -767,6 +776,9 @@ impl<M: Module> Tracker<M> {
                 outcome = rest.segment(slot, &key, side, &segment, input.time_ns);
             }
             is_valid = outcome != tcp::Outcome::Ignored;
+            if outcome != tcp::Outcome::Accepted {
+                rest.unread(&key, &of_flow);
+            }
             if rest.passes {
                 hot.passing = self.begin_to_pass(slot, &key);
             }

@@ -472,7 +472,11 @@ impl ControlPart for FlowControl {
             worker.shared.put(mailbox.clone());
         }
         let stage = stage.hearing_of_refused(mailbox);
-        Some(Box::new(stage.confirming(confirms).looking_into(tunnels)))
+        let ids = &worker.config.ids;
+        let is_monitor = worker.pipeline.kinds.iter().any(|kind| kind == super::monitor::STAGE);
+        let is_inline = ids.is_on && ids.action == control::config::IdsAction::Inline;
+        let stage = stage.confirming(confirms).complete(is_inline && !is_monitor);
+        Some(Box::new(stage.looking_into(tunnels)))
     }
 
     fn table(&self, mut call: Call<'_>, env: &Environment<'_>) -> Result<Rows, Refusal> {

@@ -50,6 +50,9 @@ pub trait Follower: Send {
     /// A packet belongs to a flow: see [`Module::packet`].
     fn packet(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _packet: &OfFlow<'_>) {}
 
+    /// The segment that was given last is no part of a stream: see [`Module::unread`].
+    fn unread(&mut self, _flow: &Identity, _kept: &mut Kept, _packet: &OfFlow<'_>) {}
+
     /// A datagram is whole whose fragments are passed on by themselves: see [`Module::datagram`].
     fn datagram(&mut self, _flow: &Identity, _kept: &mut Kept, _at: &Place, _whole: &OfFlow<'_>) {}
 
@@ -275,6 +278,12 @@ impl Module for Followers {
         let place = Place { row, slot: packet.slot, frame, clean };
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.packet(flow, state.of(at), &place, packet);
+        }
+    }
+
+    fn unread(&mut self, flow: &Identity, state: &mut KeptByAll, packet: &OfFlow<'_>) {
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.unread(flow, state.of(at), packet);
         }
     }
 

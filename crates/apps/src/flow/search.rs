@@ -382,6 +382,7 @@ mod tests {
             is_inline: Arc::new(AtomicBool::new(false)),
             session_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),
             on_limit: control::config::IdsOnLimit::Inspect,
+            drops_invalid: Arc::default(),
             literals: None,
         });
         let followers = Followers::new(vec![places.follower_in("", 0, (0, 1))]);

@@ -72,6 +72,8 @@ pub struct Flow {
     tunnels: Kinds,
     /// A firewall behind it asks what it found: flows count once their first packet got through.
     confirms: bool,
+    /// Every packet of its connections passes.
+    is_complete: bool,
     /// Fragments that wait until their datagram is whole, where stages behind it inspect and drop.
     held: Option<Box<Held>>,
     /// Over captures: the time of the packets, as far as this worker has come.
@@ -108,6 +110,7 @@ impl Flow {
             inner: Vec::new(),
             tunnels: Kinds::NONE,
             confirms: false,
+            is_complete: false,
             held: None,
             now_ns: 0,
             mailbox: None,
@@ -122,6 +125,13 @@ impl Flow {
     #[must_use]
     pub fn confirming(mut self, confirms: bool) -> Self {
         self.confirms = confirms;
+        self
+    }
+
+    /// Rules drop what no stream takes: what did not pass is no reason to believe that it was sent.
+    #[must_use]
+    pub fn complete(mut self, is_complete: bool) -> Self {
+        self.is_complete = is_complete;
         self
     }
 
@@ -390,6 +400,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             Some(Spread::Hosts) => Overtaking::OtherHosts,
             Some(_) => Overtaking::OtherFlows,
         });
+        owned.set_complete(self.is_complete);
         owned.module().all.iter_mut().for_each(|follower| follower.begin());
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);

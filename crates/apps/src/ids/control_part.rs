@@ -68,6 +68,7 @@ pub(super) fn start(
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
         hosts: HostTables::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
+        drops_invalid: Arc::new(AtomicBool::new(config.ids.drop_invalid)),
         session_memory: Arc::new(AtomicUsize::new(session_memory(config))),
         on_limit: config.ids.on_limit,
         literals: config
@@ -336,6 +337,7 @@ impl ControlPart for IdsControl {
         self.parts.outputs.reopen();
         let is_inline = env.config.ids.action == IdsAction::Inline;
         self.parts.is_inline.store(is_inline, Ordering::Relaxed);
+        self.parts.drops_invalid.store(env.config.ids.drop_invalid, Ordering::Relaxed);
         self.parts.session_memory.store(session_memory(env.config), Ordering::Relaxed);
         if self.before.take().is_none() {
             return String::new();

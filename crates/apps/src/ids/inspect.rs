@@ -73,6 +73,8 @@ pub enum Decided {
     DropFlow,
     /// The flow has exceeded a bound.
     Limit,
+    /// It is a segment of no stream.
+    Invalid,
     /// It is dropped, and its ends are told.
     Reject {
         /// The sender gets an answer.
@@ -98,6 +100,8 @@ pub struct Parts {
     pub hosts: HostTables,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
+    /// Segments that are no part of a stream are among them.
+    pub drops_invalid: Arc<std::sync::atomic::AtomicBool>,
     /// Bytes that the sessions of a worker may hold.
     pub session_memory: Arc<AtomicUsize>,
     /// What becomes of flows that exceed a bound.
@@ -168,6 +172,8 @@ struct OfFlowKept {
     drops_pieces: bool,
     /// A packet of this end was dropped with the flow, and an event says so.
     said_dropped: [bool; 2],
+    /// The same of a segment that is no part of a stream.
+    said_invalid: [bool; 2],
 }
 
 /// Whether packets of a flow that carry its streams on are passed over.
@@ -191,6 +197,8 @@ struct Open {
     time_ns: u64,
     len: u64,
     was_dropped: bool,
+    /// The packet is a segment that is no part of a stream, and dropped for that.
+    is_invalid: bool,
     /// The packet is a datagram whose fragments are passed on by themselves.
     is_joined: bool,
     /// Bytes of it that come before others were not kept.
@@ -309,7 +317,8 @@ impl Inspector {
             flow.exceed(Exceeded::Search, open.time_ns, &self.parts, &mut self.lines);
         }
         let is_over = flow.give_up(&self.parts);
-        let drops = verdict.drops || open.was_dropped || is_over;
+        let drops = verdict.drops || open.was_dropped || is_over || open.is_invalid;
+        let only_invalid = open.is_invalid && !(verdict.drops || open.was_dropped || is_over);
         flow.drops_pieces |= is_inline && drops && open.is_joined;
         // The flow goes on: the sender repeats the packet.
         let is_refused = !drops && open.is_not_kept && self.parts.on_limit == IdsOnLimit::Drop;
@@ -318,6 +327,7 @@ impl Inspector {
             let by_limit = is_refused || flow.limit.drops && !(is_over && verdict.drops);
             self.last = (is_inline && drops).then(|| match by_limit {
                 true => Decided::Limit,
+                false if only_invalid => Decided::Invalid,
                 false => decided(verdict, open.was_dropped),
             });
             if let Some(decided) = self.last {
@@ -378,8 +388,12 @@ impl Inspector {
             }
         }
         let end = open.sender as usize;
-        if is_inline && (open.was_dropped || is_over) && !drop_said && !flow.said_dropped[end] {
-            flow.said_dropped[end] = true;
+        let said = match only_invalid {
+            true => &mut flow.said_invalid[end],
+            false => &mut flow.said_dropped[end],
+        };
+        let is_said = open.was_dropped || is_over || only_invalid;
+        if is_inline && is_said && !drop_said && !std::mem::replace(said, true) {
             let outputs = self.parts.outputs.clone();
             if open.row.is_some() && outputs.has(IdsEvent::Drop) {
                 let origin = flow.origin(&outputs, open.sender, open.time_ns);
@@ -495,10 +509,19 @@ impl Inspector {
         let packet = Packet { decoded, frame, time_ns };
         self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
-        let (flow, row, is_not_kept) = (identity.id, Some(at.row), false);
-        let open =
-            Open { flow, row, sender, time_ns, len, was_dropped, is_joined, is_not_kept, clean };
-        self.open = Some(open);
+        let (flow, row, is_invalid, is_not_kept) = (identity.id, Some(at.row), false, false);
+        self.open = Some(Open {
+            flow,
+            row,
+            sender,
+            time_ns,
+            len,
+            was_dropped,
+            is_invalid,
+            is_joined,
+            is_not_kept,
+            clean,
+        });
         if let Some(bytes) = of.datagram().filter(|_| !was_dropped && !is_over) {
             let direction = direction(identity, of.side);
             self.session(identity.id, |session, limits, now, sink| {
@@ -514,10 +537,40 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        let (flow, len, is_joined, is_not_kept, clean) = (id, 0, false, false, 0..0);
-        let open =
-            Open { flow, row, sender, time_ns, len, was_dropped, is_joined, is_not_kept, clean };
-        self.open = Some(open);
+        let (flow, len, clean) = (id, 0, 0..0);
+        let (is_invalid, is_joined, is_not_kept) = (false, false, false);
+        self.open = Some(Open {
+            flow,
+            row,
+            sender,
+            time_ns,
+            len,
+            was_dropped,
+            is_invalid,
+            is_joined,
+            is_not_kept,
+            clean,
+        });
+    }
+
+    /// The segment of the step is no part of a stream: rules search it by itself, and inline it is dropped.
+    fn unread(&mut self, id: u64, of: &OfFlow<'_>) {
+        let drops = self.drops_invalid();
+        let Some(open) = self.open.as_mut().filter(|open| open.flow == id) else { return };
+        open.is_invalid = drops;
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let Input { decoded, frame, time_ns, .. } = *of.input;
+        self.detector.unread(&Packet { decoded, frame, time_ns }, &mut flow.state);
+    }
+
+    /// Whether segments that are no part of a stream are dropped.
+    pub fn drops_invalid(&self) -> bool {
+        self.is_inline() && self.parts.drops_invalid.load(Ordering::Relaxed)
+    }
+
+    /// So many packets were dropped that belong to no flow.
+    pub fn dropped(&self, packets: u64) {
+        add(&self.parts.counters.drops, packets);
     }
 
     fn data(&mut self, identity: &Identity, side: Side, offset: u64, bytes: &[u8]) -> Want {
@@ -705,6 +758,7 @@ impl OfFlowKept {
             limit: OfLimit::default(),
             drops_pieces: false,
             said_dropped: [false; 2],
+            said_invalid: [false; 2],
         }
     }
 

@@ -2,20 +2,23 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | reads | what the inspector of its worker decided, in the stage `flow` before it |
-//! | drop | `ids_drop`, `ids_flow`, `ids_reject`, `ids_limit`, where `action` is `inline` |
+//! | reads | what the inspector of its worker decided, in the stage `flow` before it; `flow_state`, `flow_slot` |
+//! | drop | `ids_drop`, `ids_flow`, `ids_reject`, `ids_limit`, `ids_invalid`, where `action` is `inline` |
 //!
 //! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP. Where its receiver is told as
 //! well, a reset goes on in its place: it takes the way that the packet would have taken.
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
 use engine::{Context, Phases, Spread, Stage};
+use packet::{Decoded, IpProtocol};
+use stream::tracker::PacketState;
 
 use super::inspect::{Decided, Shared};
 use super::reasons;
 use crate::firewall::FirewallOptions;
 use crate::firewall::answer::{Answer, Answers};
 use crate::flow::by_worker::lock;
+use crate::flow::columns::{self, FlowColumns};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 
@@ -82,7 +85,10 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
     }
 
     fn columns(&self) -> &'static [Declaration] {
-        if self.shares { &[RecordColumns::COLUMNS] } else { &[] }
+        match self.shares {
+            true => &[FlowColumns::COLUMNS, RecordColumns::COLUMNS],
+            false => &[FlowColumns::COLUMNS],
+        }
     }
 
     fn zeroed(&self) -> ColumnSet {
@@ -92,7 +98,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Some(inspector) = &self.inspector else { return };
         self.decided.clear();
-        self.decided.extend_from_slice(lock(inspector).decisions());
+        let drops_invalid = {
+            let mut own = lock(inspector);
+            self.decided.extend_from_slice(own.decisions());
+            own.drops_invalid()
+        };
         for (row, decided) in &self.decided {
             let Some(verdict) = chunk.rows.verdicts().get_mut(*row) else { continue };
             if !Verdict(*verdict).is_next() {
@@ -102,6 +112,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
                 Decided::Drop => reasons::IDS_DROP,
                 Decided::DropFlow => reasons::IDS_FLOW,
                 Decided::Limit => reasons::IDS_LIMIT,
+                Decided::Invalid => reasons::IDS_INVALID,
                 Decided::Reject { .. } => reasons::IDS_REJECT,
             };
             let Decided::Reject { source, destination } = *decided else {
@@ -135,5 +146,30 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
                 chunk.emit(*row, Verdict::forward(port), frame);
             }
         }
+        if drops_invalid {
+            let dropped = drop_segments_of_no_flow(chunk);
+            if dropped > 0 {
+                lock(inspector).dropped(dropped);
+            }
+        }
     }
+}
+
+/// Drops segments that can begin no connection and belong to none, or for whose connection there is no room; how many.
+fn drop_segments_of_no_flow(chunk: &mut Chunk) -> u64 {
+    let view = FlowColumns::view(&mut chunk.rows);
+    let mut dropped = 0;
+    for (row, packet) in chunk.packets.iter().enumerate() {
+        let is_of_none = columns::state(view.flow_state[row]) == PacketState::Invalid
+            && view.flow_slot[row] == columns::NO_SLOT;
+        if !is_of_none || !Verdict(view.verdict[row]).is_next() {
+            continue;
+        }
+        let d = received::decode(packet);
+        if d.protocol == IpProtocol::TCP && d.is_ip() && !d.has(Decoded::FRAGMENT) {
+            view.verdict[row] = Verdict::drop(reasons::IDS_INVALID).0;
+            dropped += 1;
+        }
+    }
+    dropped
 }

@@ -38,19 +38,25 @@ pub(super) mod bits {
 /// Bits by side that only the slow path reads.
 pub(super) mod marks {
     /// `acked` of the side is valid.
-    pub(in crate::tcp) const ACKED: u8 = 1 << 0;
+    pub(in crate::tcp) const ACKED: u16 = 1 << 0;
     /// The other side acknowledged its FIN.
-    pub(in crate::tcp) const FIN_ACKED: u8 = 1 << 1;
+    pub(in crate::tcp) const FIN_ACKED: u16 = 1 << 1;
     /// Its SYN was seen.
-    pub(in crate::tcp) const SYN: u8 = 1 << 2;
+    pub(in crate::tcp) const SYN: u16 = 1 << 2;
     /// `far` is valid.
-    pub(in crate::tcp) const FAR: u8 = 1 << 3;
+    pub(in crate::tcp) const FAR: u16 = 1 << 3;
     /// It asked for fast open.
-    pub(in crate::tcp) const FAST_OPEN: u8 = 1 << 4;
+    pub(in crate::tcp) const FAST_OPEN: u16 = 1 << 4;
     /// FIN was consumed: the next number is behind it.
-    pub(in crate::tcp) const FIN_PASSED: u8 = 1 << 5;
+    pub(in crate::tcp) const FIN_PASSED: u16 = 1 << 5;
     /// Data of SYN is buffered until the other side accepts it.
-    pub(in crate::tcp) const HELD: u8 = 1 << 6;
+    pub(in crate::tcp) const HELD: u16 = 1 << 6;
+    /// Some of its segments came in fragments, whose numbers are not followed.
+    pub(in crate::tcp) const FRAGMENTS: u16 = 1 << 7;
+    /// An acknowledgment of the other side reached beyond what was seen of it.
+    pub(in crate::tcp) const LEAPT: u16 = 1 << 8;
+    /// Its window is that of a segment behind SYN: it is scaled.
+    pub(in crate::tcp) const SCALED: u16 = 1 << 9;
 }
 
 /// The shift of a side whose SYN was not seen: windows are taken as large as they can be.
@@ -132,8 +138,10 @@ pub(super) struct Cold {
     pub(super) conflicts: u32,
     pub(super) gaps: u32,
     pub(super) keep_alives: u32,
+    /// The largest window that segments off the fast path advertised, in bytes.
+    pub(super) window_largest: u32,
+    pub(super) marks: u16,
     pub(super) scale: u8,
-    pub(super) marks: u8,
 }
 
 /// SYN of a side that came while the connection was open: the connection that it may have begun is known by the answer.
@@ -209,8 +217,9 @@ impl Connection {
             conflicts: 0,
             gaps: 0,
             keep_alives: 0,
-            scale: SCALE_UNKNOWN,
+            window_largest: 0,
             marks: 0,
+            scale: SCALE_UNKNOWN,
         };
         Self {
             position: [0; 2],
@@ -276,11 +285,40 @@ impl Connection {
             && self.initial_sequence(side) != Some(segment.sequence)
     }
 
-    /// Whether a segment of `side` goes on behind the SYN that was kept, whose answer was not captured.
-    pub(super) fn goes_on_again(&self, side: Side, segment: &super::Segment<'_>) -> bool {
-        self.has_left(side)
-            && segment.sequence == self.again.sequence.wrapping_add(1)
+    /// Whether a segment shows that the SYN that was kept began a connection, whose SYN-ACK was not captured: the other end
+    /// acknowledges a number behind SYN, at most `reach` further, and neither of its numbers is one of the connection before,
+    /// where acknowledgments are no further than `plausible` from what comes next. Of the end that sent SYN, what goes on behind it
+    /// counts only if nothing was ever seen of the other end: two packets that do not arrive there would show it else.
+    pub(super) fn goes_on_again(
+        &self,
+        side: Side,
+        segment: &super::Segment<'_>,
+        reach: i32,
+        plausible: i32,
+    ) -> bool {
+        let first = self.again.sequence.wrapping_add(1);
+        if self.has_left(side) {
+            return segment.sequence == first
+                && segment.sequence != self.next(side)
+                && !self.marked(side.other(), marks::ACKED);
+        }
+        let client = side.other();
+        self.has_left(client)
+            && (0..=reach).contains(&distance(first, segment.acknowledgment))
+            && distance(self.next(client), segment.acknowledgment).unsigned_abs()
+                > plausible.unsigned_abs()
             && segment.sequence != self.next(side)
+    }
+
+    /// Whether a reset of `side` refuses the SYN that was kept.
+    pub(super) fn is_refused_again(&self, side: Side, segment: &super::Segment<'_>) -> bool {
+        let ahead = distance(self.again.sequence.wrapping_add(1), segment.acknowledgment);
+        self.has_left(side.other()) && (0..=i32::from(self.again.len)).contains(&ahead)
+    }
+
+    /// A segment of a side came in fragments: its numbers are not followed.
+    pub(crate) fn note_fragment(&mut self, side: Side) {
+        self.mark(side, marks::FRAGMENTS);
     }
 
     /// What is known of the connection that a segment belongs to for which the answer was
@@ -306,6 +344,7 @@ impl Connection {
         let cold = self.cold_mut(side);
         cold.highest = first.wrapping_add(again.len.into());
         cold.scale = again.scale;
+        cold.window_largest = again.window.into();
     }
 
     /// State by the names of RFC 9293; the diagram is that of [`tcp`](crate::tcp).
@@ -467,15 +506,15 @@ impl Connection {
     }
 
     #[inline(always)]
-    pub(super) fn marked(&self, side: Side, marks: u8) -> bool {
+    pub(super) fn marked(&self, side: Side, marks: u16) -> bool {
         self.cold(side).marks & marks != 0
     }
 
-    pub(super) fn mark(&mut self, side: Side, marks: u8) {
+    pub(super) fn mark(&mut self, side: Side, marks: u16) {
         self.cold_mut(side).marks |= marks;
     }
 
-    pub(super) fn unmark(&mut self, side: Side, marks: u8) {
+    pub(super) fn unmark(&mut self, side: Side, marks: u16) {
         self.cold_mut(side).marks &= !marks;
     }
 

@@ -42,9 +42,17 @@ impl Reassembler {
             // Every packet passes, and no SYN-ACK did: the client has nothing to send, and the other end may challenge SYN, if
             // it has another connection with these ports.
             sink.event(side, Event::AckInvalid);
-            return if side == connection.client { Outcome::Ignored } else { Outcome::Accepted };
+            if side == connection.client {
+                return Outcome::Ignored;
+            }
+            // The client resets by this number.
+            connection.cold_mut(side.other()).far = segment.acknowledgment;
+            connection.mark(side.other(), marks::FAR);
+            return if segment.is_empty() { Outcome::Accepted } else { Outcome::Unread };
         }
-        if self.options.resynchronise && connection.goes_on_again(side, segment) {
+        let plausible = window_max(connection, side);
+        if self.options.resynchronise && connection.goes_on_again(side, segment, FAR_MAX, plausible)
+        {
             return Outcome::Restart;
         }
         if connection.has(side, bits::UNKNOWN)
@@ -56,10 +64,14 @@ impl Reassembler {
         if !is_within(connection, side, segment) {
             return self.out_of_window(connection, side, segment, now_ns, sink);
         }
+        if is_old(connection, side, segment.acknowledgment) {
+            sink.event(side, Event::AckInvalid);
+            return Outcome::Unread;
+        }
         if !self.acknowledge(connection, side, segment.acknowledgment, now_ns, sink) {
             return Outcome::Ignored;
         }
-        connection.window[side.index()] = segment.window;
+        note_window(connection, side, segment.window);
         let other = side.other();
         let has_both = connection.marked(side, marks::ACKED)
             && (connection.marked(other, marks::ACKED) || connection.has(other, bits::GUESSED));
@@ -74,8 +86,10 @@ impl Reassembler {
             }
             establish(connection);
         }
-        self.content(connection, side, segment, now_ns, sink);
-        Outcome::Accepted
+        match self.content(connection, side, segment, now_ns, sink) {
+            true => Outcome::Accepted,
+            false => Outcome::Unread,
+        }
     }
 
     /// The first segments of a side tell its numbers, where SYN did not.
@@ -102,7 +116,7 @@ impl Reassembler {
         }
     }
 
-    /// Data and FIN of an acceptable segment.
+    /// Data and FIN of an acceptable segment; whether all its data belongs to the stream.
     fn content(
         &mut self,
         connection: &mut Connection,
@@ -110,7 +124,7 @@ impl Reassembler {
         segment: &Segment<'_>,
         now_ns: u64,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         let (is_fin, len) = (segment.flags & flags::FIN != 0, segment.len());
         let ahead = i64::from(distance(connection.next(side), segment.sequence));
         let is_all_acknowledged =
@@ -118,20 +132,21 @@ impl Reassembler {
         if ahead == -1 && !is_fin && len <= 1 && (len == 0 || is_all_acknowledged) {
             let cold = connection.cold_mut(side);
             cold.keep_alives = cold.keep_alives.saturating_add(1);
-            return;
+            return true;
         }
         let end = segment.sequence.wrapping_add(len as u32);
-        if is_after(end, connection.highest(side)) {
+        if is_after(end, seen_end(connection, side)) {
             connection.cold_mut(side).highest = end;
         }
         let place = connection.place(side);
         let fin_place = place.checked_add_signed(ahead + len as i64);
+        let mut is_read = true;
         if len > 0 {
             let (cut, place) = match ahead {
                 ..0 => (ahead.unsigned_abs() as usize, place),
                 _ => (0, place + ahead.unsigned_abs()),
             };
-            self.payload(connection, side, segment, cut, place, now_ns, sink);
+            is_read = self.payload(connection, side, segment, cut, place, now_ns, sink);
         }
         if is_fin {
             match fin_place {
@@ -139,9 +154,10 @@ impl Reassembler {
                 None => sink.event(side, Event::FinConflict),
             }
         }
+        is_read
     }
 
-    /// `cut` bytes are before the next one; the others begin at `place`.
+    /// `cut` bytes are before the next one; the others begin at `place`. Whether none of them is behind FIN.
     #[allow(clippy::too_many_arguments)] // one more than else
     fn payload(
         &mut self,
@@ -152,20 +168,22 @@ impl Reassembler {
         place: u64,
         now_ns: u64,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         let mut bytes = segment.payload.get(cut..).unwrap_or_default();
         // They were not captured, and follow the others.
         let mut missing = segment.len().saturating_sub(cut) - bytes.len();
+        let mut is_read = true;
         if connection.has(side, bits::FIN) {
             let fin_place = connection.cold(side).fin_place;
             let room = usize::try_from(fin_place.saturating_sub(place)).unwrap_or(usize::MAX);
             if room < bytes.len() + missing {
                 sink.event(side, Event::DataAfterFin);
+                is_read = false;
                 bytes = &bytes[..room.min(bytes.len())];
                 missing = room - bytes.len();
             }
             if place.saturating_sub(cut as u64) >= fin_place {
-                return;
+                return false;
             }
         }
         if connection.has(side, bits::STOPPED) {
@@ -174,14 +192,14 @@ impl Reassembler {
                 connection.skip(side, place - connection.place(side));
                 connection.position[side.index()] += (bytes.len() + missing) as u64;
             }
-            return;
+            return is_read;
         }
         if bytes.is_empty() && missing == 0 {
             let cold = connection.cold_mut(side);
             cold.retransmissions = cold.retransmissions.saturating_add(1);
             connection.rtt_start_ns[side.index()] = 0;
             sink.event(side, Event::Retransmission);
-            return;
+            return is_read;
         }
         let mut urgent = None;
         if segment.flags & flags::URG != 0 {
@@ -196,6 +214,7 @@ impl Reassembler {
             let before = (cut == 0).then_some(before);
             self.leave_out(connection, side, at..at + missing as u64, (before, now_ns), sink);
         }
+        is_read
     }
 
     /// Bytes of a segment that were not captured. If the bytes before them were delivered, they are a gap at once; else they are a
@@ -276,11 +295,26 @@ impl Reassembler {
         let acknowledgment = connection.next(other).wrapping_add(beyond as u32);
         let next = connection.next(other);
         let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
-        let is_plausible = distance(known, acknowledgment) <= window_max(connection, side);
+        // Where every packet passes, what was sent was seen.
+        let is_all_seen = !self.options.resynchronise
+            && connection.marked(other, marks::SYN)
+            && !connection.marked(other, marks::FRAGMENTS);
+        let is_plausible = match is_all_seen {
+            true => {
+                let has_fin = connection.has(other, bits::FIN);
+                let fin = u32::from(has_fin && !connection.marked(other, marks::FIN_PASSED));
+                let end = seen_end(connection, other).wrapping_add(fin);
+                !is_after(acknowledgment, end)
+            }
+            false => distance(known, acknowledgment) <= window_max(connection, side),
+        };
         let may_jump = self.options.resynchronise;
         if !(is_plausible || may_jump && is_confirmed(connection, other, acknowledgment)) {
             sink.event(side, Event::AckInvalid);
             return false;
+        }
+        if !is_all_seen {
+            connection.mark(other, marks::LEAPT);
         }
         let mut to = connection.place(other) + u64::from(beyond.unsigned_abs());
         if connection.has(other, bits::FIN) {
@@ -406,7 +440,7 @@ impl Reassembler {
         Outcome::Ignored
     }
 
-    /// RST. It closes if a host would take it (RFC 5961 §3).
+    /// RST. It closes if a host would take it: with exactly the number that it expects (RFC 5961 §3.2).
     pub(super) fn reset(
         &mut self,
         connection: &mut Connection,
@@ -416,23 +450,35 @@ impl Reassembler {
     ) -> Outcome {
         let other = side.other();
         let acknowledged = connection.acknowledged(other);
-        let (is_exact, is_in_window) = if connection.state == TcpState::Closed {
-            return Outcome::Ignored;
-        } else if connection.state == TcpState::None {
+        let (is_exact, is_in_window) = if connection.state == TcpState::None {
             (self.options.midstream, false)
         } else if connection.has(side, bits::UNKNOWN) {
             // The answer to SYN, or to a segment of a connection that the host does not have.
             let ahead = distance(connection.next(other), segment.acknowledgment);
             let sent = distance(connection.next(other), connection.cold(other).highest).max(0);
-            (segment.flags & flags::ACK != 0 && (0..=sent).contains(&ahead), false)
+            let is_answer =
+                (0..=sent).contains(&ahead) || connection.is_refused_again(side, segment);
+            (segment.flags & flags::ACK != 0 && is_answer, false)
+        } else if connection.state == TcpState::SynSent && connection.marked(side, marks::FAR) {
+            // The answer to a challenge of SYN: it resets a connection that the other end has, and this is not (RFC 9293 §3.5.1).
+            (
+                segment.sequence == connection.next(side),
+                segment.sequence == connection.cold(side).far,
+            )
         } else {
             let next = connection.next(side);
             let is_last = acknowledged.is_none() && segment.sequence == connection.highest(side);
-            let is_next = segment.sequence == next || Some(segment.sequence) == acknowledged;
+            // Acknowledgments of what was not captured are ahead of it.
+            let expected = acknowledged.map_or(next, |own| latest(own, next));
+            let is_next = segment.sequence == expected;
             let ahead = distance(acknowledged.unwrap_or(next), segment.sequence);
             let window = connection.window(other).min(DISTANCE_MAX as u32) as i32;
             (is_next || is_last, (0..window).contains(&ahead))
         };
+        if connection.state == TcpState::Closed {
+            // The one before may have been lost behind this place: it is sent again.
+            return if is_exact || is_in_window { Outcome::Accepted } else { Outcome::Ignored };
+        }
         let is_accepted = is_exact || is_in_window && self.options.reset_in_window;
         if !is_accepted && is_in_window {
             // What is between may have been lost: the other end challenges it (RFC 5961 §3).
@@ -453,9 +499,49 @@ impl Reassembler {
 pub(super) fn after_reset(connection: &Connection, side: Side, segment: &Segment<'_>) -> Outcome {
     let is_known = !connection.has(side, bits::UNKNOWN | bits::GUESSED);
     match segment.flags & flags::ACK != 0 && is_known && is_within(connection, side, segment) {
-        true => Outcome::Accepted,
+        true if segment.is_empty() => Outcome::Accepted,
+        true => Outcome::Unread,
         false => Outcome::Ignored,
     }
+}
+
+/// A side advertises a window.
+fn note_window(connection: &mut Connection, side: Side, window: u16) {
+    let before = match connection.marked(side, marks::SCALED) {
+        true => connection.window(side), // on the fast path
+        false => 0,
+    };
+    connection.window[side.index()] = window;
+    connection.mark(side, marks::SCALED);
+    let largest = connection.window(side).max(before);
+    let cold = connection.cold_mut(side);
+    cold.window_largest = cold.window_largest.max(largest);
+}
+
+/// Whether an acknowledgment is further behind the last one of its side than the largest window of that reaches: hosts discard
+/// the segment (RFC 5961 §5.2). Not judged where the last one acknowledged what was not seen.
+fn is_old(connection: &Connection, side: Side, acknowledgment: u32) -> bool {
+    let cold = connection.cold(side);
+    if cold.scale == SCALE_UNKNOWN
+        || !connection.marked(side, marks::ACKED)
+        || connection.marked(side.other(), marks::LEAPT)
+    {
+        return false;
+    }
+    let before = match connection.marked(side, marks::SCALED) {
+        true => connection.window(side),
+        false => 0,
+    };
+    let largest = cold.window_largest.max(before).min(DISTANCE_MAX as u32) as i32;
+    distance(connection.acked[side.index()], acknowledgment) < -largest
+}
+
+/// One beyond the highest sequence number that was seen of a side, which may be behind a hole.
+fn seen_end(connection: &Connection, side: Side) -> u32 {
+    let (next, highest) = (connection.next(side), connection.cold(side).highest);
+    // One that the fast path has left far behind is none.
+    let ahead = distance(next, highest);
+    if (1..=window_max(connection, side.other())).contains(&ahead) { highest } else { next }
 }
 
 /// The handshake is over.

@@ -61,6 +61,11 @@ impl Reassembler {
         sink: &mut impl Sink,
     ) -> Outcome {
         let is_same = connection.initial_sequence(side) == Some(segment.sequence);
+        // Of a SYN that is not the first one, the data is kept nowhere.
+        let repeated = match segment.is_empty() {
+            true => Outcome::Accepted,
+            false => Outcome::Unread,
+        };
         match connection.state {
             TcpState::None => {
                 connection.client = side;
@@ -74,11 +79,14 @@ impl Reassembler {
                 Outcome::Accepted
             }
             TcpState::SynSent if side == connection.client => {
-                if !is_same {
-                    return Outcome::Restart;
+                if is_same {
+                    connection.handshake_ns = now_ns.max(1);
+                } else {
+                    // Which of both has arrived, SYN-ACK says.
+                    sink.event(side, Event::SynConflict);
+                    keep(connection, side, segment);
                 }
-                connection.handshake_ns = now_ns.max(1);
-                Outcome::Accepted
+                repeated
             }
             TcpState::SynSent => {
                 sink.event(side, Event::SimultaneousOpen);
@@ -88,7 +96,7 @@ impl Reassembler {
                 Outcome::Accepted
             }
             TcpState::Closed => Outcome::Restart,
-            _ if is_same => Outcome::Accepted,
+            _ if is_same => repeated,
             TcpState::TimeWait => Outcome::Restart,
             // The other end has the connection, and challenges the SYN (RFC 5961 §4), or has it no more, and answers it.
             _ => {
@@ -96,9 +104,8 @@ impl Reassembler {
                 if side != connection.client && !self.options.resynchronise {
                     return Outcome::Ignored;
                 }
-                let scale = SynOptions::parse(segment.options).scale.unwrap_or(SCALE_NONE);
-                connection.note_again(side, segment, scale);
-                Outcome::Accepted
+                keep(connection, side, segment);
+                repeated
             }
         }
     }
@@ -155,6 +162,9 @@ impl Reassembler {
                 let next = connection.next(other);
                 let sent = distance(next, connection.cold(other).highest);
                 let is_valid = (0..=sent).contains(&distance(next, segment.acknowledgment));
+                if !is_valid && connection.is_answered_again(side, segment) {
+                    return Outcome::Restart;
+                }
                 if !is_valid {
                     sink.event(side, Event::AckInvalid);
                     return Outcome::Ignored;
@@ -201,8 +211,15 @@ impl Reassembler {
         {
             establish(connection);
         }
-        Outcome::Accepted
+        // What is behind a late one was delivered, and data of the first one is held.
+        if segment.is_empty() { Outcome::Accepted } else { Outcome::Unread }
     }
+}
+
+/// Keeps SYN, whose answer is to show what it began.
+fn keep(connection: &mut Connection, side: Side, segment: &Segment<'_>) {
+    let scale = SynOptions::parse(segment.options).scale.unwrap_or(SCALE_NONE);
+    connection.note_again(side, segment, scale);
 }
 
 /// Takes the numbers of a side from its SYN.
@@ -216,6 +233,7 @@ fn learn(connection: &mut Connection, side: Side, segment: &Segment<'_>) -> SynO
     let cold = connection.cold_mut(side);
     cold.highest = first.wrapping_add(segment.len() as u32);
     cold.scale = options.scale.unwrap_or(SCALE_NONE);
+    cold.window_largest = segment.window.into(); // of SYN it is not scaled
     // Windows are scaled if both sides offer it (RFC 7323 §2.2).
     let scales = connection.cold.map(|cold| cold.scale);
     if scales.contains(&SCALE_NONE) && !scales.contains(&SCALE_UNKNOWN) {

@@ -303,6 +303,22 @@ impl<M: Module> Rest<M> {
         self.module.packet(&flow, &mut self.states[at], packet);
     }
 
+    /// A segment that was given to the module is no part of a stream.
+    #[cold]
+    pub(super) fn unread(&mut self, key: &FlowKey, packet: &OfFlow<'_>) {
+        let at = packet.slot.index();
+        let flow = Self::identity(&self.records[at].warm, key, self.client(packet.slot, key));
+        self.module.unread(&flow, &mut self.states[at], packet);
+    }
+
+    /// A fragment of a segment passes by itself.
+    #[cold]
+    pub(super) fn note_fragment(&mut self, slot: Slot, key: &FlowKey, side: Side) {
+        if key.protocol == IpProtocol::TCP.0 {
+            self.records[slot.index()].connection.note_fragment(side);
+        }
+    }
+
     pub(super) fn about(&mut self, key: &FlowKey, error: &OfFlow<'_>) {
         let at = error.slot.index();
         let flow = Self::identity(&self.records[at].warm, key, self.client(error.slot, key));

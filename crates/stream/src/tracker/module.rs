@@ -58,6 +58,10 @@ pub trait Module {
         bytes: &[u8],
     ) -> Want;
 
+    /// The segment that was given last, which no stream takes: it is invalid, or passes and changes nothing
+    /// ([`Outcome::Unread`](crate::tcp::Outcome::Unread)). Its data is in no [`data`](Module::data).
+    fn unread(&mut self, _flow: &Identity, _state: &mut Self::State, _packet: &OfFlow<'_>) {}
+
     /// Bytes that will not come.
     fn gap(
         &mut self,

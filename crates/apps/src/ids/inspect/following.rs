@@ -38,6 +38,10 @@ impl Follower for Following {
         }
     }
 
+    fn unread(&mut self, flow: &Identity, _: &mut Kept, packet: &OfFlow<'_>) {
+        lock(&self.0).unread(flow.id, packet);
+    }
+
     /// It is inspected by itself: rules that drop it do not drop the flow that it is about.
     fn error(&mut self, flow: &Identity, _: &mut Kept, at: &Place, error: &OfFlow<'_>) {
         lock(&self.0).lone(error.input, Some(at.row), Some(flow.id));

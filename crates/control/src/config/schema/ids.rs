@@ -27,6 +27,10 @@ crate::section! {
         /// `tap`: rules drop no packets. `inline`: packets that `drop` and `reject` rules match are dropped, with later packets
         /// of their flows.
         rebuild action: IdsAction = IdsAction::Tap, words();
+        /// With `action` `inline`, drop TCP segments that are no part of a stream, as they would pass without an inspection of the
+        /// stream: outside of the window, with an acknowledgment of data that was not sent or that is too old, with data after a
+        /// reset or FIN, of no connection. Suricata's `stream.drop-invalid`.
+        live drop_invalid: bool = true, boolean();
         /// Folder for `eve.json`, `fast.log` and `stats.log`; made if it is missing. They are appended to, and opened again on
         /// SIGHUP.
         restart output: Option<PathBuf> = None, output();

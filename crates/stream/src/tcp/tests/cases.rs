@@ -1,6 +1,7 @@
 //! Connections by hand. A line is a segment: side, flags (`.` is ACK), sequence number and acknowledgment relative to the
 //! initial ones (SYN is 0, the first byte 1), data, and fields by name; `close` ends the connection. `!` before a line
-//! expects that the segment is ignored, `*` that it begins another connection.
+//! expects that the segment is ignored, `?` that it passes and its data is no part of a stream, `*` that it begins another
+//! connection.
 
 use packet::tcp::flags::{ACK, FIN, RST, SYN, URG};
 
@@ -37,6 +38,7 @@ fn play(bench: &mut Bench, script: &str) {
         let (expected, line) = match line.as_bytes()[0] {
             b'!' => (Outcome::Ignored, &line[1..]),
             b'*' => (Outcome::Restart, &line[1..]),
+            b'?' => (Outcome::Unread, &line[1..]),
             _ => (Outcome::Accepted, line),
         };
         let mut words = line.split_whitespace();
@@ -126,13 +128,20 @@ fn handshakes() {
         "client acknowledges what was never sent"; "- A S 0 0; B SA 0 1; !A . 1 -5; A . 1 1 x" => "x" "" Established [AckInvalid]
         "server sends before the ACK is seen"; "- A S 0 0; B SA 0 1; B . 1 1 banner; A . 1 1; A . 1 7" => "" "banner" Established []
         "SYN again"; "- A S 0 0; B SA 0 1; A S 0 0; B SA 0 1; A . 1 1 x" => "x" "" Established []
-        "another SYN before the answer"; "- A S 0 0; *A S 9 0" => "" "" SynSent []
+        "another SYN before the answer"; "- A S 0 0; A S 9 0" => "" "" SynSent [SynConflict]
+        "another SYN before the answer, which is to the first one"; "- A S 0 0; A S 9 0; B SA 0 1; A . 1 1 x" => "x" "" Established [SynConflict]
+        "another SYN before the answer, which is to it"; "- A S 0 0; A S 9 0; *B SA 0 10" => "" "" SynSent [SynConflict]
+        "another SYN, refused"; "- A S 0 0; A S 9 0; B RA 0 10" => "x" "x" Closed [SynConflict]
+        "another SYN, refused with a wrong number"; "- A S 0 0; A S 9 0; !B RA 0 11" => "" "" SynSent [SynConflict ResetOutOfWindow]
+        "SYN again, with data"; "- A S 0 0; ?A S 0 0 x; B SA 0 1; ?A S 0 0 x; A . 1 1 y" => "y" "" Established []
         "refused"; "- A S 0 0; B RA 0 1" => "x" "x" Closed []
         "refused with a wrong number"; "- A S 0 0; !B RA 0 2" => "" "" SynSent [ResetOutOfWindow]
         "simultaneous open"; "- A S 0 0; B S 0 0; A SA 0 1; B SA 0 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "split handshake"; "- A S 0 0; B S 0 0; A SA 0 1; B . 1 1; A . 1 1 x; B . 1 2 y" => "x" "y" Established [SimultaneousOpen]
         "without ACK"; "!A P 1 1 x; A . 1 1 y" => "y" "" Established [NoFlags]
         "in a firewall, data before SYN-ACK" with firewall; "- A S 0 0; !A . 1 1 x; B . 70 90; B SA 0 1; A . 1 1 y" => "y" "" Established [AckInvalid AckInvalid]
+        "in a firewall, SYN is challenged, and the client resets that connection" with firewall; "- A S 0 0; B . 70 90; A R 90 0; !A R 91 0; A S 0 0; B SA 0 1; A . 1 1 y" => "y" "" Established [AckInvalid ResetInWindow ResetOutOfWindow]
+        "in a firewall, data before SYN-ACK of the server" with firewall; "- A S 0 0; ?B . 70 90 x" => "" "" SynSent [AckInvalid]
     }
 }
 
@@ -230,13 +239,16 @@ fn ends() {
         "hole before it acknowledged"; "A FA 3 1; B . 1 4" => "--|" "" FinWait2 [AcknowledgedLost]
         "again"; "A FA 1 1 a; A FA 1 1 a; A FA 2 1; B . 1 3; A FA 2 1" => "a|" "" FinWait2 [Retransmission]
         "at another place"; "A . 1 1 abc; A FA 3 1; A FA 4 1; A FA 5 1" => "abc|" "" FinWait1 [FinConflict FinConflict]
-        "data behind"; "A FA 2 1; A . 1 1 ab; A . 2 1 b; A . 3 1 c" => "a|" "" FinWait1 [DataAfterFin DataAfterFin]
+        "data behind"; "A FA 2 1; ?A . 1 1 ab; ?A . 2 1 b; ?A . 3 1 c" => "a|" "" FinWait1 [DataAfterFin DataAfterFin]
         "data behind, before"; "A . 3 1 cd; A FA 2 1; A . 1 1 a" => "a|" "" FinWait1 [DataAfterFin]
         "acknowledgments behind"; "A FA 1 1; B . 1 2 xy; A . 2 3; B . 3 2 z; A . 2 4" => "|" "xyz" FinWait2 []
-        "reset"; "A . 1 1 ab; A R 3 0; A . 3 1 c; !A . 900000 1 c; !B R 1 0" => "abx" "x" Closed [AfterReset AfterReset]
-        "reset, and data of the other end"; "B R 1 0; A . 1 1 c; B . 1 1 d; !A P 1 1 c" => "x" "x" Closed [AfterReset AfterReset AfterReset]
+        "reset"; "A . 1 1 ab; A R 3 0; ?A . 3 1 c; A . 3 1; !A . 900000 1 c" => "abx" "x" Closed [AfterReset AfterReset AfterReset]
+        "reset again" ; "A . 1 1 ab; B R 1 0; A . 1 1; B R 1 0; B R 1 0; B R 9 0; !B R 1001 0; !B R 0 0; A R 3 0" => "abx" "x" Closed [AfterReset]
+        "refused again"; "- A S 0 0; B RA 0 1; B RA 0 1; !B RA 0 2; !B R 0 0" => "x" "x" Closed []
+        "reset, and data of the other end"; "B R 1 0; ?A . 1 1 c; ?B . 1 1 d; !A P 1 1 c" => "x" "x" Closed [AfterReset AfterReset AfterReset]
         "reset with a hole"; "A . 2 1 b; B R 1 0" => "-bx" "x" Closed []
-        "reset with what was acknowledged"; "A . 1 1 ab; A . 3 1 cd; B . 1 3; A R 3 0" => "abcdx" "x" Closed []
+        "reset with what was acknowledged"; "A . 1 1 ab; A . 3 1 cd; B . 1 3; A R 3 0; A . 5 1 e" => "abcde" "" Established [ResetInWindow]
+        "reset before what came last"; "A . 1 1 hello; !A R 0 0; A R 1 0; B . 1 6; !A R 1 0; A . 6 1 evil; A R 10 0" => "helloevilx" "x" Closed [ResetOutOfWindow ResetInWindow ResetOutOfWindow]
         "reset in the window"; "A R 9 0; A . 1 1 x" => "x" "" Established [ResetInWindow]
         "reset in the window, by option" with in_window; "A R 9 0" => "x" "x" Closed []
         "reset outside of the window" with in_window; "!A R 1001 0; !A R 0 0" => "" "" Established [ResetOutOfWindow ResetOutOfWindow]
@@ -259,14 +271,17 @@ fn reuse() {
         "of an open one, beyond the window"; "A S 999999 0; A . 1 1 x" => "x" "" Established [SynConflict]
         "of an open one, answered"; "A S 9 0; *B SA 70 10" => "" "" Established [SynConflict]
         "of an open one, beyond the window, answered"; "A S 999999 0; *B SA 70000000 1000000" => "" "" Established [SynConflict]
-        "of an open one, answered with data in part"; "A S 9 0 get fast=1; *B SA 70 12" => "" "" Established [SynConflict]
+        "of an open one, answered with data in part"; "?A S 9 0 get fast=1; *B SA 70 12" => "" "" Established [SynConflict]
         "of an open one, another number acknowledged"; "A S 9 0; !B SA 70 11; !B SA 70 9" => "" "" Established [SynConflict SynConflict SynConflict]
         "the SYN-ACK of before again"; "A S 9 0; B SA 0 1; *B SA 70 10" => "" "" Established [SynConflict]
         "answered when the old one went on"; "A S 9 0; A . 1 1 x; !B SA 70 10" => "x" "" Established [SynConflict SynConflict]
         "challenged, then reset"; "B . 1 1 y; A S -900 0; B . 2 1; A R 1 0; *A S -900 0" => "x" "yx" Closed [SynConflict]
         "challenged, and gone on"; "A S 900 0; B . 1 1; A . 1 1 x; B . 1 2" => "x" "" Established [SynConflict]
         "twice, the second answered"; "A S 9 0; A S 800 0; !B SA 70 10; *B SA 70 801" => "" "" Established [SynConflict SynConflict SynConflict]
-        "its SYN-ACK was not captured"; "A S 900 0; *A . 901 70" => "" "" Established [SynConflict]
+        "its SYN-ACK was not captured"; "A S 900000 0; !A . 900001 70; !A . 900001 70 x; *B . 70 900002" => "" "" Established [SynConflict OutOfWindow OutOfWindow]
+        "data behind it, challenged"; "A S 500000000 0; B . 1 1; !A . 500000001 1 junk; B . 1 1; A . 1 1 x" => "x" "" Established [SynConflict OutOfWindow]
+        "data behind it, of the server"; "B S 500000000 0; A . 1 1; !B . 500000001 1 junk; A . 1 1; B . 1 1 x" => "" "x" Established [SynConflict OutOfWindow]
+        "its SYN-ACK was not captured, and nothing of the other end"; "- A S 0 0; A . 1 1 ab; A S 900000 0; *A . 900001 70" => "ab" "" Established [SynConflict]
         "in a firewall, its SYN-ACK was not seen" with firewall; "A S 900000 0; !A . 900001 70" => "" "" Established [SynConflict OutOfWindow]
         "in a firewall, SYN of the server" with firewall; "!B S 900000 0" => "" "" Established [SynConflict]
         "SYN of before again"; "A . 1 1 x; A S 0 0; B SA 0 1; A . 2 1 y" => "xy" "" Established []
@@ -278,18 +293,20 @@ fn reuse() {
 /// The connection that a SYN began which came while the one before was open: both have their own bytes, and windows are scaled.
 #[test]
 fn a_port_used_again() {
-    let before = "A . 1 1 first; A S 70001 0 scale=2; ";
+    let before = "A . 1 1 first; A S 700001 0 scale=2; ";
     for answer in
-        ["B SA 90000 70002 scale=3; A . 70002 90001 window=100", "A . 70002 90001 window=100"]
+        ["B SA 90000 700002 scale=3; A . 700002 90001 window=100", "B . 90001 700002 window=100"]
     {
         let mut bench = Bench::open(Options::default());
         play(&mut bench, before);
         let (head, rest) = answer.split_once("; ").unwrap_or((answer, ""));
         play(&mut bench, &format!("*{head}"));
         let mut text = String::new();
-        let (side, number) = if head.starts_with('B') { (B, 90_000) } else { (A, 70_002) };
-        let flags = if side == B { SYN | ACK } else { ACK };
-        let sequence = bench.initial[side.index()] + number;
+        let (number, flags) = match head.contains("SA") {
+            true => (90_000, SYN | ACK),
+            false => (90_001, ACK),
+        };
+        let sequence = bench.initial[1] + number;
         let known = bench.connection.again(&super::segment(sequence, 0, flags, b""));
         assert_eq!(known.client(), Some(A));
         let syn = super::segment(sequence, 0, SYN, b"");
@@ -298,16 +315,14 @@ fn a_port_used_again() {
         bench.connection = super::super::Connection::new(B);
         bench.connection.begin_again(&known);
         bench.sink = Recorder::default();
-        text.extend([head, "; ", rest, "; A . 70002 90001 second; B . 90001 70008 yes"]);
+        text.extend([head, "; ", rest, "; A . 700002 90001 second; B . 90001 700008 yes"]);
         play(&mut bench, &text);
         assert_eq!(bench.connection.state(), TcpState::Established);
         assert_eq!(
             (bench.sink.bytes(A), bench.sink.bytes(B)),
             (b"second".to_vec(), b"yes".to_vec())
         );
-        if side == B {
-            assert_eq!(bench.connection.window(A), 4_000);
-        }
+        assert_eq!(bench.connection.window(A), 4_000);
         bench.close();
     }
 }
@@ -320,6 +335,15 @@ fn windows() {
         "scaled by one side only"; "- A S 0 0; B SA 0 1 scale=14; A . 1 1; !A . 200001 1 x" => "" "" Established [OutOfWindow]
         "acknowledgment beyond"; "!B . 1 900001; B . 1 1 y" => "" "y" Established [AckInvalid]
         "FIN beyond"; "!A FA 900001 1; A . 1 1 a" => "a" "" Established [OutOfWindow]
+        "an old acknowledgment"; "B . 1 1 y; A . 1 2; ?A . 1 -999 bad; A . 1 -998 ok" => "ok" "y" Established [AckInvalid]
+    }
+    let firewall = |options| Options { resynchronise: false, ..options };
+    cases! {
+        "in a firewall, acknowledgment of what was not sent" with firewall; "B . 1 1 xy; !A . 1 4 a; A . 1 3 b" => "b" "xy" Established [AckInvalid]
+        "in a firewall, of what is behind a hole" with firewall; "B . 3 1 yz; !A . 1 6; A . 1 5 b; B . 1 1 wx" => "b" "--yz" Established [AckInvalid AcknowledgedLost Retransmission]
+        "in a firewall, of FIN behind a hole" with firewall; "B FA 3 1; A . 1 4 b; !A . 2 5" => "b" "--|" CloseWait [AcknowledgedLost AckInvalid]
+        "in a firewall, an old acknowledgment" with firewall; "B . 1 1 0123456789; A . 1 11 window=4; ?A . 1 -900000 bad; A . 1 7 ok" => "ok" "0123456789" Established [AckInvalid]
+        "in a firewall, joined in the middle" with firewall; "- A . 100 200; B . 200 100 xy; A . 100 209 z" => "z" "xy-------" Established [JoinedMidstream AcknowledgedLost]
     }
 }
 

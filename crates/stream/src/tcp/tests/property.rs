@@ -518,4 +518,81 @@ proptest! {
         bench.close();
         prop_assert_eq!([bench.sink.bytes(A), bench.sink.bytes(B)], [bytes(2), bytes(3)]);
     }
+
+    /// What one end of an open connection sends that the other end does not take leaves its stream as it is, where every packet
+    /// passes and in captures: a reset that is not exact, SYN and what goes on behind it, acknowledgments that are too old or of what
+    /// was never sent. The other end challenges it.
+    #[test]
+    fn what_is_not_taken_changes_no_stream(
+        initial in [initials(), initials()],
+        lens in prop::collection::vec(1usize..400, 1..12),
+        strays in prop::collection::vec((any::<Index>(), 0usize..5, any::<u32>(), 1u32..60_000, any::<bool>()), 1..12),
+        resynchronise: bool,
+    ) {
+        let mut bench = Bench::open_at(Options { resynchronise, ..Options::default() }, initial);
+        let all: Vec<u8> = (0..lens.iter().sum::<usize>()).map(stream).collect();
+        let _ = bench.data(B, 0, 0, b"banner");
+        let mut acknowledged = 0;
+        prop_assert_eq!(bench.data(A, 0, 6, b""), super::Outcome::Accepted);
+        let mut offset = 0;
+        for (index, len) in lens.iter().enumerate() {
+            for (at, kind, number, near, is_data) in &strays {
+                if at.index(lens.len()) != index {
+                    continue;
+                }
+                let next = initial[0].wrapping_add(1 + offset as u32);
+                let known = initial[1].wrapping_add(1 + 6);
+                // Far from what is expected, on either side of it.
+                let far = next.wrapping_add((1 << 29) + number % (1 << 30));
+                let payload: &[u8] = if *is_data { b"stray" } else { b"" };
+                let segment = |sequence, acknowledgment, flags, payload| Segment {
+                    sequence, acknowledgment, flags, window: 1000, payload, ..Segment::default()
+                };
+                let challenge = |bench: &mut Bench| bench.data(B, 6, offset as u32, b"");
+                match kind {
+                    // Below what came last, which may be within the window, or above it.
+                    0 => {
+                        let below = next.wrapping_sub(1 + near % 500);
+                        let own = if *is_data { below } else { next.wrapping_add(*near) };
+                        let _ = bench.send(A, segment(own, 0, 0x04, b""));
+                    }
+                    1 => {
+                        let outcome = bench.send(A, segment(far, 0, SYN, payload));
+                        let expected = if *is_data { super::Outcome::Unread } else { super::Outcome::Accepted };
+                        prop_assert!(outcome == expected || far == initial[0]);
+                        prop_assert_eq!(challenge(&mut bench), super::Outcome::Accepted);
+                        let outcome = bench.send(A, segment(far.wrapping_add(1), known, ACK, b"stray"));
+                        prop_assert_eq!(outcome, super::Outcome::Ignored);
+                        prop_assert_eq!(challenge(&mut bench), super::Outcome::Accepted);
+                    }
+                    2 => {
+                        let old = known.wrapping_sub(70_000 + near);
+                        let outcome = bench.send(A, segment(next, old, ACK, b"stray"));
+                        prop_assert_eq!(outcome, super::Outcome::Unread);
+                    }
+                    3 if !resynchronise => {
+                        let outcome = bench.send(A, segment(next, known.wrapping_add(*near), ACK, b"stray"));
+                        prop_assert_eq!(outcome, super::Outcome::Ignored);
+                    }
+                    _ => {
+                        let outcome = bench.send(A, segment(far, known, ACK, b"stray"));
+                        prop_assert_eq!(outcome, super::Outcome::Ignored);
+                    }
+                }
+            }
+            // What was sent before and not acknowledged may be reset at its place.
+            let outcome = bench.data(A, offset as u32, 6, &all[offset..offset + len]);
+            prop_assert_eq!(outcome, super::Outcome::Accepted);
+            offset += len;
+            if index % 2 == 0 {
+                acknowledged = offset;
+                prop_assert_eq!(bench.data(B, 6, acknowledged as u32, b""), super::Outcome::Accepted);
+            }
+        }
+        prop_assert_eq!(bench.connection.state(), TcpState::Established);
+        bench.close();
+        prop_assert!(acknowledged <= offset);
+        prop_assert_eq!(bench.sink.bytes(A), all);
+        prop_assert_eq!(bench.sink.bytes(B), b"banner");
+    }
 }

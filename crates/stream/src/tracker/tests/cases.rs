@@ -29,10 +29,10 @@ fn a_sweep_does_not_shorten_a_long_time_out() {
     }
 }
 
-/// A client that opens connections with the same ports again and again, in a capture with coarse times.
+/// A client that opens and resets connections with the same ports again and again, in a capture with coarse times.
 #[test]
 fn connections_that_begin_at_the_same_time_have_numbers_of_their_own() {
-    let scene = Scene::new(&[step(0, 2, 0), step(0, 2, 0), step(0, 2, 0), step(0, 2, 0)]);
+    let scene = Scene::new(&[2, 13, 2, 13, 2, 13, 2].map(|what| step(0, what, 0)));
     let expected = run(&scene, options(IdleTimeouts::default()), 1, None, |_| true);
     check_counts(&scene, &expected.0, expected.1);
     assert_eq!(expected.0.len(), 4);
