@@ -228,6 +228,7 @@ impl World {
                 counters: Arc::new(Counters::default()),
                 is_inline: Arc::new(AtomicBool::new(true)),
                 session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
+                stream_memory: Arc::new(AtomicUsize::new(usize::MAX)),
                 on_limit: control::config::IdsOnLimit::Inspect,
                 literals: None,
             };

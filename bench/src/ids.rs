@@ -185,6 +185,7 @@ impl Case {
             counters: counters.clone(),
             is_inline: Arc::new(AtomicBool::new(false)),
             session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
+            stream_memory: Arc::new(AtomicUsize::new(usize::MAX)),
             on_limit: control::config::IdsOnLimit::Inspect,
             literals: None,
         };
