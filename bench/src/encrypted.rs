@@ -229,6 +229,7 @@ impl World {
                 is_inline: Arc::new(AtomicBool::new(true)),
                 session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
                 drops_invalid: Arc::default(),
+                stream_memory: Arc::new(AtomicUsize::new(usize::MAX)),
                 on_limit: control::config::IdsOnLimit::Inspect,
                 literals: None,
             };

@@ -186,6 +186,7 @@ impl Case {
             is_inline: Arc::new(AtomicBool::new(false)),
             session_memory: Arc::new(AtomicUsize::new(usize::MAX)),
             drops_invalid: Arc::default(),
+            stream_memory: Arc::new(AtomicUsize::new(usize::MAX)),
             on_limit: control::config::IdsOnLimit::Inspect,
             literals: None,
         };

@@ -1,6 +1,7 @@
 //! A ruleset from rules in their order: numbers of rules and parts, and the indexes by which they are found.
 
-use signatures::{Buffer, Condition, FlowSide, Transform};
+use signatures::config::RateAction;
+use signatures::{Action, Buffer, Condition, FlowSide, Transform};
 
 use crate::Sender;
 use crate::checks::Op;
@@ -11,6 +12,7 @@ use crate::literals::Wanted;
 use crate::passing;
 use crate::rule::{Carried, Compiled, Cond, Event, Kind, Part, When, least};
 use crate::ruleset::{BufferSets, Layers, Options, RuleInfo, Ruleset, Search};
+use crate::tables::{Counted, How};
 
 /// The lists of transforms of a buffer, each with what is looked for behind it.
 type BufferBuilder = (Vec<Transform>, [LayersBuilder; 2]);
@@ -66,6 +68,8 @@ impl Builder {
             true => 0,
             false => self.headers.number(&compiled),
         };
+        let decides = decides(rule.action, &compiled);
+        self.ruleset.decides |= decides && !parts.is_empty();
         let too_large = |error: automata::PatternError| error.to_string();
         let mut numbers = Vec::with_capacity(parts.len());
         for (at, part) in parts.into_iter().enumerate() {
@@ -150,6 +154,7 @@ impl Builder {
                 least: least(&part.ops),
                 senders: part.senders,
                 absent: part.absent,
+                decides,
                 has_literal: !literals.is_empty(),
                 is_lazy,
                 ops: part.ops.into(),
@@ -245,6 +250,16 @@ fn best<'a>(part: &'a DraftPart, wanted: &Wanted, search: Search) -> Option<(&'a
         Search::Every => None,
         search => part.candidates.best(wanted, search),
     }
+}
+
+/// Whether a rule may drop or pass packets.
+fn decides(action: Action, rule: &Compiled) -> bool {
+    let is_alert = |own: &Action| matches!(own, Action::Alert | Action::Log);
+    let is_rate = |own: &Counted| match &own.how {
+        How::Rate { action, .. } => !matches!(action, RateAction::Alert | RateAction::Log),
+        _ => false,
+    };
+    !is_alert(&action) || rule.counted.iter().any(is_rate)
 }
 
 /// Whether single fragments are tried for a rule. They have no ports.

@@ -16,7 +16,10 @@
 //! before ([`crate::window::tail`]); then places count from the beginning of the stream. Where segments are cut has no influence.
 //!
 //! Of a stream, rules with contents at fixed places (`depth`, `offset`, `startswith`) are also matched against the payload of each
-//! packet, unless they ask for streams only. What a packet and its message both have is one match.
+//! packet, unless they ask for streams only. What a packet and its message both have is one match: what is found in the packet
+//! that begins a message is not found in the message again.
+//!
+//! Inline, rules that drop or pass packets are evaluated with each packet, as far as the bound on the work allows.
 
 use std::sync::Arc;
 
@@ -63,6 +66,7 @@ pub struct Detector {
     lone: FlowState,
     pub(crate) window: Window,
     pub(crate) scratch: Scratch,
+    is_inline: bool,
 }
 
 #[derive(Debug, Default)]
@@ -75,6 +79,8 @@ pub(crate) struct Step {
     pub(crate) is_over: bool,
     /// The payload is given as bytes of the stream.
     is_in_stream: bool,
+    /// Bytes or buffers came.
+    pub(crate) has_data: bool,
     /// Bytes of the payload, and whether a message begins with them.
     payload: usize,
     begins_message: bool,
@@ -131,7 +137,19 @@ impl Detector {
             lone: FlowState::default(),
             window: Window::default(),
             scratch: Scratch::default(),
+            is_inline: false,
         }
+    }
+
+    /// Packets wait for the verdict: rules that drop or pass them are evaluated with each packet, on what there is of its stream.
+    /// Without this, a rule may match a little later, and what is absent is so from a message as a whole.
+    pub fn set_inline(&mut self, is_inline: bool) {
+        self.is_inline = is_inline;
+    }
+
+    /// How long parts of rules that decide about packets wait at most, where others wait longer.
+    pub(crate) fn early(&self, when: When) -> Option<When> {
+        (self.is_inline && self.rules.decides).then_some(when)
     }
 
     /// The rules.
@@ -247,6 +265,7 @@ impl Detector {
         self.step.is_over = flow.is_dropped || flow.is_passed;
         self.step.is_in_stream = false;
         (self.step.payload, self.step.begins_message) = (0, false);
+        self.step.has_data = false;
     }
 
     /// Rules of packets.
@@ -424,6 +443,7 @@ impl Detector {
         is_clean: bool,
         ends: Option<Last>,
     ) {
+        self.step.has_data = true;
         let rules = self.rules.clone();
         let side = sender.index();
         let mut window = std::mem::take(&mut flow.messages[side]);
@@ -435,6 +455,7 @@ impl Detector {
         let port = way.map(|way| server_port(&way, sender));
         let set = rules.streams[side].of(port);
         let (parts, half) = (&rules.parts, MESSAGE_HALF);
+        let early = self.early(When::Whole);
         let Scratch { room, joint, found, values, .. } = &mut self.scratch;
         if let Some(len) = window.len_from_start()
             && !tail.is_empty()
@@ -444,7 +465,7 @@ impl Detector {
             let (now, behind) = bytes.split_at(2 * half - len);
             let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let up = &mut given_up;
-            window.advance(set, parts, half, now, is_clean, false, room, up, &mut wants, hit);
+            window.advance(set, parts, half, now, is_clean, false, None, room, up, &mut wants, hit);
             let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let when = When::Full;
             tail.join(set, parts, &mut window, when, false, joint, room, up, &mut wants, hit);
@@ -452,7 +473,7 @@ impl Detector {
         }
         let hit = |part, of: &[u8]| take(parts, part, of, found, values);
         let (up, is_end) = (&mut given_up, ends.is_some());
-        window.advance(set, parts, half, bytes, is_clean, is_end, room, up, &mut wants, hit);
+        window.advance(set, parts, half, bytes, is_clean, is_end, early, room, up, &mut wants, hit);
         if let Some(last) = ends {
             let hit = |part, of: &[u8]| take(parts, part, of, found, values);
             let (when, is_last) = (When::Whole, last == Last::OfStream);
@@ -519,6 +540,24 @@ impl Detector {
         }
     }
 
+    /// Bytes of memory that a flow holds beside its [`FlowState`], with what came in the step.
+    pub fn memory(&self, flow: &mut FlowState) -> usize {
+        if self.step.has_data {
+            flow.count_memory();
+        }
+        flow.memory
+    }
+
+    /// There is no memory for what a flow keeps: it may have `most` bytes. Its streams are evaluated as if they ended here, and
+    /// begin again; parts of buffers may be lost.
+    pub fn cut(&mut self, flow: &mut FlowState, most: usize) {
+        if !self.step.is_over {
+            self.end_message(flow, Sender::Client, Last::OfStream);
+            self.end_message(flow, Sender::Server, Last::OfStream);
+        }
+        flow.give_memory_back(most);
+    }
+
     /// Ends the step: appends its alerts, and says what becomes of packet and flow.
     pub fn finish(&mut self, flow: &mut FlowState, alerts: &mut Vec<Alert>) -> Verdict {
         let mut verdict = Verdict::default();
@@ -560,6 +599,7 @@ impl Detector {
                 (Answer::Yes, Some(_)) if !self.settle(&rules, own, flow) => {}
                 (Answer::Yes, Some(way)) => {
                     conditions::apply(&rule.posts, flow, &self.tables, &way, self.step.now_ns);
+                    self.packet_matched(rule, own, flow);
                     queue.push(*own);
                 }
                 _ if matches!(own.found, Found::Stream | Found::Transaction(_)) => {
@@ -588,6 +628,11 @@ impl Detector {
             }
         });
         flow.transactions.retain(|own| own.ended != [true; 2]);
+        if flow.is_dropped || flow.is_passed {
+            // Nothing of it is looked at any more.
+            flow.transactions.clear();
+            flow.give_memory_back(0);
+        }
         self.step.matches = matches;
         self.scratch.queue = queue;
         verdict
@@ -638,13 +683,22 @@ impl Detector {
         if !matches.iter().any(is_packet) {
             return;
         }
-        let (begins, sender) = (self.step.begins_message, self.step.sender);
+        let sender = self.step.sender;
         let found = &mut self.scratch.found;
         let streams =
             matches.iter().filter(|own| own.found == Found::Stream && own.sender == sender);
         found.extend(streams.map(|own| own.rule));
-        matches.retain(|own| !is_packet(own) || !begins && !found.contains(&own.rule));
+        matches.retain(|own| !is_packet(own) || !found.contains(&own.rule));
         found.clear();
+    }
+
+    /// A rule matched a packet of a stream. If that begins a message, it is not looked for in the rest of the message.
+    fn packet_matched(&self, rule: &Compiled, of: &Match, flow: &mut FlowState) {
+        let message = &mut flow.messages[of.sender.index()];
+        let is_first = of.found == Found::Packet && self.step.begins_message;
+        if is_first && rule.kind == Kind::Stream && !message.is_empty() {
+            rule.parts.iter().for_each(|part| message.set_found(*part));
+        }
     }
 
     /// Thresholds and actions, in the order of the rules.

@@ -74,6 +74,8 @@ pub struct FlowState {
     pub(crate) waiting: Vec<Match>,
     /// The ruleset that numbers of rules are of.
     pub(crate) generation: u64,
+    /// Bytes of memory, as they were last counted.
+    pub(crate) memory: usize,
 }
 
 /// A rule that was found, but for its conditions.
@@ -138,6 +140,17 @@ pub(crate) struct Open {
 }
 
 impl Transaction {
+    /// Bytes of memory that it holds.
+    fn memory(&self) -> usize {
+        let open = self.open.iter().map(|own| own.window.memory() + own.raw.capacity());
+        size_of::<Self>()
+            + (self.found.capacity() + self.done.capacity()) * size_of::<u64>()
+            + self.open.capacity() * size_of::<Open>()
+            + self.kept.capacity() * size_of::<Kept>()
+            + self.bytes.capacity()
+            + open.sum::<usize>()
+    }
+
     /// Keeps a buffer, if there is room for it.
     pub(crate) fn keep(&mut self, buffer: Buffer, sender: Sender, bytes: &[u8]) -> bool {
         let begin = self.bytes.len();
@@ -211,6 +224,8 @@ impl FlowState {
     /// Inspection of the flow ends: `drops` as if a rule had dropped it, otherwise as if one had passed it.
     pub fn give_up(&mut self, drops: bool) {
         (self.is_dropped, self.is_passed) = (self.is_dropped | drops, self.is_passed | !drops);
+        self.transactions.clear();
+        self.give_memory_back(0);
     }
 
     /// Whether both ends spoke; of TCP, whether the handshake is over.
@@ -265,6 +280,29 @@ impl FlowState {
             return &mut self.transactions[at - 1];
         }
         &mut self.transactions[at]
+    }
+
+    /// Counts the bytes of memory that streams, transactions and matches hold.
+    pub(crate) fn count_memory(&mut self) {
+        let values = self.values.iter().map(|own| own.bytes.len() + size_of::<Value>());
+        self.memory = self.messages.iter().map(Window::memory).sum::<usize>()
+            + self.tails.iter().map(Tail::memory).sum::<usize>()
+            + self.transactions.iter().map(Transaction::memory).sum::<usize>()
+            + values.sum::<usize>()
+            + self.waiting.capacity() * size_of::<Match>();
+    }
+
+    /// Gives the memory of streams back, and that of transactions if it then holds more than `most` bytes.
+    pub(crate) fn give_memory_back(&mut self, most: usize) {
+        (self.messages, self.tails) = Default::default();
+        self.count_memory();
+        if self.memory > most {
+            for own in &mut self.transactions {
+                (own.open, own.kept, own.bytes) = Default::default();
+            }
+            self.values = Vec::new();
+            self.count_memory();
+        }
     }
 
     /// Keeps a value; beyond the bounds the oldest are given up.

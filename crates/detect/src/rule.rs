@@ -35,6 +35,8 @@ pub(crate) struct Part {
     pub(crate) senders: [bool; 2],
     /// It holds of a buffer that is not there.
     pub(crate) absent: bool,
+    /// Its rule may drop or pass packets.
+    pub(crate) decides: bool,
     /// It is evaluated where a literal is found.
     pub(crate) has_literal: bool,
     /// It is evaluated once the key of its rule was found, where that is possible.

@@ -144,6 +144,8 @@ pub struct Ruleset {
     pub(crate) of_sets: Vec<u32>,
     /// Rules about what is odd in sessions.
     pub(crate) app_events: HashMap<applayer::AnomalyKind, Vec<u32>>,
+    /// A rule with contents or the like may drop or pass packets.
+    pub(crate) decides: bool,
     /// Rules that single fragments are tried for.
     pub(crate) fragments: Vec<u32>,
     pub(crate) applications: Vec<u32>,

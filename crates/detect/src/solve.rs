@@ -207,6 +207,8 @@ impl Solver<'_> {
                     JumpFrom::Beginning => self.absolute(jump),
                     JumpFrom::End => len.saturating_add(jump),
                 };
+                // As Suricata does, a jump to before the beginning ends there.
+                let to = if self.view.base == 0 { to.max(0) } else { to };
                 if to < 0 || to > len {
                     return Err(fail());
                 }

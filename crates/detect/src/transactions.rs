@@ -18,7 +18,7 @@ use crate::conditions;
 use crate::detector::{Detector, server_port, take};
 use crate::flow::{Kept, Match, OPEN_MAX, Open};
 use crate::headers::Compared;
-use crate::rule::{Part, Way};
+use crate::rule::{Part, Way, When};
 use crate::ruleset::BufferSets;
 use crate::solve::{View, holds};
 use crate::window::Window;
@@ -160,6 +160,7 @@ impl Detector {
         if self.step.is_over {
             return;
         }
+        self.step.has_data = true;
         let rules = self.rules.clone();
         let (buffer, sender, side) = (canonical(part.buffer), part.sender, part.sender.index());
         let way = flow.way_of(sender);
@@ -192,6 +193,7 @@ impl Detector {
                 transaction.open.push(Open { buffer, number: part.number, sender, window, raw });
                 transaction.open.len() - 1
             });
+            let early = self.early(When::Always);
             let open = &mut transaction.open[place];
             for set in sets.iter().filter(|set| set.transforms.is_empty()) {
                 let (set, is_last) = (set.sets[side].all.of(port), part.is_complete);
@@ -204,6 +206,7 @@ impl Detector {
                     part.bytes,
                     false,
                     is_last,
+                    early,
                     &mut self.scratch.room,
                     &mut given_up,
                     |header| headers.holds(&rules.headers, header, way.as_ref()),
@@ -314,6 +317,7 @@ impl Detector {
                 bytes,
                 false,
                 true,
+                None,
                 room,
                 given_up,
                 |header| headers.holds(&rules.headers, header, way.as_ref()),

@@ -14,6 +14,10 @@
 //! comes pays for a number of bytes that may be looked at again so. Parts for which that is not enough wait, as those without a new
 //! literal do, until there is an eighth more than when all were last evaluated, or a full window, or the end: what is found is the
 //! same, a little later.
+//!
+//! Where packets wait for the answer, parts of rules that decide about them are evaluated *early*: with each piece, as far as is paid
+//! for. Each piece pays for some bytes, too. What waits for the end is evaluated then as if the piece were the last one, as Suricata
+//! does inline.
 
 use automata::State;
 
@@ -24,6 +28,9 @@ use crate::solve::{View, holds};
 /// So many bytes may be looked at again for each that comes. A segment of 1,460 bytes with new literals pays for eleven parts over a
 /// full window of a stream.
 const PAID_PER_BYTE: usize = 64;
+
+/// And for each piece, where parts are evaluated early.
+const PAID_PER_PIECE: usize = 16_384;
 
 /// What the evaluation of a part costs beside its bytes.
 const PART_COST: usize = 64;
@@ -65,8 +72,10 @@ struct Hit {
 enum Which {
     /// Those with a new literal, as far as is paid for.
     Fresh,
-    /// All.
-    All,
+    /// Those of rules that decide about packets, as far as is paid for; first those with a new literal.
+    Early,
+    /// All; those of rules that decide about packets as early as this.
+    All(Option<When>),
 }
 
 impl Window {
@@ -84,13 +93,26 @@ impl Window {
         self.start == 0 && self.bytes.is_empty()
     }
 
+    /// Bytes of memory that it holds beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        let numbers = self.fresh.capacity() + self.done.capacity();
+        self.bytes.capacity() + self.hits.capacity() * size_of::<Hit>() + numbers * size_of::<u32>()
+    }
+
+    /// A part counts as found in what is there.
+    pub(crate) fn set_found(&mut self, part: u32) {
+        if let Err(at) = self.done.binary_search(&part) {
+            self.done.insert(at, part);
+        }
+    }
+
     /// How many bytes are there, if they are all that came.
     pub(crate) fn len_from_start(&self) -> Option<usize> {
         (self.start == 0).then_some(self.bytes.len())
     }
 
     /// More bytes; `found` gets numbers of parts that hold, of those whose header `wants`, and of what. `is_clean`: no literal is in them as a
-    /// whole.
+    /// whole. `early`: parts of rules that decide about packets are evaluated now, those that wait for no more than this.
     #[expect(clippy::too_many_arguments, reason = "a window has no references of its own")]
     pub(crate) fn advance(
         &mut self,
@@ -100,6 +122,7 @@ impl Window {
         mut bytes: &[u8],
         is_clean: bool,
         is_last: bool,
+        early: Option<When>,
         room: &mut Room,
         given_up: &mut bool,
         mut wants: impl FnMut(u32) -> bool,
@@ -116,12 +139,18 @@ impl Window {
             if !is_clean {
                 set.scan_whole(room, bytes, |own, end| hit(hits, fresh, own, end, wants));
             }
-            self.evaluate(set, parts, bytes, When::Whole, Which::All, given_up, wants, &mut found);
+            let which = Which::All(None);
+            self.evaluate(set, parts, bytes, When::Whole, which, given_up, wants, &mut found);
             return;
+        }
+        let most = 2 * half * PAID_PER_BYTE;
+        if early.is_some() {
+            self.paid = (self.paid + PAID_PER_PIECE).min(most);
         }
         loop {
             if self.bytes.len() == 2 * half && !bytes.is_empty() {
-                self.evaluate_own(set, parts, When::Full, Which::All, given_up, wants, &mut found);
+                let which = Which::All(None);
+                self.evaluate_own(set, parts, When::Full, which, given_up, wants, &mut found);
                 self.bytes.drain(..half);
                 self.start += half as u64;
                 self.evaluated = half;
@@ -132,20 +161,33 @@ impl Window {
             let (now, rest) = bytes.split_at(take);
             let (before, start) = (self.bytes.len(), self.start);
             let (hits, fresh) = (&mut self.hits, &mut self.fresh);
+            if before + take > self.bytes.capacity() {
+                // No more than a window holds.
+                let len = (2 * before).clamp(before + take, 2 * half);
+                self.bytes.reserve_exact(len - before);
+            }
             self.bytes.extend_from_slice(now);
             let new = |own, end| hit(hits, fresh, own, start + end, wants);
             self.state = set.scan_more(room, self.state, &self.bytes, before, is_clean, new);
-            self.paid = (self.paid + take * PAID_PER_BYTE).min(2 * half * PAID_PER_BYTE);
+            self.paid = (self.paid + take * PAID_PER_BYTE).min(most);
             bytes = rest;
             let is_end = is_last && rest.is_empty();
+            let early = early.filter(|_| rest.is_empty());
             let is_more = (self.bytes.len() - self.evaluated) * 8 >= self.bytes.len();
             if is_end || is_more {
                 let when = if is_end { When::Whole } else { When::Always };
-                self.evaluate_own(set, parts, when, Which::All, given_up, wants, &mut found);
+                let which = Which::All(early);
+                self.evaluate_own(set, parts, when, which, given_up, wants, &mut found);
                 self.evaluated = self.bytes.len();
-            } else if !self.fresh.is_empty() {
-                let when = When::Always;
-                self.evaluate_own(set, parts, when, Which::Fresh, given_up, wants, &mut found);
+            } else {
+                if let Some(early) = early {
+                    let which = Which::Early;
+                    self.evaluate_own(set, parts, early, which, given_up, wants, &mut found);
+                }
+                if !self.fresh.is_empty() {
+                    let (when, which) = (When::Always, Which::Fresh);
+                    self.evaluate_own(set, parts, when, which, given_up, wants, &mut found);
+                }
             }
             if bytes.is_empty() {
                 return;
@@ -183,8 +225,13 @@ impl Window {
         found: &mut impl FnMut(u32, &[u8]),
     ) {
         let view = View { bytes, base: self.start };
+        let early = match which {
+            Which::All(Some(early)) => when.max(early),
+            _ => when,
+        };
         let mut one = |number: u32, least: When, own: &mut Self| {
             let part = &parts[number as usize];
+            let when = if part.decides { early } else { when };
             if part.when > when || part.when < least || !part.fits(view) {
                 return;
             }
@@ -198,8 +245,40 @@ impl Window {
                 found(number, view.bytes);
             }
         };
+        let cost = bytes.len() + PART_COST;
+        if which == Which::Early {
+            let is_open = |own: &Self, number: u32| {
+                parts[number as usize].decides && own.done.binary_search(&number).is_err()
+            };
+            let is_new = |hit: &&Hit| hit.is_fresh && is_open(self, hit.part);
+            let most = self.paid / cost;
+            let mut new = self.hits.iter().filter(is_new).count().min(most);
+            let mut old = most - new;
+            for at in 0..self.hits.len() {
+                let Hit { part, is_fresh, .. } = self.hits[at];
+                let left = if is_fresh { &mut new } else { &mut old };
+                if *left > 0 && is_open(self, part) {
+                    *left -= 1;
+                    self.paid -= cost;
+                    self.hits[at].is_fresh = false;
+                    one(part, When::Always, self);
+                }
+            }
+            for own in set.always {
+                if old > 0 && is_open(self, own.part) && wants(own.header) {
+                    old -= 1;
+                    self.paid -= cost;
+                    one(own.part, When::Always, self);
+                }
+            }
+            let hits = &self.hits;
+            self.fresh.retain(|number| {
+                let at = hits.binary_search_by_key(number, |own| own.part);
+                at.is_ok_and(|at| hits[at].is_fresh)
+            });
+            return;
+        }
         if which == Which::Fresh {
-            let cost = bytes.len() + PART_COST;
             let count = self.fresh.len().min(self.paid / cost);
             self.paid -= count * cost;
             self.fresh.sort_unstable();

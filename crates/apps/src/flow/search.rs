@@ -381,6 +381,7 @@ mod tests {
             hosts: HostTables::default(),
             is_inline: Arc::new(AtomicBool::new(false)),
             session_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),
+            stream_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),
             on_limit: control::config::IdsOnLimit::Inspect,
             drops_invalid: Arc::default(),
             literals: None,

@@ -70,6 +70,7 @@ pub(super) fn start(
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
         drops_invalid: Arc::new(AtomicBool::new(config.ids.drop_invalid)),
         session_memory: Arc::new(AtomicUsize::new(session_memory(config))),
+        stream_memory: Arc::new(AtomicUsize::new(stream_memory(config))),
         on_limit: config.ids.on_limit,
         literals: config
             .ids
@@ -94,6 +95,11 @@ pub(super) fn start(
 /// Bytes that the sessions of a worker may hold.
 fn session_memory(config: &Config) -> usize {
     config.ids.session_kib as usize * 1024
+}
+
+/// Bytes that the rules of a worker may keep of streams and buffers.
+fn stream_memory(config: &Config) -> usize {
+    config.ids.stream_kib as usize * 1024
 }
 
 /// Logs what of the rules is not evaluated.
@@ -173,6 +179,8 @@ impl IdsControl {
             ("session_bytes", get(&c.session_bytes)),
             ("sessions_refused", get(&c.sessions_refused)),
             ("sessions_given_up", get(&c.sessions_given_up)),
+            ("stream_bytes", get(&c.stream_bytes)),
+            ("streams_cut", get(&c.streams_cut)),
             ("flows_limited", get(&c.limited)),
         ];
         let mut fields: Map<String, Value> =
@@ -208,6 +216,17 @@ impl IdsControl {
         if get(&c.passed) > 0 {
             let text = thousands(get(&c.passed));
             lines.push(["packets of encrypted streams passed over".to_owned(), text]);
+        }
+        let (sessions, streams) = (get(&c.session_bytes), get(&c.stream_bytes));
+        if sessions + streams > 0 {
+            let kib = |bytes: u64| thousands(bytes.div_ceil(1024));
+            let text =
+                format!("{} KiB of sessions, {} KiB of streams", kib(sessions), kib(streams));
+            lines.push(["memory of flows".to_owned(), text]);
+        }
+        if get(&c.streams_cut) > 0 {
+            let text = counted(get(&c.streams_cut), "flow");
+            lines.push(["streams searched by segment without memory".to_owned(), text]);
         }
         let lost = [get(&c.sessions_refused), get(&c.sessions_given_up)];
         if lost != [0; 2] {
@@ -339,6 +358,7 @@ impl ControlPart for IdsControl {
         self.parts.is_inline.store(is_inline, Ordering::Relaxed);
         self.parts.drops_invalid.store(env.config.ids.drop_invalid, Ordering::Relaxed);
         self.parts.session_memory.store(session_memory(env.config), Ordering::Relaxed);
+        self.parts.stream_memory.store(stream_memory(env.config), Ordering::Relaxed);
         if self.before.take().is_none() {
             return String::new();
         }
@@ -428,6 +448,11 @@ impl ControlPart for IdsControl {
                 get(&c.sessions_given_up),
             ),
             (
+                "ids_streams_cut_total",
+                "Flows whose streams were searched by segment, as there was no memory for more of them.",
+                get(&c.streams_cut),
+            ),
+            (
                 "ids_flows_limited_total",
                 "Flows that were bypassed or dropped, as they exceeded a bound of their inspection.",
                 get(&c.limited),
@@ -443,6 +468,11 @@ impl ControlPart for IdsControl {
         }
         out.gauge("ids_session_bytes", "Bytes that parsers of applications hold, of all workers.")
             .sample(&[], get(&c.session_bytes));
+        out.gauge(
+            "ids_stream_bytes",
+            "Bytes that rules keep of streams and buffers, of all workers.",
+        )
+        .sample(&[], get(&c.stream_bytes));
         let mut family = out.counter("ids_transactions_total", "Transactions by application.");
         for (name, count) in c.transactions() {
             family.sample(&[("application", name)], count);

@@ -55,6 +55,10 @@ pub struct Counters {
     pub suppressed: AtomicU64,
     /// Bytes that sessions of applications hold, of all workers.
     pub session_bytes: AtomicU64,
+    /// Bytes that rules keep of streams and buffers, of all workers.
+    pub stream_bytes: AtomicU64,
+    /// Flows whose streams were searched segment by segment, as there was no memory for more of them.
+    pub streams_cut: AtomicU64,
     /// Flows without a session, as there was no memory for one.
     pub sessions_refused: AtomicU64,
     /// Sessions that were given up, as there was no memory for more of them.
@@ -151,14 +155,16 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
-        let Self { sessions_refused, sessions_given_up, limited, undecoded, not_kept, .. } = self;
+        let Self { sessions_refused, sessions_given_up, streams_cut, limited, undecoded, .. } =
+            self;
+        self.not_kept.store(0, Ordering::Relaxed);
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [sessions_refused, sessions_given_up, limited, undecoded, not_kept] {
+        for counter in [sessions_refused, sessions_given_up, streams_cut, limited, undecoded] {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -179,6 +185,8 @@ impl Counters {
             ("detect.no_room".into(), get(&self.no_room)),
             ("detect.searches_given_up".into(), get(&self.given_up)),
             ("detect.flows_limited".into(), get(&self.limited)),
+            ("detect.memuse".into(), get(&self.stream_bytes)),
+            ("detect.streams_cut".into(), get(&self.streams_cut)),
             ("detect.rules_loaded".into(), loaded),
             ("detect.rules_failed".into(), failed),
         ];

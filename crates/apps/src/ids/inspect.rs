@@ -104,6 +104,8 @@ pub struct Parts {
     pub drops_invalid: Arc<std::sync::atomic::AtomicBool>,
     /// Bytes that the sessions of a worker may hold.
     pub session_memory: Arc<AtomicUsize>,
+    /// Bytes that its rules may keep of streams and buffers.
+    pub stream_memory: Arc<AtomicUsize>,
     /// What becomes of flows that exceed a bound.
     pub on_limit: IdsOnLimit,
     /// What a stage before the tracker searches packets for.
@@ -154,6 +156,10 @@ struct OfFlowKept {
     session: Option<Box<Session>>,
     /// Bytes that it holds, as they are counted.
     session_bytes: usize,
+    /// Bytes that rules keep of it.
+    stream_bytes: usize,
+    /// There was no memory for what rules keep of it.
+    is_cut: bool,
     vlans: [u16; 2],
     icmp: Option<(u8, u8)>,
     port: u16,
@@ -232,6 +238,9 @@ pub struct Inspector {
     /// Bytes that all sessions hold, and what of them is in the count of all workers.
     session_bytes: usize,
     session_bytes_counted: usize,
+    /// The same of what rules keep of streams and buffers.
+    stream_bytes: usize,
+    stream_bytes_counted: usize,
     /// Packets, which are counted for all workers once a chunk.
     seen: Passed,
     clean: u64,
@@ -242,6 +251,8 @@ impl Drop for Inspector {
     fn drop(&mut self) {
         let bytes = self.session_bytes_counted as u64;
         add(&self.parts.counters.session_bytes, bytes.wrapping_neg());
+        let bytes = self.stream_bytes_counted as u64;
+        add(&self.parts.counters.stream_bytes, bytes.wrapping_neg());
     }
 }
 
@@ -268,6 +279,8 @@ impl Inspector {
             given_up: 0,
             session_bytes: 0,
             session_bytes_counted: 0,
+            stream_bytes: 0,
+            stream_bytes_counted: 0,
             seen: Passed::default(),
             clean: 0,
         }
@@ -292,6 +305,9 @@ impl Inspector {
         // The sum of all workers; less is more by a whole turn.
         add(&self.parts.counters.session_bytes, bytes.wrapping_sub(before));
         self.session_bytes_counted = self.session_bytes;
+        let (bytes, before) = (self.stream_bytes as u64, self.stream_bytes_counted as u64);
+        add(&self.parts.counters.stream_bytes, bytes.wrapping_sub(before));
+        self.stream_bytes_counted = self.stream_bytes;
         let now = self.detector.counts();
         if now != self.counted {
             self.parts.counters.detected(now, self.counted);
@@ -299,8 +315,9 @@ impl Inspector {
         }
     }
 
-    /// Rules that are new since the last chunk.
+    /// Rules that are new since the last chunk, and whether packets wait for them.
     fn renew(&mut self) {
+        self.detector.set_inline(self.is_inline());
         let current = self.parts.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         if !Arc::ptr_eq(&current, self.detector.rules()) {
             self.detector.replace(current);
@@ -311,7 +328,19 @@ impl Inspector {
         let Some(open) = self.open.take() else { return };
         let is_inline = self.is_inline();
         let Some(flow) = self.flows.get_mut(&open.flow) else { return };
+        let others = self.stream_bytes - flow.stream_bytes;
+        let (bytes, before) = (self.detector.memory(&mut flow.state), flow.stream_bytes);
+        let most = self.parts.stream_memory.load(Ordering::Relaxed);
+        if bytes > before && others + bytes > most {
+            self.detector.cut(&mut flow.state, most.saturating_sub(others));
+            if !std::mem::replace(&mut flow.is_cut, true) {
+                add(&self.parts.counters.streams_cut, 1);
+            }
+            flow.exceed(Exceeded::Memory, open.time_ns, &self.parts, &mut self.lines);
+        }
         let verdict = self.detector.finish(&mut flow.state, &mut self.alerts);
+        flow.stream_bytes = self.detector.memory(&mut flow.state);
+        self.stream_bytes = others + flow.stream_bytes;
         let given_up = self.detector.counts().given_up;
         if std::mem::replace(&mut self.given_up, given_up) != given_up {
             flow.exceed(Exceeded::Search, open.time_ns, &self.parts, &mut self.lines);
@@ -380,10 +409,12 @@ impl Inspector {
             self.lines.put(To::Fast, key);
             if is_blocked && !drop_said && outputs.has(IdsEvent::Drop) {
                 drop_said = true;
+                // The packet that is dropped may be one of the other end than the alert's.
+                let origin = flow.origin(&outputs, open.sender, open.time_ns);
                 let to_server = Some(open.sender == Sender::Client);
                 let dropped = eve::Drop { len: open.len, alert: Some(report), to_server };
                 outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
-                let key = flow.key(alert.time_ns);
+                let key = flow.key(open.time_ns);
                 self.lines.put(To::Eve, key);
             }
         }
@@ -668,7 +699,9 @@ impl Inspector {
 
     fn never_was(&mut self, id: u64) {
         self.end_step();
-        self.session_bytes -= self.flows.remove(&id).map_or(0, |flow| flow.session_bytes);
+        let Some(flow) = self.flows.remove(&id) else { return };
+        self.session_bytes -= flow.session_bytes;
+        self.stream_bytes -= flow.stream_bytes;
     }
 
     fn ended(&mut self, record: &FlowRecord, time_ns: u64) {
@@ -681,6 +714,7 @@ impl Inspector {
         add(&self.parts.counters.flows, 1);
         let Some(mut flow) = self.flows.remove(&record.id) else { return };
         self.session_bytes -= flow.session_bytes;
+        self.stream_bytes -= flow.stream_bytes;
         let outputs = &self.parts.outputs;
         if outputs.has(IdsEvent::Flow) {
             let in_iface = flow.interface(outputs);
@@ -747,6 +781,8 @@ impl OfFlowKept {
             state: FlowState::new(identity.id),
             session,
             session_bytes: 0,
+            stream_bytes: 0,
+            is_cut: false,
             vlans: vlans(input),
             icmp: input.decoded.icmp_type_code(),
             port: input.port,

@@ -142,6 +142,20 @@ impl Loaded {
     }
 }
 
+/// A warning of rules that drop packets and may match late.
+fn late(rules: &Ruleset, set: &RuleSet) -> Option<String> {
+    let all = rules.late();
+    let (number, why) = all.first()?;
+    let info = rules.rule(*number);
+    let rule = &set.rules[info.index];
+    let place = format!("{}:{}", set.files[rule.file], rule.line);
+    let count = super::counters::counted(all.len() as u64, "rule");
+    Some(format!(
+        "inline, {count} may drop a flow after packets that match were forwarded, such as {} ({place}): {why}",
+        info.sid
+    ))
+}
+
 /// The name of what [`load_with`] adds, in place of a file's.
 pub const FURTHER: &str = "(made)";
 
@@ -237,6 +251,7 @@ pub fn load_with(
         (rules, refused) = compile(&options);
     }
     warnings.extend(wrong);
+    warnings.extend(late(&rules, &set));
     let literals = if own.device { literals(&rules, &mut warnings) } else { None };
     let mut problems: Vec<Refusal> = set.problems.iter().map(Refusal::from).collect();
     for own in &refused {

@@ -56,6 +56,13 @@ impl Tail {
         self.bytes.is_empty()
     }
 
+    /// Bytes of memory that it holds beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity()
+            + self.hits.capacity() * size_of::<Hit>()
+            + self.done.capacity() * size_of::<(u32, u64)>()
+    }
+
     /// Looks at the tail and the message in `window` together. `when`: [`When::Whole`] where the message ended; `is_last`: no
     /// other one follows. Parts that are found count as found in the message.
     #[expect(clippy::too_many_arguments, reason = "as in `Window::advance`")]
@@ -141,12 +148,7 @@ impl Tail {
         let len = window.bytes.len().min(max);
         let room = max - len;
         self.bytes.drain(..self.bytes.len().saturating_sub(room));
-        if self.bytes.is_empty() {
-            std::mem::swap(&mut self.bytes, &mut window.bytes);
-            self.bytes.drain(..self.bytes.len() - len);
-        } else {
-            self.bytes.extend_from_slice(&window.bytes);
-        }
+        self.bytes.extend_from_slice(&window.bytes[window.bytes.len() - len..]);
         self.start = end - self.bytes.len() as u64;
         let start = self.start;
         self.hits.retain(|own| own.end > start);

@@ -73,6 +73,30 @@ const CASES: &[(&str, &str, &[&str], usize)] = &[
         &["CAAAA", "CBEACON01"],
         0,
     ),
+    (
+        "a packet that begins a message, and an absence",
+        r#"content:"ro"; depth:4; isdataat:!3,relative"#,
+        &["Cxro", "Cmore of it", "S1"],
+        1,
+    ),
+    (
+        "the same of the message as well",
+        r#"content:"ro"; depth:4; isdataat:!3,relative"#,
+        &["Cxro", "S1", "Cxro", "Cx", "S2"],
+        2,
+    ),
+    (
+        "an absence that the message ends",
+        r#"content:"ro"; depth:4; content:!"A""#,
+        &["Cxro", "C A", "S1", "CA ro", "Cxx"],
+        1,
+    ),
+    (
+        "the same of streams only",
+        r#"flow:only_stream; content:"ro"; depth:4; content:!"A""#,
+        &["Cxro", "C A", "S1", "CA ro", "Cxx"],
+        0,
+    ),
     ("a packet and its message are one match", r#"content:"ot"; offset:1"#, &["Cxxro", "Cxot"], 1),
 ];
 
@@ -154,4 +178,48 @@ fn a_line_of_single_bytes_with_echo() {
     let pieces: Vec<_> = pieces.collect();
     let rule = "flow:to_server; content:\"needle\"; content:\"thread\"; distance:1; within:6";
     assert_eq!(alerts(rule, &pieces), [Found::Stream]);
+}
+
+/// What a flow keeps is counted; without memory its streams are searched as they come.
+#[test]
+fn memory_is_counted_and_given_back() {
+    let variables = Variables::with_defaults([], []).expect("defaults");
+    let mut loader = Loader::new(variables.clone());
+    let text = br#"alert tcp any any -> any any (content:"needle"; sid:1;)
+alert tcp any any -> any any (content:"thr"; content:!"ead"; sid:2;)"#;
+    loader.read("rules", &text[..]).expect("memory");
+    let (rules, refused) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
+    assert!(refused.is_empty(), "{refused:?}");
+    let mut detector = Detector::new(Arc::new(rules));
+    let (mut flow, mut offset) = (FlowState::new(1), 0);
+    let mut give = |bytes: &[u8], is_short: bool| {
+        let frame = segment(Sender::Client, 24, bytes);
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1 };
+        let mut alerts = Vec::new();
+        detector.begin(&packet, &mut flow, Sender::Client);
+        detector.data(&mut flow, Sender::Client, offset, bytes);
+        offset += bytes.len() as u64;
+        let before = detector.memory(&mut flow);
+        if is_short {
+            detector.cut(&mut flow, 0);
+        }
+        detector.finish(&mut flow, &mut alerts);
+        let sids = alerts.iter().map(|alert| detector.rules().rule(alert.rule).sid);
+        (before, detector.memory(&mut flow), sids.collect::<Vec<u32>>())
+    };
+    for len in [100, 5_000, 9_000, 9_000] {
+        let (before, after, found) = give(&vec![b'x'; len], false);
+        assert_eq!(found, []);
+        assert!((len.min(8_192)..8_192 + 1_024).contains(&before), "{before} bytes of {len}");
+        assert_eq!(before, after);
+    }
+    // A match waits for nothing that is not kept.
+    let (before, after, found) = give(b"thr nee", true);
+    assert!(before > 8_000 && after < 100, "{before} {after}");
+    assert_eq!(found, [2]);
+    assert_eq!(give(b"dle", true).2, []);
+    assert_eq!(give(b"needle", true).2, [1]);
+    assert_eq!(give(b"nee", false).2, []);
+    assert_eq!(give(b"dle", false).2, [1]);
 }

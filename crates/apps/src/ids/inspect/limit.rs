@@ -11,7 +11,7 @@ use crate::ids::outputs::{Lines, To};
 /// What a flow exceeds that no parser tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// There is no memory for its session.
+    /// There is no memory for its session or its streams.
     Memory,
     /// A search takes too long.
     Search,

@@ -49,8 +49,11 @@ crate::section! {
         /// flow whose parser needs more loses the parser: such a flow has no events of its application, but rules still see its
         /// packets and bytes.
         live session_kib: u32 = 256 << 10, integer(64..=1 << 26);
+        /// Memory for the bytes of streams and buffers that rules still search, for all flows of one worker, in KiB. If it is full,
+        /// rules search the streams of a flow that needs more segment by segment.
+        live stream_kib: u32 = 256 << 10, integer(64..=1 << 26);
         /// Treatment of a flow that exceeds a bound of its inspection: a head, line or compressed body that is too long, too many
-        /// transactions, no memory for its parser, a search that takes too long. `inspect`: data beyond the bound is not
+        /// transactions, no memory for its parser or its streams, a search that takes too long. `inspect`: data beyond the bound is not
         /// inspected, and inspection continues. `bypass`: the flow continues without further inspection. `drop`: with `action`
         /// `inline` it is dropped from that packet on, and TCP segments for which `reassembly_mib` or `reassembly_kib_per_flow`
         /// of `[flow]` has no room are dropped, so that their sender repeats them.
