@@ -1503,6 +1503,26 @@ def ids_http1():
         yield from conversation(5000 + number, 80, [("c", request), ("s", b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")])
 
 
+def ids_forms():
+    """(port, frame): heads, trailers and bodies of HTTP that are seldom, a connection each."""
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Trailer: evil\r\n\r\n"
+    long = b"0123456789" * 4000
+    plain = b"GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+    cases = [
+        [("c", b"GET http://Other.Example:8080/p HTTP/1.1\r\nHost: shop.example\r\n\r\n"), ("s", ok)],
+        [("c", b"CONNECT Mail.Example:25 HTTP/1.1\r\n\r\n"), ("s", b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")],
+        [("c", b"GET   /start HTTP/1.1\r\nHost:   shop.example  \r\nA: 1\r\nCookie: q\r\nA: 2\r\n\r\n"), ("s", ok)],
+        [("c", b"POST /f HTTP/1.1\r\nHost: shop.example\r\n" + chunked), ("s", ok)],
+        [("c", plain), ("s", b"HTTP/1.1 200 OK\r\nServer: s\r\n" + chunked)],
+        [("c", b"GET /nohost HTTP/1.1\r\n\r\n"), ("s", b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 3-4/9\r\nContent-Length: 2\r\n\r\nhi")],
+        [("c", plain), ("s", b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + long[:1000])]
+        + [("s", long[at:at + 1000]) for at in range(1000, 40000, 1000)],
+    ]
+    for number, steps in enumerate(cases):
+        yield from conversation(5000 + number, 80, steps)
+
+
 def ids_odd():
     """(port, frame): packets that cannot be decoded, of a protocol without flows, and fragments: with each one that rules drop,
     another one that goes on."""
@@ -2350,7 +2370,7 @@ def nat_queries():
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
     firewall_full, firewall_reuse, nat_full, streams_reuse,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 

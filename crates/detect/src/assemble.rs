@@ -9,7 +9,7 @@ use crate::headers::HeadersBuilder;
 use crate::index::{Bytes, Ports, Ref, SetBuilder};
 use crate::literals::Wanted;
 use crate::passing;
-use crate::rule::{Carried, Compiled, Cond, Kind, Part, When, least};
+use crate::rule::{Carried, Compiled, Cond, Event, Kind, Part, When, least};
 use crate::ruleset::{BufferSets, Layers, Options, RuleInfo, Ruleset, Search};
 
 /// The lists of transforms of a buffer, each with what is looked for behind it.
@@ -135,6 +135,10 @@ impl Builder {
                     self.ruleset.absent[side].push(own.part);
                 }
             }
+            let is_of_set = part.ops.iter().any(|op| matches!(op, Op::Dataset { .. }));
+            if is_of_set && part.buffer != Buffer::Payload && !is_header_buffer(part.buffer) {
+                self.ruleset.of_sets.push(self.ruleset.parts.len() as u32);
+            }
             self.ruleset.parts.push(Part {
                 rule: number,
                 header,
@@ -155,10 +159,15 @@ impl Builder {
         compiled.parts = numbers.into();
         match compiled.kind {
             Kind::Addresses => self.ruleset.addresses.push(number),
-            Kind::Event => {
-                let names = compiled.event.into_iter();
-                names.for_each(|name| self.ruleset.events.entry(name).or_default().push(number));
-            }
+            Kind::Event => match compiled.event {
+                Some(Event::Named(name)) => {
+                    self.ruleset.events.entry(name).or_default().push(number);
+                }
+                Some(Event::Application(kind)) => {
+                    self.ruleset.app_events.entry(kind).or_default().push(number);
+                }
+                None => {}
+            },
             Kind::Application => self.ruleset.applications.push(number),
             Kind::Packet if compiled.payload == 0 => {
                 if is_of_fragments(&compiled) {

@@ -206,7 +206,14 @@ impl Op {
             Self::Literal(l) => !l.negated && !l.ends,
             Self::Pattern { pattern, negated, .. } => !negated && !pattern.looks_at_end,
             Self::IsDataAt { negated, .. } => !negated,
-            Self::ByteJump { from, .. } => *from != JumpFrom::End,
+            // More digits may follow.
+            Self::ByteTest { bytes: Number::Fixed(0), .. }
+            | Self::ByteExtract { bytes: 0, .. }
+            | Self::ByteMath { bytes: Number::Fixed(0), .. } => false,
+            Self::ByteJump { bytes, from, read, .. } => {
+                let is_open = *bytes == Number::Fixed(0) && read.base.is_some();
+                *from != JumpFrom::End && !is_open
+            }
             Self::Base64 { ops, .. } => ops.iter().all(Self::is_monotone),
             Self::Bsize(_) | Self::Number(_) | Self::Dataset { .. } => false,
             _ => true,

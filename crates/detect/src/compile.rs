@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use applayer::AnomalyKind;
 use signatures::config::{Limit, LimitKind};
 use signatures::{
     Action, AddressItem, Buffer, Check, Compare, Condition, FlowSide, Flowbits, FlowintOperation,
@@ -15,7 +16,7 @@ use crate::events::{EVENTS, STREAM_EVENTS};
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
-    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Kind, Operand, PortRanges, Post,
+    BitOf, Carried, Compiled, Cond, CounterOperation, Ends, Event, Kind, Operand, PortRanges, Post,
     Registry,
 };
 use crate::ruleset::{ActionKind, Options, Refused, Ruleset};
@@ -317,7 +318,13 @@ fn draft<'a>(
                 let all = if is_of_stream { STREAM_EVENTS } else { EVENTS };
                 let known = all.binary_search(&name.as_str()).map(|at| all[at]);
                 let known = known.map_err(|_| condition.to_string())?;
-                if event.replace(known).is_some() {
+                if event.replace(Event::Named(known)).is_some() {
+                    return Err("several events".to_owned());
+                }
+            }
+            Condition::AppEvent(name) => {
+                let known = AnomalyKind::from_event(name).ok_or_else(|| condition.to_string())?;
+                if event.replace(Event::Application(known)).is_some() {
                     return Err("several events".to_owned());
                 }
             }
@@ -404,8 +411,11 @@ fn draft<'a>(
         && conditions.iter().any(is_named)
         && conditions.iter().all(|cond| is_named(cond) || is_side(cond))
         && posts.iter().all(sets_bits);
-    let is_plain =
-        |cond: &Cond| matches!(cond, Cond::Packet(Condition::IpProto(_) | Condition::SameIp));
+    let is_plain = |cond: &Cond| match cond {
+        Cond::Packet(own) => matches!(own, Condition::IpProto(_) | Condition::SameIp),
+        Cond::Reputation(_) => true,
+        _ => false,
+    };
     let writes = |post: &Post| {
         matches!(post, Post::Bits { operation: signatures::BitOperation::Set, .. })
             || matches!(post, Post::HostBit { .. })
@@ -415,9 +425,14 @@ fn draft<'a>(
         && parts.is_empty()
         && conditions.iter().all(is_plain)
         && posts.iter().all(writes);
-    if event.is_some() && !(parts.is_empty() && (is_of_stream || side.is_none())) {
-        let rest = if is_of_stream { "buffers" } else { "buffers or a direction" };
-        let name = if is_of_stream { "stream-event" } else { "decode-event" };
+    let is_of_packet = matches!(event, Some(Event::Named(_))) && !is_of_stream;
+    if event.is_some() && !(parts.is_empty() && !(is_of_packet && side.is_some())) {
+        let rest = if is_of_packet { "buffers or a direction" } else { "buffers" };
+        let name = match event {
+            Some(Event::Application(_)) => "app-layer-event",
+            _ if is_of_stream => "stream-event",
+            _ => "decode-event",
+        };
         return Err(format!("{name} with {rest}"));
     }
     let kind = if event.is_some() {

@@ -580,7 +580,8 @@ impl Detector {
         } else if let Some(number) = transaction
             && let Ok(at) = flow.transactions.binary_search_by_key(&number, |own| own.number)
         {
-            flow.transactions[at].done.retain(|own| *own != of.rule);
+            let once = rules.rules[of.rule as usize].once(of.rule, of.sender);
+            flow.transactions[at].done.retain(|own| *own != once);
         }
         holds
     }

@@ -1,14 +1,16 @@
-//! Rules about packets that cannot be decoded (`decode-event`), about what is odd in streams (`stream-event`), and about fragments
-//! (`fragbits`, `fragoffset`).
+//! Rules about packets that cannot be decoded (`decode-event`), about what is odd in streams (`stream-event`) and in sessions
+//! (`app-layer-event`), and about fragments (`fragbits`, `fragoffset`).
 
 use std::net::IpAddr;
+
+use applayer::Anomaly;
 
 use crate::alert::{Alert, Found, Verdict};
 use crate::detector::{Detector, headers_hold};
 use crate::flow::{Match, way_of_packet};
 use crate::header::Header;
 use crate::rule::Way;
-use crate::{Packet, Sender, conditions};
+use crate::{FlowState, Packet, Sender, conditions, sender_of};
 
 /// Events that rules may name, sorted. Suricata has more; those of fragments that do not all come are not Suricata's.
 pub const EVENTS: &[&str] = &[
@@ -104,6 +106,30 @@ impl Detector {
         };
         let matches = numbers.iter().map(|rule| Match { rule: *rule, found, sender, waits: false });
         self.step.matches.extend(matches);
+    }
+
+    /// Rules about something odd in a session of the flow, in the step that is open: once a transaction and direction.
+    pub(crate) fn application_event(&mut self, flow: &mut FlowState, anomaly: &Anomaly) {
+        if self.step.is_over {
+            return;
+        }
+        let Some(numbers) = self.rules.app_events.get(&anomaly.kind) else { return };
+        let sender = anomaly.direction.map_or(self.step.sender, sender_of);
+        let Some(id) = anomaly.transaction else {
+            let found = if self.step.header.is_some() { Found::Packet } else { Found::Event };
+            let found = |rule: &u32| Match { rule: *rule, found, sender, waits: false };
+            self.step.matches.extend(numbers.iter().map(found));
+            return;
+        };
+        let done = &mut flow.transaction(id).done;
+        for rule in numbers {
+            let once = self.rules.rules[*rule as usize].once(*rule, sender);
+            if let Err(at) = done.binary_search(&once) {
+                done.insert(at, once);
+                let (rule, found) = (*rule, Found::Transaction(id));
+                self.step.matches.push(Match { rule, found, sender, waits: false });
+            }
+        }
     }
 
     /// Rules about fragments, of a single one: a step by itself. As in Suricata it belongs to no flow, and has neither ports nor

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use applayer::{Data, Direction, File, FileState, Piece, Progress, Sink, Transaction};
+use applayer::{Anomaly, Data, Direction, File, FileState, Piece, Progress, Sink, Transaction};
 use signatures::Buffer;
 
 use crate::checks::number_bytes;
@@ -87,6 +87,10 @@ impl Sink for Feed<'_> {
         let is_whole = file.state == FileState::Closed && !file.has_gaps;
         let of = (file.transaction, file.number, sender_of(file.direction));
         self.number(of, Buffer::FileSize, file.size, is_whole);
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly) {
+        self.detector.application_event(self.flow, anomaly);
     }
 
     fn transaction(&mut self, transaction: &Transaction, progress: Progress) {

@@ -16,7 +16,7 @@ pub(crate) const TRANSACTIONS_MAX: usize = 256;
 pub(crate) const WAITING_MAX: usize = 64;
 /// Values of a flow that wait for the rest of their rule, and their bytes; beyond them the oldest is given up.
 const VALUES_MAX: usize = 256;
-const VALUES_BYTES_MAX: usize = 65_536;
+const VALUES_BYTES_MAX: usize = 262_144;
 /// Bits and counters of a flow; no more are set.
 pub(crate) const NAMES_MAX: usize = 1_024;
 /// Buffers of a transaction that are kept, and their bytes; beyond them all parts are looked for in a buffer.
@@ -102,8 +102,10 @@ pub(crate) struct Transaction {
     pub(crate) number: u64,
     /// Rules and the bits of their parts that were found, sorted.
     pub(crate) found: Vec<(u32, u32)>,
-    /// Rules that matched, sorted.
-    pub(crate) done: Vec<u32>,
+    /// Rules that matched, each once ([`Compiled::once`]), sorted.
+    ///
+    /// [`Compiled::once`]: crate::rule::Compiled::once
+    pub(crate) done: Vec<u64>,
     /// Which buffers there were, by sender: a bit each.
     pub(crate) seen: [[u64; 3]; 2],
     pub(crate) ended: [bool; 2],

@@ -196,7 +196,8 @@ fn lines(
 pub(crate) struct Asked {
     pub(crate) side: IprepSide,
     pub(crate) category: u8,
-    pub(crate) value: signatures::Compare,
+    /// None where there must not be a score.
+    pub(crate) value: Option<signatures::Compare>,
     pub(crate) table: Reputation,
 }
 
@@ -204,7 +205,10 @@ impl Asked {
     pub(crate) fn holds(&self, way: &Way) -> bool {
         let one = |address| {
             let score = self.table.score(address, self.category);
-            score.is_some_and(|score| self.value.holds(score.into()))
+            match self.value {
+                Some(value) => score.is_some_and(|score| value.holds(score.into())),
+                None => score.is_none(),
+            }
         };
         match self.side {
             IprepSide::Any => one(way.source) || one(way.destination),

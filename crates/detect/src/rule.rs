@@ -8,6 +8,7 @@ use signatures::{
     StreamSide, Transform, XbitsTrack,
 };
 
+use crate::Sender;
 use crate::checks::{Number, Op};
 use crate::solve::View;
 use crate::tables::Counted;
@@ -105,7 +106,7 @@ pub(crate) enum Kind {
     Addresses,
     /// Packets.
     Packet,
-    /// Packets that cannot be decoded, and what is odd in streams.
+    /// Packets that cannot be decoded, and what is odd in streams and sessions.
     Event,
     /// Bytes of streams of TCP; packets of other protocols.
     Stream,
@@ -113,6 +114,15 @@ pub(crate) enum Kind {
     Application,
     /// Buffers of transactions.
     Transaction,
+}
+
+/// What an event rule is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// One of [`EVENTS`](crate::EVENTS) or [`STREAM_EVENTS`](crate::STREAM_EVENTS).
+    Named(&'static str),
+    /// Something odd in what an application says.
+    Application(applayer::AnomalyKind),
 }
 
 /// The protocol of a header.
@@ -304,10 +314,19 @@ pub(crate) struct Compiled {
     /// Besides streams of TCP, payloads of their packets are inspected.
     pub(crate) in_packets: bool,
     /// What is wrong with a packet or a stream that it is about.
-    pub(crate) event: Option<&'static str>,
+    pub(crate) event: Option<Event>,
     pub(crate) noalert: bool,
     /// Thresholds and the like, in order.
     pub(crate) counted: Box<[Counted]>,
+}
+
+impl Compiled {
+    /// What tells matches in a transaction apart: as in Suricata, a rule on one buffer, or on an event, matches once for each
+    /// direction, where both have it. One on several buffers matches once.
+    pub(crate) fn once(&self, number: u32, sender: Sender) -> u64 {
+        let is_of_side = self.parts.len() < 2 && sender == Sender::Server;
+        u64::from(number) << 1 | u64::from(is_of_side)
+    }
 }
 
 /// Numbers of names that flows and hosts remember.

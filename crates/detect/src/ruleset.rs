@@ -140,6 +140,10 @@ pub struct Ruleset {
     pub(crate) addresses: Vec<u32>,
     /// Rules about packets that cannot be decoded and about streams, by event.
     pub(crate) events: HashMap<&'static str, Vec<u32>>,
+    /// Parts on sets of values, which are of whole buffers.
+    pub(crate) of_sets: Vec<u32>,
+    /// Rules about what is odd in sessions.
+    pub(crate) app_events: HashMap<applayer::AnomalyKind, Vec<u32>>,
     /// Rules that single fragments are tried for.
     pub(crate) fragments: Vec<u32>,
     pub(crate) applications: Vec<u32>,

@@ -23,6 +23,9 @@ const WORK_MIN: u64 = 1 << 18;
 /// What is decoded at once, in bytes of Base64.
 const BASE64_MAX: usize = 1 << 16;
 
+/// A number in text whose length the rule leaves open is looked for in so many bytes.
+const DIGITS_MAX: usize = 256;
+
 enum Fail {
     /// Another place of the one before may do.
     Dependent,
@@ -187,7 +190,9 @@ impl Solver<'_> {
                 let (count, offset) = (self.number(*count), self.number(*offset));
                 let place = match count {
                     // Nothing is read: the jump is that of `post_offset` alone.
-                    0 => self.place(read.relative, offset, last).map(|start| (0, start, 0)),
+                    0 if read.base.is_none() => {
+                        self.place(read.relative, offset, last).map(|start| (0, start, 0))
+                    }
                     _ => self.read(*read, offset, count, last),
                 };
                 let Some((number, start, used)) = place else { return Err(fail()) };
@@ -317,7 +322,11 @@ impl Solver<'_> {
     ) -> Option<(u64, usize, usize)> {
         let start = self.place(read.relative, offset, last)?;
         let count = usize::try_from(count).ok()?;
-        let bytes = self.view.bytes.get(start..start.checked_add(count)?)?;
+        let bytes = match count {
+            // All digits that there are.
+            0 => &self.view.bytes[start..self.view.bytes.len().min(start + DIGITS_MAX)],
+            _ => self.view.bytes.get(start..start.checked_add(count)?)?,
+        };
         let (mut number, used) = match read.base {
             None if count == 0 || count > 8 => return None,
             None if read.is_little => {

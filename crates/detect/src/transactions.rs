@@ -26,7 +26,7 @@ use crate::{BufferPart, FlowState, Sender, transform};
 
 /// Half of what is kept of a buffer that comes in parts.
 const BUFFER_HALF: usize = 16_384;
-/// What of a buffer is kept for transforms.
+/// What of a buffer is kept for transforms and sets.
 const RAW_MAX: usize = 65_536;
 /// Rules of a flow whose payload was found and that wait for a transaction.
 const PAYLOADS_MAX: usize = 256;
@@ -46,8 +46,9 @@ impl Detector {
         for transaction in &mut flow.transactions {
             let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
             let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
-            if is_whole && let Err(at) = transaction.done.binary_search(&number) {
-                transaction.done.insert(at, number);
+            let once = rule.once(number, sender);
+            if is_whole && let Err(at) = transaction.done.binary_search(&once) {
+                transaction.done.insert(at, once);
                 let (found, waits) = (Found::Transaction(transaction.number), false);
                 self.step.matches.push(Match { rule: number, found, sender, waits });
             }
@@ -107,11 +108,12 @@ impl Detector {
         }
         transaction.found[at].1 = bits;
         let is_whole = bits == rule.buffers;
+        let once = rule.once(number, sender);
         if is_whole
             && has_payload
-            && let Err(at) = transaction.done.binary_search(&number)
+            && let Err(at) = transaction.done.binary_search(&once)
         {
-            transaction.done.insert(at, number);
+            transaction.done.insert(at, once);
             let (found, waits) = (Found::Transaction(transaction.number), false);
             self.step.matches.push(Match { rule: number, found, sender, waits });
         }
@@ -176,6 +178,9 @@ impl Detector {
             |open: &Open| (open.buffer, open.number, open.sender) == (buffer, part.number, sender);
         let place = transaction.open.iter().position(is_same);
         let has_transforms = sets.iter().any(|set| !set.transforms.is_empty());
+        let is_of_sets = |part: &Part| part.buffer == buffer && part.senders[side];
+        let mut of_sets = rules.of_sets.iter().map(|number| &rules.parts[*number as usize]);
+        let asks_for_whole = of_sets.any(is_of_sets);
         if place.is_some() || !part.is_complete {
             let mut headers = std::mem::take(&mut flow.headers[side]);
             let transaction = flow.transaction(part.transaction);
@@ -205,7 +210,7 @@ impl Detector {
                     found,
                 );
             }
-            if has_transforms {
+            if has_transforms || asks_for_whole {
                 let room = RAW_MAX - open.raw.len();
                 open.raw.extend_from_slice(&part.bytes[..part.bytes.len().min(room)]);
             }
@@ -214,6 +219,10 @@ impl Detector {
                 let how = How { plain: false, is_kept: false, way };
                 let (given_up, found) = (&mut given_up, &mut found);
                 self.whole(sets, sender, &open.raw, how, &mut headers, given_up, found);
+                // What is as long as that may be cut.
+                if asks_for_whole && open.raw.len() < RAW_MAX {
+                    self.long_values(buffer, sender, &open.raw, way, &mut headers, found);
+                }
             }
             flow.headers[side] = headers;
         } else {
@@ -226,6 +235,10 @@ impl Detector {
             let how = How { plain: true, is_kept, way };
             let headers = &mut flow.headers[side];
             self.whole(sets, sender, part.bytes, how, headers, &mut given_up, &mut found);
+            if asks_for_whole && part.bytes.len() < RAW_MAX {
+                let bytes = part.bytes;
+                self.long_values(buffer, sender, bytes, way, &mut flow.headers[side], &mut found);
+            }
         }
         self.counts.given_up += u64::from(given_up);
         self.keep_values(flow, Some(number));
@@ -233,6 +246,34 @@ impl Detector {
             self.part_found(flow, number, *part, sender);
         }
         self.scratch.parts = found;
+    }
+
+    /// Parts on sets, which ask for all of a buffer, in one that is larger than a window.
+    fn long_values(
+        &mut self,
+        buffer: Buffer,
+        sender: Sender,
+        bytes: &[u8],
+        way: Option<Way>,
+        headers: &mut Compared,
+        found: &mut Vec<u32>,
+    ) {
+        if bytes.len() <= 2 * BUFFER_HALF {
+            return;
+        }
+        let rules = self.rules.clone();
+        for number in &rules.of_sets {
+            let part = &rules.parts[*number as usize];
+            let is_it = part.buffer == buffer && part.senders[sender.index()];
+            if is_it && headers.holds(&rules.headers, part.header, way.as_ref()) && {
+                let given_up = &mut self.counts.given_up;
+                part_holds(part, bytes, &mut self.scratch.bytes, given_up)
+            } {
+                let of: &[u8] =
+                    if part.transforms.is_empty() { bytes } else { &self.scratch.bytes };
+                take(&rules.parts, *number, of, found, &mut self.scratch.values);
+            }
+        }
     }
 
     /// A buffer of which all is there.

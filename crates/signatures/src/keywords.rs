@@ -8,6 +8,7 @@ mod bytes;
 mod content;
 mod meta;
 mod packet;
+mod requires;
 
 use std::sync::LazyLock;
 
@@ -140,7 +141,6 @@ const UNSUPPORTED: &[&str] = &[
     "protected_content",
     "react",
     "replace",
-    "requires",
     "resp",
     "rfb.secresult",
     "rfb.sectype",
@@ -252,6 +252,7 @@ const OWN: &[&str] = &[
     "priority",
     "rawbytes",
     "reference",
+    "requires",
     "rev",
     "sameip",
     "seq",
@@ -316,6 +317,7 @@ pub(crate) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<
         || bytes::apply(builder, name, arg)?
         || packet::apply(builder, name, arg)?
         || meta::apply(builder, name, arg)?
+        || requires::apply(builder, name, arg)?
     {
         return Ok(());
     }

@@ -33,6 +33,7 @@ mod keywords;
 mod list;
 mod load;
 mod model;
+mod never;
 mod options;
 mod parse;
 mod problem;

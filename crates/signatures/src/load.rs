@@ -227,7 +227,11 @@ impl Loader {
             }
             Some(names) => {
                 self.set.summary.unsupported += 1;
-                let reason = format!("not supported: {names}");
+                let requires = rule.unsupported.iter().find(|own| own.keyword == "requires");
+                let reason = match requires.and_then(|own| own.value.as_deref()) {
+                    Some(value) => format!("what it requires is not there: {value}"),
+                    None => format!("not supported: {names}"),
+                };
                 let problem = Problem { line, column: 1, keyword: None, reason, unknown: None };
                 self.problem(file, problem);
             }

@@ -796,8 +796,8 @@ pub enum Condition {
         side: IprepSide,
         /// Which reputation.
         category: String,
-        /// Its value.
-        value: Compare,
+        /// Its value; none where there must not be any.
+        value: Option<Compare>,
     },
     /// `tls.version`, `ssl_version`: one of these is (or none is).
     TlsVersion {

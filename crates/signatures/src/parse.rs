@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::keywords::{self, Arg};
 use crate::list::{Item, List, clip};
 use crate::model::PROTOCOL_WORDS;
+use crate::never;
 use crate::problem::Fault;
 use crate::text::{ACTION_WORDS, Joined, RULE_BYTES_MAX};
 use crate::{
@@ -139,7 +140,11 @@ fn option(builder: &mut Builder, line: &[u8], start: usize, end: usize) -> Resul
         return Err(Fault::new(start + space, reason));
     }
     builder.at = start;
-    keywords::apply(builder, &name.to_ascii_lowercase(), &arg)
+    match keywords::apply(builder, &name.to_ascii_lowercase(), &arg) {
+        // The rule is not for this program.
+        Err(_) if builder.skips => Ok(()),
+        result => result,
+    }
 }
 
 /// A header and where its options begin.
@@ -312,6 +317,8 @@ pub(crate) struct Builder {
     /// Options that a rule has once.
     once: HashSet<&'static str>,
     first_base64: Option<usize>,
+    /// Its requirements do not hold: nothing but its number counts.
+    pub(crate) skips: bool,
 }
 
 impl Builder {
@@ -326,6 +333,7 @@ impl Builder {
             has_fast_pattern: false,
             once: HashSet::new(),
             first_base64: None,
+            skips: false,
         }
     }
 
@@ -534,15 +542,15 @@ impl Builder {
     }
 
     fn finish(mut self, end: usize) -> Result<Rule, Fault> {
-        self.close_selected()?;
+        self.close_selected().or_else(|fault| if self.skips { Ok(()) } else { Err(fault) })?;
         self.at = end;
         self.rule.inspections.retain(|inspection| !inspection.checks.is_empty());
         if self.rule.sid == 0 {
             return Err(self.fault("the rule has no `sid`"));
         }
         match rule_fault(&self.rule) {
-            Some(reason) => Err(self.fault(reason)),
-            None => Ok(self.rule),
+            Some(reason) if !self.skips => Err(self.fault(reason)),
+            _ => Ok(self.rule),
         }
     }
 }
@@ -606,7 +614,7 @@ fn rule_fault(rule: &Rule) -> Option<String> {
     let mut side: Option<(FlowSide, Buffer)> = None;
     for inspection in &rule.inspections {
         let buffer = inspection.buffer;
-        if let Some(reason) = size_fault(inspection).or_else(|| host_fault(inspection)) {
+        if let Some(reason) = never::fault(inspection) {
             return Some(reason);
         }
         let portless = matches!(
@@ -643,37 +651,6 @@ fn rule_fault(rule: &Rule) -> Option<String> {
         (Check::Content(content), Some(most)) if !content.negated => {
             let length = content.bytes.len() as u64;
             (length > most).then(|| format!("dsize excludes the content ({length} bytes)"))
-        }
-        _ => None,
-    })
-}
-
-/// Uppercase letters in a host, which engines give in lowercase.
-fn host_fault(inspection: &Inspection) -> Option<String> {
-    if inspection.buffer != Buffer::HttpHost || !inspection.transforms.is_empty() {
-        return None;
-    }
-    inspection.checks.iter().find_map(|check| match check {
-        Check::Content(content) if !content.nocase => {
-            let has_capital = content.bytes.iter().any(u8::is_ascii_uppercase);
-            has_capital.then(|| {
-                "http.host is lowercase; a content with uppercase letters never matches".into()
-            })
-        }
-        _ => None,
-    })
-}
-
-/// A bsize that excludes a content of the same buffer.
-fn size_fault(inspection: &Inspection) -> Option<String> {
-    let most = inspection.checks.iter().filter_map(|check| match check {
-        Check::Bsize(size) => Some(size.bounds().map_or(0, |(_, high)| high)),
-        _ => None,
-    });
-    let most = most.min()?;
-    inspection.checks.iter().find_map(|check| match check {
-        Check::Content(content) if !content.negated && content.bytes.len() as u64 > most => {
-            Some(format!("bsize excludes the content ({} bytes)", content.bytes.len()))
         }
         _ => None,
     })

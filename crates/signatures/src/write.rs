@@ -654,7 +654,10 @@ impl Display for Condition {
                     IprepSide::Destination => "dst",
                     IprepSide::Both => "both",
                 };
-                write!(f, "iprep:{side},{category},{}", Parts(*value))
+                match value {
+                    Some(value) => write!(f, "iprep:{side},{category},{}", Parts(*value)),
+                    None => write!(f, "iprep:{side},{category},isnotset"),
+                }
             }
             Self::TlsVersion { negated, versions } => {
                 f.write_str("tls.version")?;

@@ -60,6 +60,8 @@ pub(crate) struct Body {
     pub(crate) failed: Option<FileState>,
     /// It was said that the body is not in its coding.
     pub(crate) is_plain: bool,
+    /// The lines of the trailer.
+    pub(crate) trailer: Vec<u8>,
 }
 
 /// The content of a body: the buffer, and the file that it is or the files that are in it.
@@ -126,7 +128,7 @@ impl Body {
         let decoder = self.decoder.as_ref().map_or(0, Decoder::held);
         let file = file.as_ref().map_or(0, |file| file.held());
         let parts = parts.as_ref().map_or(0, |parts| parts.held());
-        size_of::<Self>() + decoder + name.capacity() + file + parts
+        size_of::<Self>() + decoder + name.capacity() + file + parts + self.trailer.capacity()
     }
 
     fn is_response(&self) -> bool {
@@ -162,7 +164,10 @@ impl Body {
                 }
                 Framing::Chunked(chunk) => {
                     at += 1;
-                    self.bytes += u64::from(!matches!(chunk, Chunk::Trailer { .. }));
+                    match chunk {
+                        Chunk::Trailer { .. } => self.trailer.push(rest[0]),
+                        _ => self.bytes += 1,
+                    }
                     match chunk.step(rest[0]) {
                         Some(Some(next)) => self.framing = Framing::Chunked(next),
                         Some(None) => return Taken::Ended(at),

@@ -145,32 +145,21 @@ pub(crate) fn buffers(
     let is_request = direction == Direction::ToServer;
     let line_buffer = if is_request { Buffer::HttpRequestLine } else { Buffer::HttpResponseLine };
     give(line_buffer, 0, line);
-    let mut start = line.to_vec();
-    start.extend(b"\r\n");
-    start.extend(fields);
+    let Texts { start, normal, names } = texts(line, &headers.joined);
     give(Buffer::HttpStart, 0, &start);
     if headers.all.is_empty() {
         return;
     }
     give(Buffer::HttpHeaderRaw, 0, fields);
-    let (mut normal, mut names) = (Vec::new(), b"\r\n".to_vec());
     let each = if is_request { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
     let mut cookies = 0;
     for (number, (name, value)) in headers.joined.iter().enumerate() {
-        names.extend(name);
-        names.extend(b"\r\n");
-        let text = [&name[..], b": ", value].concat();
-        give(each, number, &text);
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        if is("cookie") || is("set-cookie") {
+        give(each, number, &[&name[..], b": ", value].concat());
+        if is_cookie(name) {
             give(Buffer::HttpCookie, cookies, value);
             cookies += 1;
-        } else {
-            normal.extend(&text);
-            normal.extend(b"\r\n");
         }
     }
-    names.extend(b"\r\n");
     if !normal.is_empty() {
         give(Buffer::HttpHeader, 0, &normal);
     }
@@ -181,7 +170,6 @@ pub(crate) fn buffers(
         ("connection", Buffer::HttpConnection),
     ];
     const REQUEST: &[(&str, Buffer)] = &[
-        ("host", Buffer::HttpHostRaw),
         ("user-agent", Buffer::HttpUserAgent),
         ("accept", Buffer::HttpAccept),
         ("accept-encoding", Buffer::HttpAcceptEncoding),
@@ -196,6 +184,70 @@ pub(crate) fn buffers(
             give(*buffer, 0, value);
         }
     }
+}
+
+/// Hands on the fields behind a body of chunks (RFC 9112 §7.1.2): once more what joins all fields, with them, and each of them.
+/// `line`: the first line.
+pub(crate) fn trailer(
+    out: &mut Output<'_>,
+    transaction: u64,
+    direction: Direction,
+    (line, mut all): (&[u8], Fields),
+    text: &[u8],
+) {
+    let behind = Headers::parse(&[&b"-\r\n"[..], text].concat());
+    if behind.all.is_empty() {
+        return;
+    }
+    let before = Headers::of(all.clone()).joined.len();
+    all.extend(behind.all);
+    let joined = Headers::of(all).joined;
+    let Texts { start, normal, names } = texts(line, &joined);
+    let mut give =
+        |buffer, number, bytes: &[u8]| out.buffer(transaction, direction, buffer, number, bytes);
+    give(Buffer::HttpStart, 1, &start);
+    give(Buffer::HttpHeaderRaw, 1, text);
+    give(Buffer::HttpHeader, 1, &normal);
+    give(Buffer::HttpHeaderNames, 1, &names);
+    let each = match direction {
+        Direction::ToServer => Buffer::HttpRequestHeader,
+        Direction::ToClient => Buffer::HttpResponseHeader,
+    };
+    for (number, (name, value)) in behind.joined.iter().enumerate() {
+        give(each, before + number, &[&name[..], b": ", value].concat());
+    }
+}
+
+fn is_cookie(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"cookie") || name.eq_ignore_ascii_case(b"set-cookie")
+}
+
+/// What joins all fields.
+struct Texts {
+    /// The first line and all fields.
+    start: Vec<u8>,
+    /// All fields but cookies.
+    normal: Vec<u8>,
+    names: Vec<u8>,
+}
+
+fn texts(line: &[u8], joined: &Fields) -> Texts {
+    let (mut start, mut normal, mut names) = (line.to_vec(), Vec::new(), b"\r\n".to_vec());
+    start.extend(b"\r\n");
+    for (name, value) in joined {
+        let text = [&name[..], b": ", value, b"\r\n"].concat();
+        start.extend(&text);
+        names.extend(name);
+        names.extend(b"\r\n");
+        if !is_cookie(name) {
+            normal.extend(text);
+        }
+    }
+    if !joined.is_empty() {
+        start.extend(b"\r\n");
+    }
+    names.extend(b"\r\n");
+    Texts { start, normal, names }
 }
 
 #[cfg(test)]

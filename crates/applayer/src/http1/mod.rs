@@ -147,15 +147,20 @@ impl Http1 {
 
     fn end_body(&mut self, out: &mut Output<'_>, direction: Direction, is_whole: bool) {
         let side = self.side(direction);
-        let Place::Body(body) = std::mem::replace(&mut side.place, Place::Head) else { return };
+        let Place::Body(mut body) = std::mem::replace(&mut side.place, Place::Head) else { return };
         side.begin(Place::Head);
         let id = body.content.transaction;
+        let trailer = std::mem::take(&mut body.trailer);
         let [bytes, decoded] = body.end(out, is_whole);
         if let Some(transaction) = self.transaction(id)
             && let Data::Http(http) = &mut transaction.data
         {
             http.body_bytes[direction as usize] = bytes;
             http.decoded_bytes[direction as usize] = decoded;
+            if !trailer.trim_ascii().is_empty() {
+                let (line, fields) = head_of(http, direction);
+                head::trailer(out, id, direction, (&line, fields), &trailer);
+            }
         }
         self.done(out, id, direction);
     }
@@ -203,6 +208,7 @@ impl Http1 {
                     bytes: 0,
                     failed: None,
                     is_plain: false,
+                    trailer: Vec::new(),
                 };
                 side.place = Place::Body(Box::new(body));
                 if !is_old {
@@ -264,7 +270,8 @@ impl Http1 {
         let (line, fields) = l7proto::http1::lines(text);
         let is_connect = method == b"CONNECT";
         let target = Target::parse(raw, is_connect);
-        let normal = uri::normal(target.path);
+        // `CONNECT` names a server and no path.
+        let normal = if is_connect { Vec::new() } else { uri::normal(target.path) };
         let field = headers.get("host");
         // `CONNECT` may have any target.
         let authority =
@@ -293,6 +300,10 @@ impl Http1 {
         }
         if let Some(host) = &host {
             give(Buffer::HttpHost, host);
+        }
+        let of_target = authority.map(|authority| uri::host_port(authority).0);
+        if let Some(raw) = of_target.as_deref().or(field) {
+            give(Buffer::HttpHostRaw, raw);
         }
         head::buffers(out, id, direction, (line, fields.rest()), &headers);
 
@@ -466,6 +477,22 @@ fn cost_of(transaction: &Transaction) -> usize {
     http.cost()
 }
 
+/// The first line of a message, with one blank between its words, and its fields.
+fn head_of(http: &Http, direction: Direction) -> (Vec<u8>, head::Fields) {
+    let (words, fields) = match direction {
+        Direction::ToServer => {
+            let words = [&http.method, &http.uri_raw, &http.request_protocol];
+            (words.map(|word| &word[..]).join(&b' '), &http.request_headers)
+        }
+        Direction::ToClient => {
+            let status = http.status.unwrap_or_default().to_string().into_bytes();
+            let words = [&http.response_protocol, &status, &http.reason];
+            (words.map(|word| &word[..]).join(&b' '), &http.response_headers)
+        }
+    };
+    (words, fields.clone())
+}
+
 /// Was a request seen?
 fn has_request(transaction: &Transaction) -> bool {
     matches!(&transaction.data, Data::Http(http) if !http.method.is_empty())
@@ -520,7 +547,7 @@ pub(crate) fn body_of(
         Err(true) => {}
         Err(false) => out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(direction)),
     }
-    Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false }
+    Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false, trailer: Vec::new() }
 }
 
 /// How the body of a message is framed (RFC 9112 §6.3); a response has its status.

@@ -320,8 +320,8 @@ impl Http2 {
             give(Buffer::HttpHost, host);
         }
         let authority = headers.get(":authority");
-        if let (Some(authority), None) = (authority, headers.get("host")) {
-            give(Buffer::HttpHostRaw, authority);
+        if let Some(raw) = headers.get("host").or(authority) {
+            give(Buffer::HttpHostRaw, raw);
         }
         head::buffers(out, id, direction, (&line, &lines(headers)), headers);
         let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));

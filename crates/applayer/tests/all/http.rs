@@ -318,3 +318,56 @@ fn blanks_in_first_lines() {
         assert!(r.anomalies.is_empty(), "{line:?}: {:?}", r.anomalies);
     }
 }
+
+/// Fields behind a body of chunks are in the buffers of all fields once more, with those before.
+#[test]
+fn trailers() {
+    let body = b"5\r\nhello\r\n0\r\nX-Trailer: evil\r\nserver: t\r\n\r\n";
+    let head =
+        b"HTTP/1.1  200 OK\r\nServer: s\r\nSet-Cookie: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for size in [1, 7, 100] {
+        let mut steps = vec![c(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), s(head)];
+        steps.extend(body.chunks(size).map(s));
+        steps.extend([c(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), s(b"HTTP/1.1 204 No\r\n\r\n")]);
+        let r = stream(80, &steps);
+        let all = |buffer| -> Vec<String> {
+            let own = r
+                .buffers
+                .iter()
+                .filter(|((id, direction, own, _), _)| (*id, *direction, *own) == (0, S, buffer));
+            own.map(|(_, (bytes, _))| String::from_utf8_lossy(bytes).into_owned()).collect()
+        };
+        let with = "Server: s, t\r\nTransfer-Encoding: chunked\r\nX-Trailer: evil\r\n";
+        assert_eq!(all(Buffer::HttpHeader)[1..], [with]);
+        assert_eq!(all(Buffer::HttpHeaderRaw)[1..], ["X-Trailer: evil\r\nserver: t\r\n\r\n"]);
+        let start = "HTTP/1.1 200 OK\r\nServer: s, t\r\nSet-Cookie: a\r\nTransfer-Encoding: chunked\r\nX-Trailer: evil\r\n\r\n";
+        assert_eq!(all(Buffer::HttpStart)[1..], [start]);
+        let names = "\r\nServer\r\nSet-Cookie\r\nTransfer-Encoding\r\nX-Trailer\r\n\r\n";
+        assert_eq!(all(Buffer::HttpHeaderNames)[1..], [names]);
+        assert_eq!(all(Buffer::HttpResponseHeader)[3..], ["X-Trailer: evil", "server: t"]);
+        assert_eq!(r.finished.len(), 2);
+    }
+}
+
+/// The server of the target goes before that of the field, and the joined fields are as `http.header` has them.
+#[test]
+fn targets_and_heads() {
+    let r = stream(
+        80,
+        &[
+            c(b"GET http://Other.Example:8080/p HTTP/1.1\r\nHost: a\r\n\r\n"),
+            c(b"GET /p  HTTP/1.1\r\nHost:  A:1 \r\nX: 1\r\nCookie: c\r\nx: 2\r\n\r\n"),
+            c(b"CONNECT C.example:443 HTTP/1.1\r\n\r\n"),
+        ],
+    );
+    let text = |at, buffer| r.text(at, buffer);
+    assert_eq!(text(0, Buffer::HttpHostRaw).as_deref(), Some("other.example"));
+    assert_eq!(text(1, Buffer::HttpHostRaw).as_deref(), Some("A:1"));
+    assert_eq!(text(2, Buffer::HttpHostRaw).as_deref(), Some("c.example"));
+    let start = "GET /p  HTTP/1.1\r\nHost: A:1\r\nX: 1, 2\r\nCookie: c\r\n\r\n";
+    assert_eq!(text(1, Buffer::HttpStart).as_deref(), Some(start));
+    let start = "CONNECT C.example:443 HTTP/1.1\r\n";
+    assert_eq!(text(2, Buffer::HttpStart).as_deref(), Some(start));
+    assert_eq!(text(2, Buffer::HttpUri).as_deref(), Some(""));
+    assert_eq!(text(2, Buffer::HttpUriRaw).as_deref(), Some("C.example:443"));
+}

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use applayer::{Direction, Limits, Session, Sink, Start, Transaction};
+use applayer::{Direction, File, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
@@ -207,6 +207,8 @@ pub struct Inspector {
     now_ns: u64,
     alerts: Vec<Alert>,
     recent: Vec<Transaction>,
+    /// Files that ended in the step.
+    files: Vec<File>,
     decisions: Vec<(usize, Decided)>,
     /// What was decided of the last packet.
     last: Option<Decided>,
@@ -247,6 +249,7 @@ impl Inspector {
             now_ns: 0,
             alerts: Vec::new(),
             recent: Vec::new(),
+            files: Vec::new(),
             decisions: Vec::new(),
             last: None,
             lines,
@@ -348,6 +351,7 @@ impl Inspector {
                 application: flow.application(),
                 transaction_id,
                 transaction: known,
+                files: &self.files,
             };
             let outputs = self.parts.outputs.clone();
             let origin = flow.origin(&outputs, alert.sender, alert.time_ns);
@@ -384,6 +388,7 @@ impl Inspector {
         let latest = self.recent.pop().map(Box::new).or(before);
         flow.latest = latest.filter(|own| is_kept(own));
         self.recent.clear();
+        self.files.clear();
     }
 
     /// Calls the session of the flow of the step, whose results go to the detector and into lines.
@@ -397,6 +402,7 @@ impl Inspector {
             parts: &self.parts,
             lines: &mut self.lines,
             recent: &mut self.recent,
+            files: &mut self.files,
             now_ns: self.now_ns,
             is_reversed: was_reversed,
         };

@@ -116,6 +116,48 @@ fn headers_and_payloads() {
     }
 }
 
+/// No bytes of a number in text are all digits that there are.
+#[test]
+fn numbers_in_text_may_have_any_length() {
+    let cases = [
+        ("byte_test:0,=,1234,1,string,dec;", true),
+        ("byte_test:0,=,0x1234ab,1,string,hex;", true),
+        ("byte_test:0,=,123,1,string,dec;", false),
+        ("byte_test:0,>=,0,0,string,dec;", false),
+        ("byte_test:0,>=,0,7,string,dec;", false),
+        ("content:\"x12\"; byte_test:0,=,34,0,relative,string,dec;", true),
+        ("byte_extract:0,3,n,string,dec; byte_test:2,=,n,3,string,dec;", true),
+        ("byte_jump:0,1,string,dec,post_offset -1233; content:\"b\"; within:1;", true),
+        ("byte_jump:0,7; isdataat:!1,relative;", true),
+    ];
+    for (options, expected) in cases {
+        let rule = format!("alert udp any any -> any any ({options} sid:1;)");
+        let found = !Bench::new(&rule, "").ask(b"x1234ab", 1).is_empty();
+        assert_eq!(found, expected, "{rule}");
+    }
+}
+
+/// Forms of options that Snort and Suricata take.
+#[test]
+fn options_in_other_forms() {
+    let rules = "alert udp any any -> any any (flow:to_server; flow:established; sid:1;)\n\
+                 alert udp any any -> any any (flow:to_server; flow:to_client; sid:2;)\n\
+                 alert udp any any -> any any (content:\"a\"; flowbits:set,a&b; sid:3;)\n\
+                 alert udp any any -> any any (flowbits:isset,a&b; dsize:1; sid:4;)\n\
+                 alert udp any any -> any any (flowbits:isset,a&c; dsize:1; sid:5;)\n\
+                 alert udp any any -> any any (flowbits:isset,a|c; dsize:1; sid:6;)\n\
+                 alert udp any any -> any any (flowbits:isnotset,a&b; dsize:1; sid:7;)\n\
+                 alert udp any any -> any any (flowbits:isnotset,a|c; dsize:1; sid:8;)\n";
+    let mut bench = Bench::new(rules, "");
+    let sorted = |mut sids: Vec<u32>| {
+        sids.sort_unstable();
+        sids
+    };
+    assert_eq!(sorted(bench.ask(b"x", 1)), [2, 7, 8]);
+    assert_eq!(sorted(bench.answer(b"a", 2)), [2, 3, 4, 6, 8]);
+    assert_eq!(sorted(bench.ask(b"x", 3)), [1, 4, 6, 8]);
+}
+
 /// Numbers that are read from the packet may be as large as numbers get: places that follow from them are out of reach.
 #[test]
 fn numbers_that_are_read_have_no_bounds() {
@@ -363,7 +405,7 @@ alert http any any -> any any (http.host; dataset:isset,none; sid:1;)
 alert tcp any any -> any any (pcre:"/(?(1)a|b)/"; sid:2;)
 alert tcp any any -> any any (content:"x"; sid:3;)
 alert tcp any any -> any any (stream-event:3whs_synack_flood; sid:4;)
-alert http any any -> any any (app-layer-event:http.missing_host_header; sid:5;)
+alert http any any -> any any (app-layer-event:http.unknown_error; sid:5;)
 alert pkthdr any any -> any any (decode-event:ipv4.opt_pad_required; sid:6;)
 alert tls any any -> any any (tls_cert_expired; sid:7;)
 alert tls any any -> any any (ssl_state:client_hello; sid:8;)
@@ -378,7 +420,7 @@ alert tls any any -> any any (ssl_state:client_hello; sid:8;)
         (1, "dataset none was not loaded"),
         (2, "pcre: a group `(?(`"),
         (4, "stream-event:3whs_synack_flood"),
-        (5, "option app-layer-event"),
+        (5, "app-layer-event:http.unknown_error"),
         (6, "decode-event:ipv4.opt_pad_required"),
         (7, "option tls_cert_expired"),
         (8, "option ssl_state"),

@@ -144,6 +144,26 @@ fn check(seed: u64) -> usize {
     expected.len()
 }
 
+/// A rule on a buffer that both directions have matches once for each of them, as in Suricata; one on several buffers once.
+#[test]
+fn one_buffer_counts_for_each_direction() {
+    let text = r#"
+alert http any any -> any any (http.header; content:"ab"; sid:1;)
+alert http any any -> any any (http.header; content:"ab"; flow:to_server; sid:2;)
+alert http any any -> any any (http.header; content:"ab"; http.method; content:"ab"; sid:3;)
+"#;
+    let variables = Variables::with_defaults([], []).expect("defaults");
+    let mut loader = Loader::new(variables.clone());
+    loader.read("rules", text.as_bytes()).expect("memory");
+    let (rules, _) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
+    let given = |buffer| Given { buffer, transaction: 0, bytes: b"ab".to_vec(), cut: 1 };
+    let steps = [[0, 2, 2], [5, 5, 2]].map(|step| step.map(given).to_vec());
+    let (client, server) = (Sender::Client, Sender::Server);
+    let expected = [(1, client), (1, server), (2, client), (3, client)];
+    let expected = expected.map(|(sid, sender)| (sid, Some(0), sender));
+    assert_eq!(alerts(&Arc::new(rules), &steps, false), expected);
+}
+
 #[test]
 fn parts_of_a_rule_are_found_in_any_order() {
     let alerts: usize = (0..60).map(check).sum();

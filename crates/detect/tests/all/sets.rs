@@ -97,6 +97,27 @@ impl Bench {
         alerts.iter().map(|alert| rules.rule(alert.rule).sid).collect()
     }
 
+    /// A step with a buffer of a transaction of its own, in so many pieces.
+    fn pieces(&mut self, buffer: Buffer, bytes: &[u8], pieces: usize) -> Vec<u32> {
+        self.transaction += 1;
+        let frame = datagram(([10, 0, 0, 1], 4000), ([10, 0, 0, 200], 53), 64, b"x");
+        let decoded = packet::decode(&frame, frame.len());
+        let packet = Packet { decoded: &decoded, frame: &frame, time_ns: 1_000_000_000 };
+        self.detector.begin(&packet, &mut self.flow, Sender::Client);
+        let size = bytes.len().div_ceil(pieces);
+        let mut left = bytes.len();
+        for bytes in bytes.chunks(size) {
+            left -= bytes.len();
+            let (sender, transaction, is_complete) = (Sender::Client, self.transaction, left == 0);
+            let part = BufferPart { buffer, sender, transaction, number: 0, bytes, is_complete };
+            self.detector.buffer(&mut self.flow, &part);
+        }
+        let mut alerts: Vec<Alert> = Vec::new();
+        self.detector.finish(&mut self.flow, &mut alerts);
+        let rules = self.detector.rules();
+        alerts.iter().map(|alert| rules.rule(alert.rule).sid).collect()
+    }
+
     fn host(&mut self, name: &str) -> Vec<u32> {
         self.give(1, b"", Some((Buffer::HttpHost, name.as_bytes())))
     }
@@ -188,6 +209,35 @@ fn sets_are_written_by_rules_that_hold() {
     assert_eq!(["c2", "bits", "other", "both", "agents", "sources"].map(names), [0, 0, 0, 2, 2, 0]);
 }
 
+/// Values up to 64 KiB, whole and in pieces, with other checks and transforms.
+#[test]
+fn values_longer_than_a_window() {
+    let set = rules(
+        "alert http any any -> any any (http.request_body; content:\"01234\"; dataset:set,plain,type string; sid:1;)\n\
+         alert http any any -> any any (http.request_body; to_uppercase; dataset:set,large,type string; sid:2;)\n\
+         alert http any any -> any any (http.request_body; content:\"none\"; dataset:set,none,type string; sid:3;)\n\
+         alert http any any -> any any (http.request_body; dataset:isset,plain; sid:4;)\n",
+    );
+    let (datasets, problems) = prepare(&set, &Datasets::default(), &[]);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut bench = Bench::new(&set, &Options { datasets: datasets.clone(), ..Options::default() });
+    bench.flow.set_application(Sender::Client, "http");
+    let mut give = |len: usize, pieces: usize| {
+        let body = "0123456789a".repeat(len / 11 + 1);
+        let text = &body[..len];
+        bench.pieces(Buffer::HttpRequestBody, text.as_bytes(), pieces)
+    };
+    assert_eq!(give(50_000, 1), [1, 2, 4]);
+    // What is in a set is not added again.
+    assert_eq!(give(50_000, 7), [4]);
+    assert_eq!(give(40_000, 7), [1, 2, 4]);
+    assert_eq!(give(32_768, 3), [1, 2, 4]);
+    assert_eq!(give(65_535, 3), [1, 2, 4]);
+    assert_eq!(give(65_536, 3), [] as [u32; 0]);
+    let names = |name: &str| datasets.get(name).expect("a rule names it").len();
+    assert_eq!(["plain", "large", "none"].map(names), [4, 4, 0]);
+}
+
 /// What is wrong is said, and rules with it are refused.
 #[test]
 fn mistakes_in_sets() {
@@ -274,7 +324,9 @@ fn reputations() {
         "alert ip any any -> any any (iprep:src,Bad,>,50; sid:1;)\n\
          alert ip any any -> any any (iprep:dst,Bad,>,50; sid:2;)\n\
          alert ip any any -> any any (iprep:any,Bad,<,20; sid:3;)\n\
-         alert ip any any -> any any (iprep:both,Mail,isset; sid:4;)\n",
+         alert ip any any -> any any (iprep:both,Mail,isset; sid:4;)\n\
+         alert ip any any -> any any (iprep:src,Mail,isnotset; sid:5;)\n\
+         alert ip any any -> any any (iprep:any,Bad,isnotset; sid:6;)\n",
     );
     let scores = "10.0.0.0/24,1,10\n10.0.0.7,1,100\n10.0.0.7,2,1\n10.0.0.200,2,1\n";
     let (reputation, wrong) =
@@ -282,7 +334,10 @@ fn reputations() {
     assert!(wrong.is_empty(), "{wrong:?}");
     let mut bench = Bench::new(&set, &Options { reputation, ..Options::default() });
     assert_eq!(bench.give(7, b"x", None), [1, 3, 4]);
-    assert_eq!(bench.give(8, b"x", None), [3]);
+    // As all that is on addresses alone, once for each direction of a flow.
+    assert_eq!(bench.give(8, b"x", None), [] as [u32; 0]);
+    bench.flow = FlowState::new(2);
+    assert_eq!(bench.give(8, b"x", None), [3, 5]);
 }
 
 #[test]

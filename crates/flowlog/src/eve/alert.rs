@@ -1,6 +1,6 @@
 //! Alerts of rules, and packets that rules dropped.
 
-use applayer::Transaction;
+use applayer::{File, Transaction};
 
 use super::{Eve, Origin, application};
 use crate::json::{self, Object};
@@ -50,6 +50,8 @@ pub struct Alert<'a> {
     pub transaction_id: Option<u64>,
     /// What is known of that transaction.
     pub transaction: Option<&'a Transaction>,
+    /// Files that have ended, of which those of the transaction are shown.
+    pub files: &'a [File],
 }
 
 /// A packet that was dropped.
@@ -74,6 +76,8 @@ impl Eve {
         if let Some(transaction) = alert.transaction {
             application::in_alert(&mut line, transaction);
         }
+        let is_own = |file: &&File| Some(file.transaction) == alert.transaction_id;
+        application::files(&mut line, alert.files.iter().filter(is_own));
         if let Some(name) = alert.application {
             line.string("app_proto", name);
         }

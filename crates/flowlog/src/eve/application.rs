@@ -57,21 +57,7 @@ impl Eve {
             line.string("app_proto", name);
         }
         let mut info = line.object("fileinfo");
-        info.bytes("filename", &file.name);
-        info.boolean("gaps", file.has_gaps);
-        info.string("state", file.state.name());
-        if let Some(digests) = &file.digests {
-            hex(&mut info, "md5", &digests.md5);
-            hex(&mut info, "sha1", &digests.sha1);
-            hex(&mut info, "sha256", &digests.sha256);
-        }
-        info.boolean("stored", false);
-        info.number("size", file.size);
-        if let Some((first, last, _)) = file.range {
-            info.number("start", first);
-            info.number("end", last);
-        }
-        info.number("tx_id", file.transaction);
+        file_info(&mut info, file);
         info.end();
         line.end();
         out.push(b'\n');
@@ -99,6 +85,40 @@ impl Eve {
         line.end();
         out.push(b'\n');
     }
+}
+
+fn file_info(info: &mut Object<'_>, file: &File) {
+    info.bytes("filename", &file.name);
+    info.boolean("gaps", file.has_gaps);
+    info.string("state", file.state.name());
+    if let Some(digests) = &file.digests {
+        hex(info, "md5", &digests.md5);
+        hex(info, "sha1", &digests.sha1);
+        hex(info, "sha256", &digests.sha256);
+    }
+    info.boolean("stored", false);
+    info.number("size", file.size);
+    if let Some((first, last, _)) = file.range {
+        info.number("start", first);
+        info.number("end", last);
+    }
+    info.number("tx_id", file.transaction);
+}
+
+/// The files of an alert; nothing without one.
+pub(super) fn files<'a>(line: &mut Object<'_>, files: impl Iterator<Item = &'a File>) {
+    let mut files = files.peekable();
+    if files.peek().is_none() {
+        return;
+    }
+    let out = line.value("files");
+    for (number, file) in files.enumerate() {
+        out.extend_from_slice(if number == 0 { b"[" } else { b"," });
+        let mut info = Object::begin(out);
+        file_info(&mut info, file);
+        info.end();
+    }
+    out.push(b']');
 }
 
 /// The object of a transaction, by the name of its protocol.
@@ -156,10 +176,31 @@ fn http(line: &mut Object<'_>, own: &Http) {
     if let Some(raw) = own.header(Direction::ToClient, "content-range") {
         let mut range = http.object("content_range");
         range.bytes("raw", raw);
+        let (ends, size) = content_range(raw);
+        if let Some((start, end)) = ends {
+            range.number("start", start);
+            range.number("end", end);
+        }
+        if let Some(size) = size {
+            range.number("size", size);
+        }
         range.end();
     }
     http.number("length", own.body_bytes[1]);
     http.end();
+}
+
+/// First and last byte, and the size of the whole, of a `Content-Range` (RFC 9110 §14.4), as far as they are numbers.
+fn content_range(raw: &[u8]) -> (Option<(u64, u64)>, Option<u64>) {
+    let text = std::str::from_utf8(raw).unwrap_or_default();
+    let unit = text.get(..5).filter(|unit| unit.eq_ignore_ascii_case("bytes"));
+    let Some((range, size)) = unit.and_then(|_| text[5..].trim().split_once('/')) else {
+        return (None, None);
+    };
+    // Suricata's numbers are signed.
+    let number = |text: &str| text.trim().parse().ok().filter(|own| *own <= i64::MAX as u64);
+    let ends = range.split_once('-').and_then(|(first, last)| number(first).zip(number(last)));
+    (ends, number(size))
 }
 
 /// In an alert: what is asked as a list, an answer as an object without its records.
@@ -330,26 +371,17 @@ fn record_data(own: &mut Object<'_>, data: &DnsData) {
 
 fn tls(line: &mut Object<'_>, own: &Tls) {
     let mut tls = line.object("tls");
-    if let Some(Certificate {
-        subject,
-        issuer,
-        serial,
-        fingerprint,
-        not_before,
-        not_after,
-        names,
-        ..
-    }) = own.certificates[1].first().filter(|certificate| certificate.is_read)
-    {
-        tls.string("subject", subject);
-        tls.string("issuerdn", issuer);
-        tls.string("serial", serial);
-        tls.string("fingerprint", fingerprint);
-        date(&mut tls, "notbefore", *not_before);
-        date(&mut tls, "notafter", *not_after);
-        if !names.is_empty() {
-            tls.list("subjectaltname", names.iter().map(|name| name.as_bytes()));
+    let [client, server] = &own.certificates;
+    if let Some(own) = server.first().filter(|own| own.is_read) {
+        certificate(&mut tls, own);
+        if !own.names.is_empty() {
+            tls.list("subjectaltname", own.names.iter().map(|name| name.as_bytes()));
         }
+    }
+    if let Some(own) = client.first().filter(|own| own.is_read) {
+        let mut object = tls.object("client");
+        certificate(&mut object, own);
+        object.end();
     }
     if own.is_resumed {
         tls.boolean("session_resumed", true);
@@ -377,6 +409,15 @@ fn tls(line: &mut Object<'_>, own: &Tls) {
         tls.list("server_alpns", [alpn.as_slice()]);
     }
     tls.end();
+}
+
+fn certificate(object: &mut Object<'_>, own: &Certificate) {
+    object.string("subject", &own.subject);
+    object.string("issuerdn", &own.issuer);
+    object.string("serial", &own.serial);
+    object.string("fingerprint", &own.fingerprint);
+    date(object, "notbefore", own.not_before);
+    date(object, "notafter", own.not_after);
 }
 
 /// As Suricata writes dates of certificates: `2017-03-06T06:21:46`. What is before 1970 is left out.
@@ -467,4 +508,27 @@ fn ftp(line: &mut Object<'_>, own: &Ftp) {
 /// For [`super::stats`].
 pub(super) fn time(object: &mut Object<'_>, name: &'static str, ns: u64) {
     timestamp(object, name, ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_range;
+
+    #[test]
+    fn ranges_of_content() {
+        type Read = (Option<(u64, u64)>, Option<u64>);
+        let cases: [(&str, Read); 8] = [
+            ("bytes 10-5/100", (Some((10, 5)), Some(100))),
+            ("Bytes 0-3/*", (Some((0, 3)), None)),
+            ("bytes */8", (None, Some(8))),
+            ("bytes 0-9223372036854775807/9223372036854775808", (Some((0, i64::MAX as u64)), None)),
+            ("bytes -1-2/3", (None, Some(3))),
+            ("bytes 1-2", (None, None)),
+            ("items 1-2/3", (None, None)),
+            ("", (None, None)),
+        ];
+        for (raw, expected) in cases {
+            assert_eq!(content_range(raw.as_bytes()), expected, "{raw}");
+        }
+    }
 }

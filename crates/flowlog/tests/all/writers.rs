@@ -254,6 +254,7 @@ pub(crate) fn eve(bytes: &[u8]) {
                     application: record.application,
                     transaction_id: input.option(Input::number),
                     transaction: said.transactions.first(),
+                    files: &said.files,
                 };
                 eve.alert(&origin, &alert, &mut out);
                 let dropped = Drop {

@@ -1,7 +1,7 @@
 //! Link types, and what can be made into Ethernet.
 //!
 //! The pipeline sees Ethernet frames only. Captures of layers that say little more than the protocol
-//! (raw IP, loopback, Linux "cooked") get an Ethernet header in front; the rest is refused by name.
+//! (raw IP, loopback, Cisco HDLC, Linux "cooked") get an Ethernet header in front; the rest is refused by name.
 //! Numbers: the registry of link types, draft-ietf-opsawg-pcaplinktype.
 
 use std::fmt;
@@ -16,7 +16,7 @@ impl LinkType {
 
     /// Whether packets of this type are Ethernet frames or can be made into them.
     pub fn is_convertible(self) -> bool {
-        matches!(self.0, 0 | 1 | 12 | 14 | 101 | 108 | 113 | 228 | 229 | 276)
+        matches!(self.0, 0 | 1 | 12 | 14 | 101 | 104 | 108 | 113 | 228 | 229 | 276)
     }
 
     /// How many bytes of `data` to leave out and which EtherType to put in front; `None` when the
@@ -42,6 +42,8 @@ impl LinkType {
                 6 => Some((0, IPV6)),
                 _ => None,
             },
+            // Cisco HDLC: address, control, then a protocol, an EtherType from 0x0600 on.
+            104 => u16_at(2).filter(|&p| p >= 0x600).map(|p| (4, p)),
             228 => Some((0, IPV4)),
             229 => Some((0, IPV6)),
             // Linux cooked, two versions: the protocol is an EtherType from 0x0600 on.

@@ -328,6 +328,10 @@ fn other_link_layers_become_ethernet_or_are_refused_by_name() {
         (108, with(&[0, 0, 0, 24], &ip6), 0x86dd, &ip6),
         (113, with(&sll, &ip4), 0x0800, &ip4),
         (276, with(&sll2, &ip6), 0x86dd, &ip6),
+        (104, with(&[0x0f, 0, 8, 0], &ip4), 0x0800, &ip4),
+        (104, with(&[0x8f, 0, 0x86, 0xdd], &ip6), 0x86dd, &ip6),
+        (104, vec![0x0f, 0, 8], 0xffff, &[0x0f, 0, 8]),
+        (104, vec![0x0f, 0, 0, 42, 1], 0xffff, &[0x0f, 0, 0, 42, 1]),
         (101, vec![], 0xffff, &[]),
         (113, sll[..15].to_vec(), 0xffff, &sll[..15]),
     ];

@@ -150,7 +150,9 @@ fn bitmask(part: &Part<'_>) -> Result<u32, Fault> {
     }
 }
 
+/// `low`: the fewest. No bytes at all are, in text, all digits that there are.
 fn bytes_fault(part: &Part<'_>, bytes: i64, field: &Field, low: i64) -> Result<(), Fault> {
+    let low = if field.base == Base::Bytes { low } else { 0 };
     let most = match field.base {
         Base::Bytes => 8,
         Base::Oct => 23,

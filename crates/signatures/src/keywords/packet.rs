@@ -18,8 +18,8 @@ const U32: u64 = u32::MAX as u64;
 pub(super) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<bool, Fault> {
     let condition = match name {
         "flow" => {
-            builder.once("flow")?;
-            Condition::Flow(flow(arg)?)
+            let more = flow(arg)?;
+            return another_flow(builder, more).map(|()| true);
         }
         // Snort's groups of flowbits.
         "flowbits" if is_group(arg)? => {
@@ -27,13 +27,15 @@ pub(super) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<
             builder.rule.unsupported.push(Unsupported { keyword: "flowbits", value });
             return Ok(true);
         }
-        "flowbits" => match flowbits(arg)? {
-            Some(flowbits) => Condition::Flowbits(flowbits),
-            None => {
-                builder.rule.noalert = true;
-                return Ok(true);
+        "flowbits" => {
+            match flowbits(arg)? {
+                Some(all) => {
+                    all.into_iter().for_each(|own| builder.condition(Condition::Flowbits(own)));
+                }
+                None => builder.rule.noalert = true,
             }
-        },
+            return Ok(true);
+        }
         "xbits" => match xbits(arg)? {
             Some(xbits) => Condition::Xbits(xbits),
             None => {
@@ -150,14 +152,39 @@ fn flow(arg: &Arg<'_>) -> Result<Flow, Fault> {
     Ok(flow)
 }
 
+/// One of several `flow` options, as in Suricata: directions add up, and one option has the rest.
+fn another_flow(builder: &mut Builder, more: Flow) -> Result<(), Fault> {
+    let is_flow = |condition: &Condition| matches!(condition, Condition::Flow(_));
+    let Some(at) = builder.rule.conditions.iter().position(is_flow) else {
+        builder.condition(Condition::Flow(more));
+        return Ok(());
+    };
+    let Condition::Flow(own) = &mut builder.rule.conditions[at] else { return Ok(()) };
+    let rest = |flow: &Flow| Flow { to: None, ..*flow };
+    let none = Flow::default();
+    if rest(own) != none && rest(&more) != none {
+        return Err(builder.fault("one `flow` option has all but the direction"));
+    }
+    let to = match (own.to, more.to) {
+        (Some(one), Some(other)) if one != other => None,
+        (one, other) => one.or(other),
+    };
+    let rest = if rest(own) == none { more } else { *own };
+    *own = Flow { to, ..rest };
+    if *own == none {
+        builder.rule.conditions.remove(at);
+    }
+    Ok(())
+}
+
 fn is_group(arg: &Arg<'_>) -> Result<bool, Fault> {
     let parts = arg.parts()?;
     let known = ["set", "unset", "toggle", "isset", "isnotset"].contains(&parts[0].text);
     Ok(matches!(parts[0].text, "reset" | "setx") || known && parts.len() == 3)
 }
 
-/// None is `noalert`.
-fn flowbits(arg: &Arg<'_>) -> Result<Option<Flowbits>, Fault> {
+/// None is `noalert`. A condition on all of several bits (Snort's `a&b`) is one for each of them.
+fn flowbits(arg: &Arg<'_>) -> Result<Option<Vec<Flowbits>>, Fault> {
     let parts = arg.parts()?;
     type Make = fn(Vec<String>) -> Flowbits;
     let make: Make = match parts[0].text {
@@ -184,14 +211,15 @@ fn flowbits(arg: &Arg<'_>) -> Result<Option<Flowbits>, Fault> {
     let found: Result<Vec<String>, Fault> =
         split.map(|name| Part { at: names.at, text: name.trim_ascii() }.name()).collect();
     let found = found?;
-    // Snort sets several by `&`; a condition on all is written as several options.
-    if names.text.contains('&') && matches!(parts[0].text, "isset" | "isnotset") {
-        return Err(names.fault("`&` in a condition; write one option for each name"));
+    let is_condition = matches!(parts[0].text, "isset" | "isnotset");
+    match (names.text.contains('|'), names.text.contains('&')) {
+        (true, true) => Err(names.fault("either `&` or `|` is between names")),
+        (true, _) if !is_condition => Err(names.fault("`|` is for isset and isnotset")),
+        (_, true) if is_condition => {
+            Ok(Some(found.into_iter().map(|name| make(vec![name])).collect()))
+        }
+        _ => Ok(Some(vec![make(found)])),
     }
-    if names.text.contains('|') && !matches!(parts[0].text, "isset" | "isnotset") {
-        return Err(names.fault("`|` is for isset and isnotset"));
-    }
-    Ok(Some(make(found)))
 }
 
 fn bit_operation(part: &Part<'_>) -> Result<BitOperation, Fault> {
@@ -523,8 +551,10 @@ fn iprep(arg: &Arg<'_>) -> Result<Condition, Fault> {
         _ => return Err(side.unknown(&["any", "src", "dst", "both"])),
     };
     let value = match rest {
-        [sign, value] => signed_compare(sign, value, 127)?,
-        [value] if value.text == "isset" => Compare::GreaterOrEqual(0),
+        [sign, value] => Some(signed_compare(sign, value, 127)?),
+        [value] if value.text == "isset" => Some(Compare::GreaterOrEqual(0)),
+        [value] if value.text == "isnotset" => None,
+        [value] => return Err(value.unknown(&["isset", "isnotset"])),
         _ => return Err(arg.fault("it is written `SIDE,CATEGORY,RELATION,VALUE`")),
     };
     Ok(Condition::Iprep { side, category: category.name()?, value })

@@ -41,6 +41,36 @@ fn counts_and_places() {
     assert_eq!(load(&[""]).summary.share(), 1.0);
 }
 
+/// Rules for other programs are not evaluated, whatever else they have.
+#[test]
+fn requirements() {
+    let rule = |(at, requires): (usize, &&str)| {
+        format!("alert tcp any any -> any any (requires:{requires}; sid:{};)\n", at + 1)
+    };
+    let met = [
+        "version >= 7.0.3",
+        "version >= 6 < 7.0.11",
+        "version <= 6 | >= 7, feature ja3",
+        "keyword content, keyword http.uri",
+    ];
+    let unmet = [
+        "version >= 8",
+        "version >= 7.0.3 < 7.0.10 | > 7.0.10",
+        "feature geoip",
+        "keyword mqtt.type",
+        "keyword nosuch; nosuch:1; http.uri",
+    ];
+    let set = load(&[&met.iter().enumerate().map(rule).collect::<String>()]);
+    assert_eq!(problems(&set), [""; 0]);
+    let set = load(&[&unmet.iter().enumerate().map(rule).collect::<String>()]);
+    let reasons = unmet.iter().enumerate().map(|(at, requires)| {
+        let requires = requires.split(';').next().unwrap_or_default();
+        format!("0.rules: line {}, column 1: what it requires is not there: {requires}", at + 1)
+    });
+    assert_eq!(problems(&set), reasons.collect::<Vec<_>>());
+    assert_eq!(set.summary.unsupported, 5);
+}
+
 #[test]
 fn revisions() {
     let rule = |sid: u32, rev: u32, gid: u32| {

@@ -359,7 +359,7 @@ impl Random {
                     continue;
                 }
                 here |= matches!(check, Check::Content(_) | Check::Pcre(_));
-                checks.push(check);
+                checks.push(possible(check, buffer, &transforms));
             }
             if checks.is_empty() {
                 continue;
@@ -528,7 +528,7 @@ impl Random {
                     IprepSide::Both,
                 ]),
                 category: self.name(),
-                value: self.parts(127),
+                value: (!self.one_in(4)).then(|| self.parts(127)),
             },
             29 => {
                 let mut versions = vec![0x0002, 0x0300, 0x0301, 0x0302, 0x0303, 0x0304];
@@ -662,6 +662,18 @@ impl Random {
             rev: self.of(&[0, 1, 77]),
         }
     }
+}
+
+/// The check, with a content that transforms and the buffer may leave.
+fn possible(mut check: Check, buffer: Buffer, transforms: &[Transform]) -> Check {
+    if let Check::Content(content) = &mut check
+        && (buffer == Buffer::HttpMethod || !transforms.is_empty())
+    {
+        let is_taken = |byte: &u8| byte.is_ascii_alphabetic() || byte.is_ascii_whitespace();
+        let taken = content.bytes.iter_mut().filter(|byte| is_taken(byte) || **byte == 0x0b);
+        taken.for_each(|byte| *byte = b'7');
+    }
+    check
 }
 
 fn check(seed: u64) {

@@ -94,6 +94,7 @@ impl Inspector {
                 application: None,
                 transaction_id: None,
                 transaction: None,
+                files: &[],
             };
             // Packets between the same ends come to the same worker, in their order.
             let ends = address_hash(origin.src.0, origin.dst.0);

@@ -17,6 +17,7 @@ pub(super) struct Tee<'a> {
     pub(super) parts: &'a Parts,
     pub(super) lines: &'a mut Lines,
     pub(super) recent: &'a mut Vec<Transaction>,
+    pub(super) files: &'a mut Vec<File>,
     pub(super) now_ns: u64,
     pub(super) is_reversed: bool,
 }
@@ -101,6 +102,9 @@ impl Sink for Tee<'_> {
         self.write(IdsEvent::Fileinfo, sender, |eve, origin, out| {
             eve.file(origin, application, known.as_ref(), file, out);
         });
+        if self.files.len() < RECENT_MAX && self.lines.outputs.has_files() {
+            self.files.push(file.clone());
+        }
     }
 
     fn anomaly(&mut self, anomaly: &Anomaly) {
