@@ -105,7 +105,10 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
 
 /// `--list-keywords`.
 fn list_keywords(as_json: bool) -> Result<(), Failure> {
-    let of = |(name, is_evaluated)| Keyword { name, is_evaluated };
+    let of = |(name, is_evaluated): (&'static str, bool)| {
+        let is_later = is_evaluated.then(|| rules::is_later(name));
+        Keyword { name, is_evaluated, is_later }
+    };
     let all: Vec<_> = rules::keywords().into_iter().map(of).collect();
     output::figures(None, as_json, &all, || table(&all))
 }
@@ -116,14 +119,21 @@ struct Keyword {
     name: &'static str,
     #[serde(rename = "evaluated")]
     is_evaluated: bool,
+    /// Suricata 7 does not have it.
+    #[serde(rename = "after_suricata_7", skip_serializing_if = "Option::is_none")]
+    is_later: Option<bool>,
 }
 
 impl Row for Keyword {
-    const COLUMNS: &'static [&'static str] = &["keyword", "evaluated"];
+    const COLUMNS: &'static [&'static str] = &["keyword", "evaluated", "in Suricata 7"];
 
     fn cells(&self) -> Vec<String> {
-        let evaluated = if self.is_evaluated { "yes" } else { "no" };
-        vec![self.name.to_owned(), evaluated.to_owned()]
+        let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+        vec![
+            self.name.to_owned(),
+            yes(self.is_evaluated),
+            self.is_later.map_or_else(String::new, |own| yes(!own)),
+        ]
     }
 }
 
@@ -388,13 +398,28 @@ fn explanation(
         let line = number as u64 + 1;
         loaded.problems.iter().find(|own| own.file == FURTHER && own.line == line)
     };
+    // The number of a made rule says nothing.
+    let why = |step: &Step, own: &Refusal| match own.reason.split_once(": ") {
+        Some((first, why)) if first == format!("rule {} is not supported", step.id.1) => {
+            why.to_owned()
+        }
+        _ => own.reason.clone(),
+    };
     let rows = steps.iter().enumerate().map(|(number, step)| StepRow {
         matches: matches.get(&step.id).map_or(0, |own| own.alerts),
-        refused: refusal(number).map(|own| own.reason.clone()),
+        refused: refusal(number).map(|own| why(step, own)),
         rule: step.text.clone(),
     });
-    let rows: Vec<StepRow> = rows.collect();
     let Explained { rule, file, line, is_disabled } = explained;
+    let unsupported = rule.unsupported.iter().map(|own| StepRow {
+        matches: 0,
+        refused: Some("not supported".to_owned()),
+        rule: match &own.value {
+            Some(value) => format!("{}:{value};", own.keyword),
+            None => format!("{};", own.keyword),
+        },
+    });
+    let rows: Vec<StepRow> = rows.chain(unsupported).collect();
     let (gid, sid) = (rule.gid, rule.sid);
     let alerts = matches.get(&(gid, sid)).map_or(0, |own| own.alerts);
     let refused = loaded.problems.iter().find(|own| own.file == *file && own.line == *line);

@@ -587,7 +587,7 @@ fn mistakes_in_thresholds_have_a_place() {
     let place = "warning: threshold.config:2: variable $PRINTERS is not defined\n";
     assert!(said.contains(place), "{said}");
     assert!(said.contains("warning: threshold.config:3:36: unknown"), "{said}");
-    assert!(said.contains("1 rules: 1 loaded"), "{said}");
+    assert!(said.contains("1 rule: 1 loaded"), "{said}");
 }
 
 /// Rules that are silent whatever they match are explained, too, and it is said why they are.

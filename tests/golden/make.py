@@ -1523,6 +1523,47 @@ def ids_forms():
         yield from conversation(5000 + number, 80, steps)
 
 
+def ids_lines():
+    """(port, frame): first lines of HTTP that are none of HTTP/1, and lengths that are seldom, a connection each, with a
+    request behind them."""
+    def request(line, length="9"):
+        head = f"{line}\r\nHost: shop.example\r\nUser-Agent: evil\r\nContent-Length: {length}\r\n\r\n"
+        return head.encode() + b"body evil"
+
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+    second = b"GET /second HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+    versions = ["HTTP/1.1", "HTTP/01.1", "HTTP/1.20", "HTTP/2.0", "HTTP/1", "JUNK/1.1", "HTTP /1.1", "HTTP/1.1 foo", ""]
+    sent = [request(f"POST /{number} {own}".rstrip()) for number, own in enumerate(versions)]
+    sent += [request("POST /length HTTP/1.1", own) for own in ("+9", "9, 5")]
+    sent += [request("POST /dot HTTP/1.1").replace(b"shop.example", b"shop.example.")]
+    for number, own in enumerate(sent):
+        yield from conversation(5000 + number, 80, [("c", own), ("s", ok), ("c", second), ("s", ok)])
+    lines = ["HTTP/1.1 0200 OK", "HTTP/9.1 200 OK", "HTTP/1.1 +200 OK", "HTTP/1.1", "http/01.1 200"]
+    for number, line in enumerate(lines):
+        answer = f"{line}\r\nContent-Length: 9\r\n\r\nbody evil".encode()
+        yield from conversation(6000 + number, 80, [("c", second), ("s", answer), ("c", second), ("s", ok)])
+
+
+def ids_names():
+    """(port, frame): lookups of names whose labels are no text, and an answer with such names."""
+    def labels(*own):
+        return b"".join(bytes([len(label)]) + label for label in own) + b"\0"
+
+    names = [
+        labels(b"\x01\x02\xff\0x", b"evil", b"example"),
+        labels(b"a.b", b"evil", b"example"),
+        labels(b'a\\b"c', b"evil", b"example"),
+        labels(b"\xc3\xa9", b"evil", b"example"),
+    ]
+    for number, name in enumerate(names):
+        asked = name + struct.pack(">2H", 5, 1)
+        to = {"sport": 5000 + number, "dport": 53}
+        yield "in", bytes(ether() / v4() / UDP(**to) / (struct.pack(">6H", number, 0x0100, 1, 0, 0, 0) + asked))
+        data = b"\x03\xffx.\xc0\x0c"
+        reply = struct.pack(">6H", number, 0x8180, 1, 1, 0, 0) + asked + b"\xc0\x0c" + struct.pack(">2HIH", 5, 1, 60, len(data)) + data
+        yield "in", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.2", src="10.0.2.2") / UDP(sport=53, dport=5000 + number) / reply)
+
+
 def ids_odd():
     """(port, frame): packets that cannot be decoded, of a protocol without flows, and fragments: with each one that rules drop,
     another one that goes on."""
@@ -2662,6 +2703,8 @@ PORTS = [
     ids_share,
     firewall_full, firewall_reuse, ids_evasions, ids_inline_evasions, nat_full, streams_reuse,
     firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_full, firewall_reuse, nat_full, streams_reuse,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_lines, ids_names, ids_odd, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 

@@ -52,10 +52,16 @@ kinds! {
 
     /// A response without a request.
     HttpUnmatchedResponse "unable_to_match_response_to_request" HTTP;
-    /// The first line of a request is not one.
+    /// The first line of a request is not one, or its version is none of HTTP/1.
     HttpRequestLine "request_line_invalid" HTTP;
+    /// Fields follow a line without a version.
+    HttpNoProtocol "request_line_missing_protocol" HTTP;
     /// The first line of a response is not one.
     HttpResponseLine "response_line_invalid" HTTP;
+    /// The version of a response is none of HTTP/1.
+    HttpResponseProtocol "response_invalid_protocol" HTTP;
+    /// The status of a response is no number from 100 to 999, or is written otherwise.
+    HttpResponseStatus "response_invalid_status" HTTP;
     /// A field of a request without a colon or with a bad name.
     HttpRequestField "request_header_invalid" HTTP;
     /// A field of a response without a colon or with a bad name.

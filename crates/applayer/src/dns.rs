@@ -156,8 +156,7 @@ fn message(out: &mut Output<'_>, direction: Direction, bytes: &[u8]) {
 }
 
 fn buffers(out: &mut Output<'_>, id: u64, direction: Direction, dns: &Dns) {
-    let mut give =
-        |buffer, number, text: &str| out.buffer(id, direction, buffer, number, text.as_bytes());
+    let mut give = |buffer, number, name: &[u8]| out.buffer(id, direction, buffer, number, name);
     for (number, question) in dns.questions.iter().enumerate() {
         give(Buffer::DnsQueriesRrname, number, &question.name);
         if !dns.is_response() {
@@ -181,8 +180,8 @@ fn buffers(out: &mut Output<'_>, id: u64, direction: Direction, dns: &Dns) {
     }
 }
 
-fn name(name: &Name<'_>) -> Option<String> {
-    name.write(&mut [0; 4 * NAME_MAX]).map(str::to_owned)
+fn name(name: &Name<'_>) -> Option<Vec<u8>> {
+    name.write_raw(&mut [0; NAME_MAX]).map(<[u8]>::to_vec)
 }
 
 /// What the data of a record say; their bytes where they are broken.

@@ -207,8 +207,8 @@ impl Dns {
 /// A question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsQuestion {
-    /// Labels joined by dots, without the last one; what does not print is `\DDD`.
-    pub name: String,
+    /// The bytes of the labels, joined by dots, without the last one.
+    pub name: Vec<u8>,
     /// Type.
     pub kind: u16,
     /// Class.
@@ -219,7 +219,7 @@ pub struct DnsQuestion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsRecord {
     /// As in a question.
-    pub name: String,
+    pub name: Vec<u8>,
     /// Type.
     pub kind: u16,
     /// Class.
@@ -239,22 +239,22 @@ pub enum DnsData {
     /// AAAA.
     Aaaa(Ipv6Addr),
     /// NS, CNAME, PTR, DNAME, MB, MG, MR, MD, MF.
-    Name(String),
+    Name(Vec<u8>),
     /// MX.
     Mx {
         /// The lowest is tried first.
         preference: u16,
         /// The mail server.
-        name: String,
+        name: Vec<u8>,
     },
     /// TXT, SPF: its strings.
     Txt(Vec<Vec<u8>>),
     /// SOA.
     Soa {
         /// The first server.
-        mname: String,
+        mname: Vec<u8>,
         /// The mailbox.
-        rname: String,
+        rname: Vec<u8>,
         /// Serial, refresh, retry, expire, minimum.
         numbers: [u32; 5],
     },
@@ -267,7 +267,7 @@ pub enum DnsData {
         /// Where it listens.
         port: u16,
         /// The server.
-        name: String,
+        name: Vec<u8>,
     },
     /// SSHFP (RFC 4255).
     Sshfp {
@@ -292,7 +292,7 @@ pub enum DnsData {
         /// 0: an alias.
         priority: u16,
         /// The target.
-        name: String,
+        name: Vec<u8>,
         /// Its parameters, as sent.
         parameters: Vec<u8>,
     },

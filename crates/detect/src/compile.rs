@@ -163,6 +163,21 @@ fn carried(protocol: Protocol) -> Result<(Carried, bool), String> {
     })
 }
 
+/// Whether a buffer is one of applications that a flow of this one cannot be.
+fn of_others(application: &str, buffer: &str) -> bool {
+    let of: &[&str] = match buffer.split_once('.').map_or(buffer, |(first, _)| first) {
+        "http" => &["http", "http1", "http2", "doh2"],
+        "dns" => &["dns", "doh2"],
+        "tls" => &["tls"],
+        "ja3" | "ja3s" | "ja4" => &["tls", "quic"],
+        "ssh" => &["ssh"],
+        "smtp" | "email" => &["smtp"],
+        "ftp" => &["ftp", "ftp-data"],
+        _ => return false,
+    };
+    !of.contains(&application)
+}
+
 fn any_address(
     list: &List<AddressItem>,
     variables: &Variables,
@@ -208,6 +223,12 @@ fn draft<'a>(
     let (mut conditions, mut posts) = (Vec::new(), Vec::new());
     let mut parts: Vec<DraftPart> = Vec::new();
     for inspection in &rule.inspections {
+        let name = inspection.buffer.name();
+        if let Carried::Application(own) = &carried
+            && of_others(own, name)
+        {
+            return Err(format!("flows of {own} have no {name}"));
+        }
         match inspection.buffer {
             Buffer::Base64Data => decoded(inspection, &mut parts, options)?,
             _ => parts.push(part(inspection, options)?),
@@ -537,6 +558,7 @@ fn number_of(condition: &Condition) -> Option<(Buffer, Test)> {
         Condition::DnsOpcode(own) => (Buffer::DnsOpcode, *own),
         Condition::DnsRcode(own) => (Buffer::DnsRcode, *own),
         Condition::DnsRrtype(own) => (Buffer::DnsRrtype, *own),
+        Condition::TlsChainLength(own) => (Buffer::TlsChainLength, *own),
         Condition::TlsVersion { negated, versions } => {
             let (negated, numbers) = (*negated, versions.as_slice().into());
             return Some((Buffer::TlsVersion, Test::OneOf { negated, numbers }));

@@ -115,6 +115,13 @@ impl Sink for Feed<'_> {
                         Direction::ToClient => self.record_types(of, answers),
                     }
                 }
+                if let Data::Tls(tls) = &transaction.data {
+                    let of = (transaction.id, 0, sender_of(direction));
+                    let chain = &tls.certificates[direction as usize];
+                    if !chain.is_empty() {
+                        self.number(of, Buffer::TlsChainLength, chain.len() as u64, true);
+                    }
+                }
                 self.detector.end_of_side(self.flow, sender_of(direction), transaction.id);
             }
             Progress::Finished => {

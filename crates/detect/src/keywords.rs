@@ -14,6 +14,43 @@ const REFUSED: &[&str] = &[
     "tls_cert_valid",
 ];
 
+/// Options that are evaluated and that Suricata 7.0.10 does not list.
+const LATER: &[&str] = &[
+    "absent",
+    "dns.additionals.rrname",
+    "dns.answer.name",
+    "dns.answers.rrname",
+    "dns.authorities.rrname",
+    "dns.queries.rrname",
+    "dns.query.name",
+    "dns.rcode",
+    "dns.rrtype",
+    "email.cc",
+    "email.date",
+    "email.from",
+    "email.message_id",
+    "email.received",
+    "email.subject",
+    "email.to",
+    "email.url",
+    "email.x_mailer",
+    "from_base64",
+    "ftp.command",
+    "ftp.command_data",
+    "ftp.completion_code",
+    "ftp.reply",
+    "smtp.helo",
+    "smtp.mail_from",
+    "smtp.rcpt_to",
+    "tls.alpn",
+    "tls.subjectaltname",
+];
+
+/// Whether Suricata 7 does not have an option that is evaluated here.
+pub fn is_later(name: &str) -> bool {
+    LATER.binary_search(&name).is_ok()
+}
+
 /// All options of the language by name, and whether rules with them are evaluated. Some values of an option may be refused
 /// nevertheless.
 pub fn keywords() -> Vec<(&'static str, bool)> {
@@ -27,6 +64,16 @@ pub fn keywords() -> Vec<(&'static str, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn later_options_are_options() {
+        assert!(LATER.is_sorted());
+        let all = keywords();
+        for name in LATER {
+            assert!(all.contains(&(name, true)), "{name}");
+        }
+        assert!(is_later("dns.query.name") && !is_later("dns.query") && !is_later("flags"));
+    }
 
     /// What is said to be refused is, as a buffer, a text or a transform.
     #[test]

@@ -54,7 +54,7 @@ pub use explain::{Answered, Line};
 pub use feed::{Feed, buffer_of, sender_of};
 pub use flow::FlowState;
 pub use input::{BufferPart, Packet, Sender};
-pub use keywords::keywords;
+pub use keywords::{is_later, keywords};
 pub use late::Late;
 pub use pattern::PatternLimits;
 pub use reputation::{Reputation, ReputationError};

@@ -282,8 +282,13 @@ impl Window {
                 if self.count > *count { Outcome::Alert } else { Outcome::Nothing }
             }
             How::Rate { count, seconds, action, timeout, .. } => {
-                if now_ns < self.until_ns {
-                    return changed(*action);
+                if self.until_ns > 0 {
+                    if now_ns < self.until_ns {
+                        return changed(*action);
+                    }
+                    // The time is over: the count goes on with the next match, as in Suricata.
+                    self.until_ns = 0;
+                    return Outcome::Alert;
                 }
                 if begins(self, *seconds) {
                     (self.begin_ns, self.count) = (now_ns, 0);
@@ -292,7 +297,6 @@ impl Window {
                 if self.count <= *count {
                     return Outcome::Alert;
                 }
-                (self.begin_ns, self.count) = (now_ns, 0);
                 self.until_ns = now_ns.saturating_add(u64::from(*timeout) * SECOND);
                 changed(*action)
             }

@@ -56,7 +56,7 @@ impl<'a> Object<'a> {
         string(value, self.value(name));
     }
 
-    /// A string of bytes: what is no UTF-8 is written `\\xHH`, as in Suricata.
+    /// A string of bytes; see [`bytes`].
     pub fn bytes(&mut self, name: &'static str, value: &[u8]) {
         bytes(value, self.value(name));
     }
@@ -164,13 +164,20 @@ const fn is_escaped(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7f)
 }
 
-/// Appends a string of bytes.
+/// Appends a string of bytes: where they are no UTF-8, each that is no ASCII is written `\\xhh`, as in Suricata.
 pub fn bytes(value: &[u8], out: &mut Vec<u8>) {
+    if let Ok(text) = std::str::from_utf8(value) {
+        return string(text, out);
+    }
     out.push(b'"');
-    for chunk in value.utf8_chunks() {
-        escaped(chunk.valid(), out);
-        for byte in chunk.invalid() {
-            let _ = write!(out, "\\\\x{byte:02X}");
+    for chunk in value.chunk_by(|one, other| one.is_ascii() == other.is_ascii()) {
+        match std::str::from_utf8(chunk) {
+            Ok(text) if text.is_ascii() => escaped(text, out),
+            _ => {
+                for byte in chunk {
+                    let _ = write!(out, "\\\\x{byte:02x}");
+                }
+            }
         }
     }
     out.push(b'"');
@@ -227,6 +234,9 @@ mod tests {
     fn bytes_that_are_no_text() {
         let mut out = Vec::new();
         bytes(b"a\xff\"\xc3\xa9", &mut out);
-        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), "a\\xFF\"\u{e9}");
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), "a\\xff\"\\xc3\\xa9");
+        out.clear();
+        bytes(b"\xc3\xa9\"", &mut out);
+        assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), "\u{e9}\"");
     }
 }

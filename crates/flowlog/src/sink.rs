@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::queue::{Queue, Turn};
 use outlet::{FileOutlet, Outlet, PipeOutlet, UnixOutlet};
@@ -100,6 +100,8 @@ struct Shared {
     queue: Queue<u8>,
     tally: Tally,
     options: Options,
+    /// Of the target, for the log.
+    name: String,
 }
 
 /// Takes lines and writes them on a thread of its own. When it is dropped, it waits as [`Sink::close`] does.
@@ -116,6 +118,8 @@ impl Sink {
     /// The file cannot be opened, or there is no further thread.
     pub fn start(target: Target, options: Options) -> io::Result<Sink> {
         let tally = Tally::default();
+        let (Target::File(path) | Target::Unix(path)) = &target;
+        let name = files::output::name(path).to_string();
         let mut outlet: Box<dyn Outlet + Send> = match target {
             Target::File(path) if PipeOutlet::is_pipe(&path) => {
                 Box::new(PipeOutlet::open(path, &tally)?)
@@ -124,7 +128,7 @@ impl Sink {
             Target::Unix(path) => Box::new(UnixOutlet::new(path, options.reconnect)),
         };
         let queue = Queue::new(options.capacity);
-        let shared = Arc::new(Shared { queue, tally, options });
+        let shared = Arc::new(Shared { queue, tally, options, name });
         let (alive, ended) = sync_channel::<()>(0);
         let of_thread = Arc::clone(&shared);
         let body = move || {
@@ -219,6 +223,45 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// When a sink says that lines are lost, and that they are written again: the first of them, and at most once a minute.
+#[derive(Default)]
+struct Watch {
+    /// Lines lost when it looked last, and before the first that was said.
+    lost: u64,
+    before: u64,
+    is_losing: bool,
+    said: Option<Instant>,
+}
+
+impl Watch {
+    const PAUSE: Duration = Duration::from_secs(60);
+
+    /// After a turn: of all lines so far those that are lost, and whether the turn wrote some. What there is to say.
+    fn turn(
+        &mut self,
+        lost: u64,
+        has_written: bool,
+        why: Option<&str>,
+        now: Instant,
+    ) -> Option<String> {
+        let before = std::mem::replace(&mut self.lost, lost);
+        if lost > before {
+            let is_due = self.said.is_none_or(|said| now.duration_since(said) >= Self::PAUSE);
+            if self.is_losing || !is_due {
+                return None;
+            }
+            (self.is_losing, self.before, self.said) = (true, before, Some(now));
+            let why = why.unwrap_or("the output is too slow");
+            return Some(format!("lines are lost: {why}"));
+        }
+        if !self.is_losing || !has_written {
+            return None;
+        }
+        self.is_losing = false;
+        Some(format!("lines are written again; {} were lost", lost - self.before))
+    }
+}
+
 /// Time between two attempts to connect while there are no lines, if [`Options::reconnect`] is less.
 const WAIT_MIN: Duration = Duration::from_millis(10);
 
@@ -229,7 +272,16 @@ fn run(shared: &Shared, outlet: &mut dyn Outlet) {
     let mut lines = Vec::new();
     let wait = shared.options.reconnect.max(WAIT_MIN);
     outlet.idle(tally);
+    let (mut watch, mut written) = (Watch::default(), 0);
     loop {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let lost = count(&tally.lost_write) + count(&tally.lost_queue_full);
+        let all = count(&tally.written);
+        let has_written = std::mem::replace(&mut written, all) < all;
+        let why = tally.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(said) = watch.turn(lost, has_written, why.as_deref(), Instant::now()) {
+            tracing::warn!("{}: {said}", shared.name);
+        }
         match shared.queue.take(&mut lines, wait) {
             Turn::Nothing => outlet.idle(tally),
             Turn::End => return,
@@ -241,5 +293,30 @@ fn run(shared: &Shared, outlet: &mut dyn Outlet) {
                 outlet.write(after, &patience, tally);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first loss and the end of it are said, and no more than one pair a minute.
+    #[test]
+    fn losses_are_said_once() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (mut watch, full) = (Watch::default(), Some("a: No space left on device"));
+        assert_eq!(watch.turn(0, true, None, at(0)), None);
+        let said = watch.turn(5, true, full, at(1)).unwrap();
+        assert_eq!(said, "lines are lost: a: No space left on device");
+        assert_eq!(watch.turn(9, false, full, at(2)), None);
+        assert_eq!(watch.turn(9, false, full, at(3)), None);
+        let said = watch.turn(9, true, full, at(4)).unwrap();
+        assert_eq!(said, "lines are written again; 9 were lost");
+        assert_eq!(watch.turn(10, true, full, at(5)), None);
+        assert_eq!(watch.turn(10, true, full, at(6)), None);
+        assert!(watch.turn(12, true, full, at(61)).is_some());
+        let said = watch.turn(12, true, full, at(62)).unwrap();
+        assert_eq!(said, "lines are written again; 2 were lost");
     }
 }

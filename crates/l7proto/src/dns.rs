@@ -231,6 +231,21 @@ impl<'a> Name<'a> {
         })
     }
 
+    /// Writes the bytes of the labels as they are, joined by dots, without the last one: what a label holds, dots among
+    /// them, is not told from what joins. The root is empty. `None` where the name is broken or does not fit;
+    /// [`NAME_MAX`] bytes are always enough.
+    pub fn write_raw<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let mut len = 0;
+        for (number, label) in self.labels().enumerate() {
+            let dot: &[u8] = if number > 0 { b"." } else { b"" };
+            for bytes in [dot, label?] {
+                buffer.get_mut(len..len + bytes.len())?.copy_from_slice(bytes);
+                len += bytes.len();
+            }
+        }
+        Some(&buffer[..len])
+    }
+
     /// Writes the name as text, labels joined by dots, without the last one; dots, backslashes and what does not print
     /// as `\DDD` (RFC 4343 §2.1). The root is empty. `None` where the name is broken or does not fit; four times
     /// [`NAME_MAX`] bytes are always enough.
@@ -316,6 +331,10 @@ mod tests {
         assert_eq!(name(&message, 64).unwrap().len(), 191);
         assert_eq!(Name { message: &message, start: 0 }.end(), None);
         assert_eq!(name(b"\x03a.\xff\0", 0).unwrap(), "a\\046\\255");
+        let odd = Name { message: b"\x03a.\xff\x02\0\\\0", start: 0 };
+        assert_eq!(odd.write_raw(&mut [0; NAME_MAX]), Some(&b"a.\xff.\0\\"[..]));
+        assert_eq!(odd.write_raw(&mut [0; 5]), None);
+        assert_eq!(Name { message: b"\0", start: 0 }.write_raw(&mut []), Some(&b""[..]));
     }
 
     #[test]

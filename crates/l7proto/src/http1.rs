@@ -136,9 +136,14 @@ pub struct Head {
     line: u32,
     /// The last bytes before `at` that are no blanks, of the first line.
     tail: u64,
+    /// Of the word of the first line that is being read, the first [`START`] bytes.
+    start: u64,
     /// Where the first word of the first line ends, and where the second begins.
     first_end: Option<u32>,
     second: Option<u32>,
+    /// Where the second ends, and where the third begins.
+    second_end: u32,
+    third: Option<u32>,
     /// Where the last word begins, and where the one before it ends.
     last: u32,
     before_last: u32,
@@ -153,9 +158,17 @@ pub struct Head {
     fields: u16,
     method: Span,
     target: Span,
-    status: Option<u16>,
+    protocol: Span,
+    /// The first word is the version of a response.
+    is_response: bool,
+    /// Digits of the status so far.
+    digits: u32,
+    status: u16,
     version: Option<u8>,
 }
+
+/// Bytes of `HTTP/`.
+const START: u32 = 5;
 
 impl Default for Head {
     fn default() -> Self {
@@ -171,8 +184,11 @@ impl Head {
             at: 0,
             line: 0,
             tail: 0,
+            start: 0,
             first_end: None,
             second: None,
+            second_end: 0,
+            third: None,
             last: 0,
             before_last: 0,
             gap: None,
@@ -184,7 +200,10 @@ impl Head {
             fields: 0,
             method: Span { start: 0, len: 0 },
             target: Span { start: 0, len: 0 },
-            status: None,
+            protocol: Span { start: 0, len: 0 },
+            is_response: false,
+            digits: 0,
+            status: 0,
             version: None,
         }
     }
@@ -199,12 +218,30 @@ impl Head {
         if self.method.is_empty() { None } else { Some(self.target) }
     }
 
-    /// The status of a response.
-    pub const fn status(&self) -> Option<u16> {
-        self.status
+    /// Whether the first line is that of a response: its first word begins with `HTTP`, in any case, as clients have it.
+    pub const fn is_response(&self) -> bool {
+        self.is_response
     }
 
-    /// The minor version; a request of HTTP/0.9 has none.
+    /// The status of a response; `None` where it is none, from 100 to 999, or is not there.
+    pub const fn status(&self) -> Option<u16> {
+        match self.status {
+            100..=999 => Some(self.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the first line is over, so that it is known whether it is a request's or a response's.
+    pub const fn has_first_line(&self) -> bool {
+        matches!(self.state, State::Name | State::Value | State::Skip | State::Done)
+    }
+
+    /// The version of a request as sent, whatever it is; a request of HTTP/0.9 has none.
+    pub const fn protocol(&self) -> Option<Span> {
+        if self.protocol.is_empty() { None } else { Some(self.protocol) }
+    }
+
+    /// The minor version in `HTTP/1.x`; no other version has one.
     pub const fn version(&self) -> Option<u8> {
         self.version
     }
@@ -217,6 +254,13 @@ impl Head {
     /// How many fields it has so far.
     pub const fn fields(&self) -> u16 {
         self.fields
+    }
+
+    /// After a line without a version, which is all of a request of HTTP/0.9: fields follow it, after all.
+    pub const fn expect_fields(&mut self) {
+        if matches!(self.state, State::Done) && self.fields == 0 {
+            self.state = State::Name;
+        }
     }
 
     /// Takes the next bytes.
@@ -274,7 +318,7 @@ impl Head {
 
     /// Whether the first line is in a word of which no digits of a status may follow.
     const fn is_in_word(&self) -> bool {
-        self.gap.is_none() && !(self.version.is_some() && self.second.is_some())
+        self.gap.is_none() && !(self.is_response && self.second.is_some())
     }
 
     /// Takes what follows of a word of the first line, as far as it is there and a head may go.
@@ -282,6 +326,9 @@ impl Head {
         let bytes = &bytes[..bytes.len().min((HEAD_MAX - self.at) as usize)];
         let len = bytes.iter().position(|byte| !is_of_word(*byte)).unwrap_or(bytes.len());
         let word = &bytes[..len];
+        for byte in word.iter().take(START.saturating_sub(self.at - self.last) as usize) {
+            self.start = self.start << 8 | u64::from(*byte);
+        }
         self.tail = match word.last_chunk() {
             Some(last) => u64::from_be_bytes(*last),
             None => word.iter().fold(self.tail, |tail, byte| tail << 8 | u64::from(*byte)),
@@ -379,54 +426,80 @@ impl Head {
         if is_blank(byte) {
             self.gap.get_or_insert(at);
             if self.first_end.is_none() {
-                self.first_end = Some(at);
-                // `HTTP/1.x`, or a long method.
-                self.version = version(self.tail);
+                self.end_of_first_word(at);
+            } else if self.second == Some(self.last) {
+                self.second_end = self.line_end;
             }
             return;
         }
         if let Some(gap) = self.gap.take() {
             (self.last, self.before_last) = (at, gap);
-            self.second.get_or_insert(at);
+            (self.start, self.tail) = (0, 0);
+            let place = if self.second.is_none() { &mut self.second } else { &mut self.third };
+            place.get_or_insert(at);
         }
         self.line_end = at + 1;
         self.tail = self.tail << 8 | u64::from(byte);
+        if at - self.last < START {
+            self.start = self.start << 8 | u64::from(byte);
+        }
+        // Zeros before it count for nothing, nor do digits after three others.
         if let (b'0'..=b'9', Some(second)) = (byte, self.second)
-            && self.version.is_some()
+            && self.is_response
             && self.last == second
-            && at - second < 3
+            && at - second == self.digits
         {
-            self.status = Some(self.status.unwrap_or(0) * 10 + u16::from(byte - b'0'));
+            self.digits += 1;
+            if self.status < 100 {
+                self.status = self.status * 10 + u16::from(byte - b'0');
+            }
         }
     }
 
+    fn end_of_first_word(&mut self, end: u32) {
+        self.first_end = Some(end);
+        let len = end - self.line;
+        let start = self.start.to_be_bytes();
+        self.is_response = match len {
+            4 => start[4..].eq_ignore_ascii_case(b"http"),
+            5.. => start[3..7].eq_ignore_ascii_case(b"http"),
+            _ => false,
+        };
+        if self.is_response && len == 8 {
+            self.version = version(self.tail);
+        }
+    }
+
+    /// A word that begins with `HTTP/` and is the last one is the version. Else the target ends with the second word, and
+    /// all that follows it is the version.
     fn end_of_first_line(&mut self) {
         let (line, end) = (self.line, self.line_end);
+        if self.first_end.is_none() {
+            self.end_of_first_word(end);
+        }
         self.next_line(self.at - 1);
+        if self.is_response {
+            return;
+        }
         let (Some(first_end), Some(second)) = (self.first_end, self.second) else {
             self.state = State::Failed(HeadError::FirstLine);
             return;
         };
-        let is_response = self.version.is_some() && first_end == line + 8;
-        if is_response {
-            if !matches!(self.status, Some(100..=999)) {
-                self.state = State::Failed(HeadError::FirstLine);
-            }
-            return;
-        }
-        (self.status, self.version) = (None, None);
         self.method = Span { start: line, len: first_end - line };
-        // Without a target, `GET HTTP/1.1`, the version is the second word.
-        if end == self.last + 8 {
-            self.version = version(self.tail);
-        }
-        let target_end = match self.version {
-            Some(_) if self.last == second => second,
-            Some(_) => self.before_last,
-            None => end,
+        let between = |start, end| Span { start, len: end - start };
+        let minor = if end == self.last + 8 { version(self.tail) } else { None };
+        let is_named = self.start.to_be_bytes()[3..].eq_ignore_ascii_case(b"http/");
+        (self.target, self.protocol) = match self.last == second {
+            // Without a target, `GET HTTP/1.1`, the version is the second word.
+            true if minor.is_some() => (between(second, second), between(second, end)),
+            true => (between(second, end), Span::default()),
+            false if is_named => (between(second, self.before_last), between(self.last, end)),
+            false => {
+                (between(second, self.second_end), between(self.third.unwrap_or(self.last), end))
+            }
         };
-        self.target = Span { start: second, len: target_end - second };
-        if self.version.is_none() {
+        self.version = minor;
+        if self.protocol.is_empty() {
             // HTTP/0.9: the line is all of it.
             self.state = State::Done;
         }
@@ -576,10 +649,64 @@ mod tests {
         assert_eq!((head.status(), head.version(), head.method()), (Some(404), Some(0), None));
         assert_eq!(text(head.field(Field::Server), stream), "a");
         assert_eq!(read(b"http/1.1 200\n\n").0.status(), Some(200));
-        for line in ["HTTP/1.1 20\r\n", "HTTP/1.1 x00\r\n", "HTTP/1.1 099 No\r\n", "HTTP/1.1 \r\n"]
-        {
-            assert_eq!(read(line.as_bytes()).1, Progress::Failed(HeadError::FirstLine), "{line}");
+    }
+
+    /// Versions and statuses that are none do not hide what follows: clients read on.
+    #[test]
+    fn odd_responses() {
+        for (line, status, version) in [
+            ("HTTP/1.1 0200 OK", Some(200), Some(1)),
+            ("HTTP/9.1 200 OK", Some(200), None),
+            ("http/01.1 200", Some(200), None),
+            ("HTTP 404 Not Found", Some(404), None),
+            ("HTTP/1.1 200OK", Some(200), Some(1)),
+            ("HTTP/1.1 +200 OK", None, Some(1)),
+            ("HTTP/1.1 20", None, Some(1)),
+            ("HTTP/1.1 099 No", None, Some(1)),
+            ("HTTP/1.1 ", None, Some(1)),
+            ("HTTP/1.1", None, Some(1)),
+        ] {
+            let stream = format!("{line}\r\nServer: a\r\n\r\n");
+            let (head, progress) = read(stream.as_bytes());
+            assert_eq!(progress, Progress::Done(stream.len()), "{line}");
+            assert!(head.is_response() && head.method().is_none(), "{line}");
+            assert_eq!((head.status(), head.version()), (status, version), "{line}");
+            assert_eq!(text(head.field(Field::Server), &stream), "a", "{line}");
         }
+    }
+
+    /// Nor do those of requests. Where the last word is a version, the target is all before it; else it is the second
+    /// word, as in Suricata 7.
+    #[test]
+    fn odd_versions() {
+        for (line, target, protocol) in [
+            ("GET /a HTTP/1.1", "/a", "HTTP/1.1"),
+            ("GET /a http/01.1", "/a", "http/01.1"),
+            ("GET /a HTTP/2", "/a", "HTTP/2"),
+            ("GET /a b HTTP/9.9 ", "/a b", "HTTP/9.9"),
+            ("GET /a HTTP/1.1 foo", "/a", "HTTP/1.1 foo"),
+            ("GET /a \t b  c", "/a", "b  c"),
+            ("GET /a HTTP /1.1", "/a", "HTTP /1.1"),
+            ("GET /a JUNK/1.1", "/a", "JUNK/1.1"),
+            ("GET HTTP/1.1", "", "HTTP/1.1"),
+        ] {
+            let stream = format!("{line}\r\nHost: h\r\n\r\n");
+            for size in 1..=stream.len() {
+                let (mut head, mut last) = (Head::new(), Progress::More);
+                stream.as_bytes().chunks(size).for_each(|piece| last = head.feed(piece));
+                assert!(matches!(last, Progress::Done(_)), "{line}, {size}");
+                let found = [head.target(), head.protocol()].map(|span| text(span, &stream));
+                assert_eq!(found, [target, protocol], "{line}, {size}");
+                assert_eq!(text(head.field(Field::Host), &stream), "h", "{line}, {size}");
+            }
+        }
+        // Without one the line is all, unless fields follow.
+        let stream = "GET /a\r\nHost: h\r\n\r\n";
+        let (mut head, progress) = read(stream.as_bytes());
+        assert_eq!((progress, head.protocol()), (Progress::Done(8), None));
+        head.expect_fields();
+        assert_eq!(head.feed(&stream.as_bytes()[8..]), Progress::Done(stream.len() - 8));
+        assert_eq!((text(head.field(Field::Host), stream), head.version()), ("h", None));
     }
 
     #[test]

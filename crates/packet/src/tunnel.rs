@@ -443,13 +443,20 @@ fn udp(bytes: &[u8], at: usize, end: usize, d: &Decoded, asked: &Kinds) -> Optio
     };
     // The source port of VXLAN and GENEVE is a hash of the inner packet.
     if asked.is_at(Kind::Vxlan, dst) {
+        // All other bits are ignored (RFC 7348 §5), but for one that says what follows (draft-ietf-nvo3-vxlan-gpe §3.1).
         const IDENTIFIER: u8 = 0x08;
-        const POLICY: u8 = 0x80; // draft-smith-vxlan-group-policy
+        const NEXT: u8 = 0x04;
         let header = payload.first_chunk::<8>()?;
-        if header[0] & !POLICY != IDENTIFIER {
+        if header[0] & IDENTIFIER == 0 {
             return None;
         }
-        return of(Kind::Vxlan, be32(header, 4) >> 8, 8, Inside::Ethernet);
+        let inside = match (header[0] & NEXT, header[3]) {
+            (0, _) | (_, 0 | 3) => Inside::Ethernet,
+            (_, 1) => Inside::Ipv4,
+            (_, 2) => Inside::Ipv6,
+            _ => return None,
+        };
+        return of(Kind::Vxlan, be32(header, 4) >> 8, 8, inside);
     }
     if asked.is_at(Kind::Geneve, dst) {
         const CONTROL: u8 = 0x80;

@@ -167,6 +167,8 @@ buffers! {
     DnsRrtype "dns.rrtype" &[], None, None, true true;
     /// Likewise.
     TlsVersion "tls.version" &[], None, None, false true;
+    /// Likewise.
+    TlsChainLength "tls.cert_chain_len" &[], None, None, false true;
 }
 
 impl Buffer {
@@ -199,7 +201,12 @@ impl Buffer {
     pub fn is_number(self) -> bool {
         matches!(
             self,
-            Self::FileSize | Self::DnsOpcode | Self::DnsRcode | Self::DnsRrtype | Self::TlsVersion
+            Self::FileSize
+                | Self::DnsOpcode
+                | Self::DnsRcode
+                | Self::DnsRrtype
+                | Self::TlsVersion
+                | Self::TlsChainLength
         )
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Headers {
     pub(crate) all: Fields,
     /// Those of one name as one, joined by commas, at the place of the first.
     pub(crate) joined: Fields,
+    /// What rules look into has those of one name one by one, as of HTTP/2 in Suricata.
+    pub(crate) are_separate: bool,
     /// There is a line that is no field, or a name with a space or control character.
     pub(crate) has_invalid: bool,
 }
@@ -56,7 +58,7 @@ impl Headers {
             !name.is_empty() && name.iter().all(is_name) && value.iter().all(is_value)
         };
         let has_invalid = !all.iter().all(is_valid);
-        Self { all, joined: Vec::new(), has_invalid }.joined()
+        Self { all, has_invalid, ..Self::default() }.joined()
     }
 
     fn joined(mut self) -> Self {
@@ -89,16 +91,22 @@ impl Headers {
         found.map(|(_, value)| &value[..])
     }
 
-    /// The length of the body: `Err` where it is no number or there are several.
-    pub(crate) fn content_length(&self) -> Result<Option<u64>, ()> {
-        let Some(value) = self.get("content-length") else { return Ok(None) };
+    /// The length of the body, and whether it is written as it may be. Lenient as libhtp: of several lengths the first
+    /// counts, and of one its first digits; below zero is none.
+    pub(crate) fn content_length(&self) -> (Option<u64>, bool) {
+        let Some(value) = self.get("content-length") else { return (None, true) };
         let mut numbers = value.split(|byte| *byte == b',').map(|text| {
             let text = text.trim_ascii();
-            let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-            if is_number { std::str::from_utf8(text).ok()?.parse::<u64>().ok() } else { None }
+            let start = text.iter().position(u8::is_ascii_digit).unwrap_or(text.len());
+            let (before, digits) = text.split_at(start);
+            let end = digits.iter().position(|byte| !byte.is_ascii_digit());
+            let digits = &digits[..end.unwrap_or(digits.len())];
+            let number = std::str::from_utf8(digits).ok().and_then(|own| own.parse::<u64>().ok());
+            (number.filter(|_| !before.contains(&b'-')), digits.len() == text.len())
         });
-        let first = numbers.next().flatten().ok_or(())?;
-        if numbers.all(|number| number == Some(first)) { Ok(Some(first)) } else { Err(()) }
+        let (first, mut is_right) = numbers.next().unwrap_or_default();
+        is_right &= first.is_some() && numbers.all(|other| other == (first, true));
+        (first, is_right)
     }
 
     /// `filename` of `Content-Disposition`.
@@ -145,7 +153,8 @@ pub(crate) fn buffers(
     let is_request = direction == Direction::ToServer;
     let line_buffer = if is_request { Buffer::HttpRequestLine } else { Buffer::HttpResponseLine };
     give(line_buffer, 0, line);
-    let Texts { start, normal, names } = texts(line, &headers.joined);
+    let shown = if headers.are_separate { &headers.all } else { &headers.joined };
+    let Texts { start, normal, names } = texts(line, shown);
     give(Buffer::HttpStart, 0, &start);
     if headers.all.is_empty() {
         return;
@@ -153,7 +162,7 @@ pub(crate) fn buffers(
     give(Buffer::HttpHeaderRaw, 0, fields);
     let each = if is_request { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
     let mut cookies = 0;
-    for (number, (name, value)) in headers.joined.iter().enumerate() {
+    for (number, (name, value)) in shown.iter().enumerate() {
         give(each, number, &[&name[..], b": ", value].concat());
         if is_cookie(name) {
             give(Buffer::HttpCookie, cookies, value);

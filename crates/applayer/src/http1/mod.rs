@@ -19,7 +19,7 @@ pub(crate) mod uri;
 use std::collections::VecDeque;
 
 use l7proto::Protocol;
-use l7proto::http1::{Head, HeadError, Progress as HeadProgress};
+use l7proto::http1::{self, Head, HeadError, Progress as HeadProgress};
 
 use crate::anomaly::AnomalyKind;
 use crate::buffer::Buffer;
@@ -49,6 +49,10 @@ enum Place {
     /// Skips lines; whether the rest of this line is skipped in any case.
     Lost {
         in_line: bool,
+    },
+    /// Behind the first line of a request, of so many bytes, which has no version: fields may follow.
+    Old {
+        len: usize,
     },
     /// The client waits for the answer to `CONNECT`; bytes that it sends are held.
     Held,
@@ -224,6 +228,11 @@ impl Http1 {
         let progress = side.head.feed(piece);
         side.text.extend_from_slice(piece);
         match progress {
+            HeadProgress::More if side.head.has_first_line() && !is_of(&side.head, direction) => {
+                let in_line = piece.last() != Some(&b'\n');
+                self.lose(out, direction, HeadError::FirstLine, in_line);
+                (piece.len(), Next::More)
+            }
             HeadProgress::More => (piece.len(), Next::More),
             HeadProgress::Failed(error) => {
                 let in_line = piece.last() != Some(&b'\n');
@@ -232,6 +241,14 @@ impl Http1 {
             }
             HeadProgress::Done(_) if !is_of(&side.head, direction) => {
                 self.lose(out, direction, HeadError::FirstLine, false);
+                (piece.len(), Next::More)
+            }
+            HeadProgress::Done(_)
+                if direction == Direction::ToServer
+                    && side.head.protocol().is_none()
+                    && side.head.fields() == 0 =>
+            {
+                side.place = Place::Old { len: side.text.len() };
                 (piece.len(), Next::More)
             }
             HeadProgress::Done(_) => {
@@ -261,6 +278,44 @@ impl Http1 {
         }
     }
 
+    /// Bytes behind a first line without a version: fields if the line that they begin has a name and a colon, as libhtp
+    /// has it, else the next message. How many were taken.
+    fn old(&mut self, out: &mut Output<'_>, len: usize, bytes: &[u8]) -> usize {
+        let side = self.side(Direction::ToServer);
+        let mut was_blank = side.text[len..].iter().any(is_space);
+        for (number, byte) in bytes.iter().enumerate() {
+            let is_name =
+                is_space(byte) || !(http1::is_blank(*byte) || *byte == b'\n' || was_blank);
+            was_blank |= is_space(byte);
+            if *byte == b':' {
+                side.text.extend_from_slice(&bytes[..number]);
+                let name = side.text.split_off(len);
+                side.place = Place::Head;
+                side.head.expect_fields();
+                self.data(out, Direction::ToServer, &name);
+                return number;
+            }
+            if !is_name || side.text.len() - len + number >= LINE_MAX {
+                side.text.extend_from_slice(&bytes[..number]);
+                self.end_old(out);
+                return number;
+            }
+        }
+        side.text.extend_from_slice(bytes);
+        bytes.len()
+    }
+
+    /// No fields follow a first line without a version.
+    fn end_old(&mut self, out: &mut Output<'_>) {
+        let side = self.side(Direction::ToServer);
+        let Place::Old { len } = side.place else { return };
+        let (mut text, head) = (std::mem::take(&mut side.text), side.head);
+        side.begin(Place::Head);
+        let rest = text.split_off(len);
+        self.request(out, &head, &text, true);
+        self.data(out, Direction::ToServer, &rest);
+    }
+
     /// A head that is whole, or what there is of one that never will be.
     fn request(&mut self, out: &mut Output<'_>, head: &Head, text: &[u8], is_whole: bool) {
         let direction = Direction::ToServer;
@@ -277,7 +332,7 @@ impl Http1 {
         let authority =
             target.authority.filter(|authority| uri::is_host(&uri::host_port(authority).0));
         let named = authority.or(field).map(uri::host_port);
-        let protocol = if head.version().is_some() { head::protocol_of(line) } else { &[] };
+        let protocol = at(head.protocol());
         let http = Http {
             method: method.to_vec(),
             uri_raw: raw.to_vec(),
@@ -308,6 +363,11 @@ impl Http1 {
         head::buffers(out, id, direction, (line, fields.rest()), &headers);
 
         let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
+        match head.version() {
+            None if !protocol.is_empty() => odd(AnomalyKind::HttpRequestLine),
+            None if head.fields() > 0 => odd(AnomalyKind::HttpNoProtocol),
+            _ => {}
+        }
         if headers.has_invalid {
             odd(AnomalyKind::HttpRequestField);
         }
@@ -318,14 +378,14 @@ impl Http1 {
             odd(AnomalyKind::HttpHostInvalid);
         }
         if let (Some(authority), Some(field)) = (authority, field)
-            && uri::host_port(authority).0 != uri::host_port(field).0
+            && !uri::is_same(&uri::host_port(authority).0, &uri::host_port(field).0)
         {
             odd(AnomalyKind::HttpHostAmbiguous);
         }
         if !is_whole {
             return;
         }
-        let framing = framing(out, id, direction, &headers, None);
+        let framing = framing(out, id, direction, &headers);
         self.progress(out, id, Progress::Head(direction));
         self.body(out, id, direction, &headers, framing);
         if is_connect && framing.is_none() {
@@ -368,8 +428,8 @@ impl Http1 {
     ) -> Option<Change> {
         let direction = Direction::ToClient;
         let headers = Headers::parse(text);
-        let status = head.status().unwrap_or_default();
-        if (100..200).contains(&status) && status != 101 {
+        let status = head.status();
+        if status.is_some_and(|status| (100..200).contains(&status) && status != 101) {
             return None;
         }
         let missed = std::mem::take(&mut self.side(direction).missed);
@@ -391,28 +451,36 @@ impl Http1 {
             self.cost -= http.cost();
             method.clone_from(&http.method);
             http.response_protocol = protocol.to_vec();
-            http.status = Some(status);
+            http.status = status;
             http.reason = reason.to_vec();
             http.response_headers = headers.all.clone();
             self.cost += http.cost();
         }
         let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
         give(Buffer::HttpProtocol, protocol);
-        give(Buffer::HttpStatCode, code);
+        if !code.is_empty() {
+            give(Buffer::HttpStatCode, code);
+        }
         if !reason.is_empty() {
             give(Buffer::HttpStatMsg, reason);
         }
         head::buffers(out, id, direction, (line, fields.rest()), &headers);
+        let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
+        if head.version().is_none() {
+            odd(AnomalyKind::HttpResponseProtocol);
+        }
+        if !(code.len() == 3 && code.iter().all(u8::is_ascii_digit) && status.is_some()) {
+            odd(AnomalyKind::HttpResponseStatus);
+        }
         if headers.has_invalid {
-            out.anomaly(AnomalyKind::HttpResponseField, Some(id), Some(direction));
+            odd(AnomalyKind::HttpResponseField);
         }
         if !is_whole {
             return None;
         }
-        let is_tunnel = method == b"CONNECT" && (200..300).contains(&status);
-        let has_no_body = is_tunnel || method == b"HEAD" || matches!(status, 101 | 204 | 304);
-        let framing =
-            if has_no_body { None } else { framing(out, id, direction, &headers, Some(status)) };
+        let is_tunnel = method == b"CONNECT" && matches!(status, Some(200..=299));
+        let has_no_body = is_tunnel || method == b"HEAD" || matches!(status, Some(101 | 204 | 304));
+        let framing = if has_no_body { None } else { framing(out, id, direction, &headers) };
         self.progress(out, id, Progress::Head(direction));
         self.body(out, id, direction, &headers, framing);
         if method == b"CONNECT" && !is_tunnel && matches!(self.sides[0].place, Place::Held) {
@@ -422,9 +490,9 @@ impl Http1 {
             self.data(out, Direction::ToServer, &held);
         }
         let upgrade = headers.get("upgrade").unwrap_or_default();
-        let is_http2 = status == 101 && upgrade.eq_ignore_ascii_case(b"h2c");
+        let is_http2 = status == Some(101) && upgrade.eq_ignore_ascii_case(b"h2c");
         let to = is_http2.then_some(Protocol::Http2);
-        (is_tunnel || status == 101).then_some(Change { to })
+        (is_tunnel || status == Some(101)).then_some(Change { to })
     }
 
     /// The body begins, or the message has ended.
@@ -550,17 +618,16 @@ pub(crate) fn body_of(
     Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false, trailer: Vec::new() }
 }
 
-/// How the body of a message is framed (RFC 9112 §6.3); a response has its status.
+/// How the body of a message is framed (RFC 9112 §6.3).
 fn framing(
     out: &mut Output<'_>,
     id: u64,
     direction: Direction,
     headers: &Headers,
-    status: Option<u16>,
 ) -> Option<Framing> {
     let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
-    let length = headers.content_length();
-    let otherwise = status.map(|_| Framing::UntilClose);
+    let (length, is_right) = headers.content_length();
+    let otherwise = (direction == Direction::ToClient).then_some(Framing::UntilClose);
     if let Some(coding) = headers.get("transfer-encoding") {
         if headers.get("content-length").is_some() {
             odd(AnomalyKind::HttpSmuggling);
@@ -573,17 +640,16 @@ fn framing(
             odd(AnomalyKind::HttpTransferCoding);
         }
     }
+    if !is_right {
+        odd(match direction {
+            Direction::ToServer => AnomalyKind::HttpRequestLength,
+            Direction::ToClient => AnomalyKind::HttpResponseLength,
+        });
+    }
     match length {
-        Ok(Some(0)) => None,
-        Ok(Some(length)) => Some(Framing::Length(length)),
-        Ok(None) => otherwise,
-        Err(()) => {
-            odd(match status {
-                None => AnomalyKind::HttpRequestLength,
-                Some(_) => AnomalyKind::HttpResponseLength,
-            });
-            otherwise
-        }
+        Some(0) => None,
+        Some(length) => Some(Framing::Length(length)),
+        None => otherwise,
     }
 }
 
@@ -591,8 +657,13 @@ fn framing(
 fn is_of(head: &Head, direction: Direction) -> bool {
     match direction {
         Direction::ToServer => head.method().is_some(),
-        Direction::ToClient => head.method().is_none() && head.status().is_some(),
+        Direction::ToClient => head.is_response(),
     }
+}
+
+/// May it stand between the name of a field and the colon?
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 /// Is it the first line of a message?
@@ -600,14 +671,13 @@ fn is_first_line(line: &[u8], direction: Direction) -> bool {
     let line = line.trim_ascii_end();
     match direction {
         Direction::ToClient => {
-            line.starts_with(b"HTTP/1.") && line.len() >= 12 && line[7].is_ascii_digit()
+            line.starts_with(b"HTTP/") && line.len() >= 12 && line[5].is_ascii_digit()
         }
         Direction::ToServer => {
             let (method, rest) = head::word(line);
             let version = head::protocol_of(rest);
-            matches!(version, [.., b'1', b'.', b'0'..=b'9'])
-                && version.len() == 8
-                && rest.len() > 8
+            version.get(5).is_some_and(u8::is_ascii_digit)
+                && rest.len() > version.len()
                 && !method.is_empty()
                 && method.iter().all(u8::is_ascii_uppercase)
         }
@@ -627,6 +697,10 @@ impl Parser for Http1 {
     }
 
     fn data(&mut self, out: &mut Output<'_>, direction: Direction, mut bytes: &[u8]) -> Next {
+        if direction == Direction::ToClient && !bytes.is_empty() {
+            // Whoever answers has read all that there is of the request.
+            self.end_old(out);
+        }
         while !bytes.is_empty() {
             let side = self.side(direction);
             let taken = match &mut side.place {
@@ -658,6 +732,10 @@ impl Parser for Http1 {
                     let in_line = *in_line;
                     self.lost(direction, bytes, in_line)
                 }
+                Place::Old { len } => {
+                    let len = *len;
+                    self.old(out, len, bytes)
+                }
                 Place::Held => {
                     let room = out.limits.held_bytes.saturating_sub(side.text.len());
                     side.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -670,11 +748,12 @@ impl Parser for Http1 {
     }
 
     fn gap(&mut self, out: &mut Output<'_>, direction: Direction, bytes: u64) -> Next {
+        self.end_old(out);
         let side = self.side(direction);
         let goes_on = match &mut side.place {
             Place::Body(body) => body.gap(bytes),
             Place::Held => true,
-            Place::Head | Place::Lost { .. } => false,
+            Place::Head | Place::Old { .. } | Place::Lost { .. } => false,
         };
         if !goes_on {
             self.end_body(out, direction, false);
@@ -686,6 +765,7 @@ impl Parser for Http1 {
     }
 
     fn end_of_side(&mut self, out: &mut Output<'_>, direction: Direction) {
+        self.end_old(out);
         if let Place::Body(body) = &self.side(direction).place {
             let is_whole = body.framing == Framing::UntilClose;
             self.end_body(out, direction, is_whole);
@@ -694,6 +774,7 @@ impl Parser for Http1 {
     }
 
     fn finish(&mut self, out: &mut Output<'_>) {
+        self.end_old(out);
         for direction in Direction::BOTH {
             self.end_body(out, direction, false);
             self.cut_head(out, direction);

@@ -37,20 +37,26 @@ pub(crate) fn host_port(authority: &[u8]) -> (Vec<u8>, Option<u16>) {
     let colon = authority[bracket..].iter().position(|byte| *byte == b':').map(|at| bracket + at);
     let name = &authority[..colon.unwrap_or(authority.len())];
     let port = colon.and_then(|at| std::str::from_utf8(&authority[at + 1..]).ok()?.parse().ok());
-    // The dot of the root is left out.
-    let name = name.trim_ascii();
-    let name = name.strip_suffix(b".").unwrap_or(name);
-    (name.to_ascii_lowercase(), port)
+    (name.trim_ascii().to_ascii_lowercase(), port)
+}
+
+/// Whether both are names of one server: the dot of the root may be there or not.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    without_root(one) == without_root(other)
+}
+
+fn without_root(name: &[u8]) -> &[u8] {
+    name.strip_suffix(b".").unwrap_or(name)
 }
 
 /// Can it be the name of a server?
 pub(crate) fn is_host(name: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    match name {
+    match without_root(name) {
         [b'[', inner @ .., b']'] => {
             inner.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
         }
-        _ => {
+        name => {
             (1..=255).contains(&name.len())
                 && name.iter().all(is_plain)
                 && name.split(|byte| *byte == b'.').all(|label| (1..64).contains(&label.len()))
@@ -200,11 +206,18 @@ mod tests {
             (String::from_utf8(name).unwrap(), port)
         };
         assert_eq!(host("Example.COM:8080"), ("example.com".into(), Some(8080)));
-        assert_eq!(host("u:p@a."), ("a".into(), None));
+        assert_eq!(host("u:p@A."), ("a.".into(), None));
         assert_eq!(host("[2001:db8::1]:80"), ("[2001:db8::1]".into(), Some(80)));
         assert_eq!(host("a:99999"), ("a".into(), None));
         assert!(is_host(b"a.b-c") && is_host(b"[::1]") && is_host(b"10.0.0.1"));
-        assert!(!is_host(b"") && !is_host(b"a..b") && !is_host(b"a b") && !is_host(&[b'a'; 64]));
+        assert!(is_host(b"a.b.") && is_same(b"a.b.", b"a.b") && !is_same(b"a.b", b"a.c"));
+        assert!(
+            !is_host(b"")
+                && !is_host(b"a..")
+                && !is_host(b"a..b")
+                && !is_host(b"a b")
+                && !is_host(&[b'a'; 64])
+        );
     }
 
     #[test]

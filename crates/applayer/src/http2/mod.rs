@@ -332,7 +332,7 @@ impl Http2 {
             odd(AnomalyKind::HttpHostInvalid);
         }
         if let (Some(authority), Some(field)) = (authority, headers.get("host"))
-            && uri::host_port(authority).0 != uri::host_port(field).0
+            && !uri::is_same(&uri::host_port(authority).0, &uri::host_port(field).0)
         {
             odd(AnomalyKind::Http2AuthorityMismatch);
         }
@@ -571,7 +571,7 @@ fn headers_of(fields: Fields) -> Headers {
             }
         }
     }
-    Headers::of(all)
+    Headers { are_separate: true, ..Headers::of(all) }
 }
 
 /// What a request says.

@@ -220,7 +220,7 @@ fn a_short_line_while_a_side_is_lost() {
 #[test]
 fn a_message_of_the_other_side() {
     let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
-    let r = stream(80, &[c(request), s(b"HTTP/1.1x 220 a\r\nHTTP/1.1x 220 a\r\n"), s(request)]);
+    let r = stream(80, &[c(request), s(b"HTTQ/1.1 220 a\r\nHTTQ/1.1 220 a\r\n"), s(request)]);
     assert!(r.has(AnomalyKind::HttpResponseLine));
     assert_eq!((r.finished.len(), r.files.len()), (1, 0));
     let r = stream(80, &[c(request), c(b"HTTP/1.1 200 OK\r\n\r\n"), s(b"HTTP/1.1 204 No\r\n\r\n")]);
@@ -273,6 +273,76 @@ fn anomalies() {
     }
     for kind in AnomalyKind::ALL {
         assert_eq!(AnomalyKind::from_event(&kind.event()), Some(*kind));
+    }
+}
+
+/// Versions, statuses and lengths that are none of HTTP/1 hide neither fields nor bodies nor what follows them.
+#[test]
+fn odd_first_lines() {
+    let second = "GET /second HTTP/1.1\r\nHost: h\r\n\r\n";
+    let answer = s(b"HTTP/1.1 204 No\r\n\r\n");
+    for (line, protocol, kind) in [
+        ("HTTP/01.1", "HTTP/01.1", Some(AnomalyKind::HttpRequestLine)),
+        ("HTTP/2", "HTTP/2", Some(AnomalyKind::HttpRequestLine)),
+        ("JUNK/1.1", "JUNK/1.1", Some(AnomalyKind::HttpRequestLine)),
+        ("HTTP/1.1 foo", "HTTP/1.1 foo", Some(AnomalyKind::HttpRequestLine)),
+        // That of the response.
+        ("", "HTTP/1.1", Some(AnomalyKind::HttpNoProtocol)),
+        ("HTTP/1.1", "HTTP/1.1", None),
+    ] {
+        for (length, odd) in [("9", false), ("+9", true), ("9, 5", true)] {
+            let first = format!(
+                "POST /x {line}\r\nHost: h\r\nUser-Agent: a\r\nContent-Length: {length}\r\n\r\nbody here{second}"
+            );
+            let r = stream(80, &[c(first.as_bytes()), answer.clone(), answer.clone()]);
+            let text = |buffer| r.text(0, buffer);
+            assert_eq!(text(Buffer::HttpUri).as_deref(), Some("/x"), "{line}");
+            assert_eq!(text(Buffer::HttpUserAgent).as_deref(), Some("a"), "{line}");
+            assert_eq!(text(Buffer::HttpRequestBody).as_deref(), Some("body here"), "{line}");
+            assert_eq!(text(Buffer::HttpProtocol).unwrap_or_default(), protocol, "{line}");
+            assert_eq!(r.text(1, Buffer::HttpUri).as_deref(), Some("/second"), "{line}");
+            let kinds = r.anomalies.iter().map(|own| own.0);
+            let lines: Vec<_> =
+                kinds.filter(|own| *own != AnomalyKind::HttpRequestLength).collect();
+            assert_eq!(lines, kind.into_iter().collect::<Vec<_>>(), "{line}");
+            assert_eq!(r.has(AnomalyKind::HttpRequestLength), odd, "{line} {length}");
+        }
+    }
+    for (line, kind) in [
+        ("HTTP/1.1 0200 OK", AnomalyKind::HttpResponseStatus),
+        ("HTTP/1.1 +200 OK", AnomalyKind::HttpResponseStatus),
+        ("HTTP/1.1", AnomalyKind::HttpResponseStatus),
+        ("HTTP/9.1 200 OK", AnomalyKind::HttpResponseProtocol),
+        ("HTTP 200 OK", AnomalyKind::HttpResponseProtocol),
+    ] {
+        let first = format!("{line}\r\nContent-Length: 4\r\n\r\nbody");
+        let r = stream(80, &[c(second.as_bytes()), s(first.as_bytes())]);
+        assert_eq!(r.text(0, Buffer::HttpResponseBody).as_deref(), Some("body"), "{line}");
+        let kinds: Vec<_> = r.anomalies.iter().map(|own| own.0).collect();
+        assert_eq!(kinds, [kind], "{line}");
+    }
+}
+
+/// A line without a version is all of a request, unless fields follow; how the line of the first field is cut
+/// does not matter.
+#[test]
+fn lines_without_versions() {
+    let uris = |r: &crate::recorder::Recorder| -> Vec<String> {
+        (0..r.finished.len() as u64).filter_map(|id| r.text(id, Buffer::HttpUri)).collect()
+    };
+    let answer = s(b"old");
+    let r = stream(80, &[c(b"GET /a\r\n"), answer.clone()]);
+    assert_eq!((uris(&r), r.anomalies.len()), (vec!["/a".to_owned()], 0));
+    let r = stream(80, &[c(b"GET /a\r\n\r\nGET /b HTTP/1.0\r\n\r\n"), answer.clone()]);
+    assert_eq!((uris(&r), r.anomalies.len()), (vec!["/a".to_owned(), "/b".to_owned()], 0));
+    // Whoever answers has read all.
+    let r = stream(80, &[c(b"GET /a\r\nGE"), answer.clone(), c(b"T /b\r\n")]);
+    assert_eq!(uris(&r), ["/a", "/b"]);
+    for cut in 9..20 {
+        let whole = b"GET /a\r\nUser-Agent : x\r\n\r\n";
+        let r = stream(80, &[c(&whole[..cut]), c(&whole[cut..]), answer.clone()]);
+        assert_eq!(r.text(0, Buffer::HttpUserAgent).as_deref(), Some("x"), "{cut}");
+        assert!(r.has(AnomalyKind::HttpNoProtocol), "{cut}");
     }
 }
 

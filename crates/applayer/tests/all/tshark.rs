@@ -406,10 +406,13 @@ fn records_of_dns() {
                 continue;
             }
             let join = |texts: Vec<String>| texts.join("|");
-            let names = dns
-                .questions
-                .iter()
-                .map(|q| if q.name.is_empty() { "<Root>".into() } else { q.name.clone() });
+            let names = dns.questions.iter().map(|q| {
+                if q.name.is_empty() {
+                    "<Root>".into()
+                } else {
+                    String::from_utf8_lossy(&q.name).into_owned()
+                }
+            });
             assert_eq!(join(names.collect()), row[3], "{}", capture.display());
             let records: Vec<_> =
                 [&dns.answers, &dns.authorities, &dns.additionals].into_iter().flatten().collect();

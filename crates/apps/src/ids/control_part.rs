@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use super::counters::{Counters, counted, get};
 use super::inspect::{Parts, Places};
 use super::outputs::Outputs;
-use super::rules::{self, Loaded};
+use super::rules::{self, FURTHER, Loaded};
 use super::stage::Ids;
 use crate::flow::Attached;
 use crate::flow::search::{LiteralPart, LiteralTables};
@@ -108,7 +108,8 @@ fn say(loaded: &Loaded) {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    for problem in loaded.problems.iter().take(SAID_MAX) {
+    let is_own = |own: &&rules::Refusal| own.file != FURTHER;
+    for problem in loaded.problems.iter().filter(is_own).take(SAID_MAX) {
         tracing::warn!("{problem}");
     }
     for own in &loaded.unused {
@@ -364,7 +365,16 @@ impl ControlPart for IdsControl {
         }
         self.generation += 1;
         say(&self.loaded);
-        self.loaded.summary()
+        const SAID_MAX: usize = 3;
+        let problems = &self.loaded.problems;
+        let mut told = self.loaded.summary() + "\n";
+        for problem in problems.iter().take(SAID_MAX) {
+            told += &format!("warning: {problem}\n");
+        }
+        if problems.len() > SAID_MAX || self.loaded.problems_dropped > 0 {
+            told += "warning: more rules are not loaded; `shadeline ids -T` lists all\n";
+        }
+        told
     }
 
     fn regions(&self) -> Range<usize> {

@@ -22,10 +22,11 @@ use signatures::{
     Variables,
 };
 
+use super::counters::counted;
 use super::notes::{self, UnsetBit, Unused};
 use crate::flow::search::Literals;
 
-pub use detect::keywords;
+pub use detect::{is_later, keywords};
 
 /// What became of rule files.
 #[derive(Debug, Clone, Default)]
@@ -103,8 +104,8 @@ impl Loaded {
         // Never rounded up to all of them.
         let percent = (self.share() * 1e4).floor() / 100.0;
         format!(
-            "{} rules: {} loaded ({percent:.2} %), {} not; {} disabled",
-            self.total,
+            "{}: {} loaded ({percent:.2} %), {} not; {} disabled",
+            counted(self.total, "rule"),
             self.loaded,
             self.total - self.loaded,
             self.disabled
@@ -328,9 +329,11 @@ fn writes_set(check: &Check) -> bool {
 fn unclassified(own: &Ids, set: &RuleSet) -> Option<String> {
     let count = set.rules.iter().filter(|own| own.rule.classtype.is_some()).count();
     (own.classification.is_none() && count > 0).then(|| {
+        let name = if count == 1 { "names" } else { "name" };
         format!(
-            "{count} rules name a class and no classification file is given: alerts have no class, and priority 3 where \
-             the rule has none"
+            "{} {name} a class and no classification file is given: alerts have no class, and priority 3 where \
+             the rule has none",
+            counted(count as u64, "rule")
         )
     })
 }

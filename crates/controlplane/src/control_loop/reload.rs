@@ -185,7 +185,7 @@ impl ControlLoop {
             true => self.apply_live(fresh)?,
             false => self.rebuild(fresh, &diff)?,
         };
-        let told = told + &self.open_closed();
+        let told = whole_lines(told) + &self.open_closed();
         let odd = report.map(|report| {
             let old = std::mem::replace(&mut self.source, report.source);
             worth_telling(&report.diagnostics, &old, &self.known)
@@ -315,6 +315,14 @@ impl ControlLoop {
 }
 
 /// A message of several lines as an entry of the log.
+/// What a part says, which may have no end of line at its end.
+fn whole_lines(mut text: String) -> String {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
 fn one_line(message: &str) -> String {
     message.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ")
 }

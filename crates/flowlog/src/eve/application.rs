@@ -223,7 +223,7 @@ pub(super) fn in_alert(line: &mut Object<'_>, transaction: &Transaction) {
             let mut query = Object::begin(out);
             query.string("type", "query");
             query.number("id", own.id);
-            query.string("rrname", &question.name);
+            query.bytes("rrname", &question.name);
             kind(&mut query, question.kind);
             query.number("tx_id", transaction.id);
             query.number("opcode", own.opcode());
@@ -266,7 +266,7 @@ fn message(dns: &mut Object<'_>, own: &Dns) {
     }
     dns.number("opcode", own.opcode());
     if let Some(question) = own.questions.first() {
-        dns.string("rrname", &question.name);
+        dns.bytes("rrname", &question.name);
         kind(dns, question.kind);
     }
 }
@@ -285,7 +285,7 @@ fn grouped(dns: &mut Object<'_>, answers: &[DnsRecord]) {
         let text = match &record.data {
             DnsData::A(address) => address.to_string().into_bytes(),
             DnsData::Aaaa(address) => address.to_string().into_bytes(),
-            DnsData::Name(name) | DnsData::Mx { name, .. } => name.clone().into_bytes(),
+            DnsData::Name(name) | DnsData::Mx { name, .. } => name.clone(),
             DnsData::Txt(texts) => texts.concat(),
             _ => continue,
         };
@@ -323,7 +323,7 @@ fn records(dns: &mut Object<'_>, name: &'static str, records: &[DnsRecord]) {
             out.push(b',');
         }
         let mut own = Object::begin(out);
-        own.string("rrname", &record.name);
+        own.bytes("rrname", &record.name);
         kind(&mut own, record.kind);
         own.number("ttl", record.ttl_s);
         record_data(&mut own, &record.data);
@@ -336,12 +336,12 @@ fn record_data(own: &mut Object<'_>, data: &DnsData) {
     match data {
         DnsData::A(address) => own.plain("rdata", address),
         DnsData::Aaaa(address) => own.plain("rdata", address),
-        DnsData::Name(name) | DnsData::Mx { name, .. } => own.string("rdata", name),
+        DnsData::Name(name) | DnsData::Mx { name, .. } => own.bytes("rdata", name),
         DnsData::Txt(texts) => own.bytes("rdata", &texts.concat()),
         DnsData::Soa { mname, rname, numbers } => {
             let mut soa = own.object("soa");
-            soa.string("mname", mname);
-            soa.string("rname", rname);
+            soa.bytes("mname", mname);
+            soa.bytes("rname", rname);
             for (name, number) in
                 ["serial", "refresh", "retry", "expire", "minimum"].into_iter().zip(numbers)
             {
@@ -354,7 +354,7 @@ fn record_data(own: &mut Object<'_>, data: &DnsData) {
             srv.number("priority", *priority);
             srv.number("weight", *weight);
             srv.number("port", *port);
-            srv.string("name", name);
+            srv.bytes("name", name);
             srv.end();
         }
         DnsData::Sshfp { algorithm, kind, fingerprint } => {

@@ -123,7 +123,7 @@ impl HelloReader {
         self.is_skipped = kind == 21 && len == 2 && self.message.is_empty();
         if (kind != 22 && !self.is_skipped) || major != 3 {
             self.progress = Progress::Failed(HelloError::NotHandshake);
-        } else if len == 0 || len > RECORD_LEN_MAX {
+        } else if len > RECORD_LEN_MAX {
             self.progress = Progress::Failed(HelloError::RecordLength(len));
         } else if self.records > RECORDS_MAX {
             self.progress = Progress::Failed(HelloError::TooLong(self.wanted()));
@@ -208,7 +208,8 @@ mod tests {
             read(&[record(&[1]), vec![21, 3, 3, 0, 2]].concat()),
             Progress::Failed(NotHandshake)
         );
-        assert_eq!(read(&[22, 3, 1, 0, 0]), Progress::Failed(RecordLength(0)));
+        // Some clients and their peers take an empty record.
+        assert_eq!(read(&[&[22, 3, 1, 0, 0][..], &record(&[2, 0, 0, 0])].concat()), Progress::Done);
         assert_eq!(read(&[22, 3, 1, 0xff, 0xff]), Progress::Failed(RecordLength(65535)));
         assert_eq!(read(&record(&[1, 0xff, 0xff, 0xff])), Progress::Failed(TooLong(0x100_0003)));
         assert_eq!(read(&record(&[11, 0, 0, 1])), Progress::Failed(NotHello(11)));

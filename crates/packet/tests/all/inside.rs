@@ -117,8 +117,23 @@ impl Layer {
             }
             Kind::Vxlan => {
                 id = vni;
-                carried = framed;
-                let header = [&[0x08, 0, 0, 0][..], &vni_bytes].concat();
+                // Bits that are ignored, and the one that says what follows.
+                let flags = 0x08 | (self.form & 0xf3);
+                let (is_named, with_ethernet) = (self.form & 4 != 0, bit(3));
+                let next = if is_named {
+                    match (with_ethernet, ethertype) {
+                        (true, _) => 3,
+                        (false, [8, 0]) => 1,
+                        (false, _) => 2,
+                    }
+                } else {
+                    self.form
+                };
+                if !is_named || with_ethernet {
+                    carried = framed;
+                }
+                let flags = if is_named { flags | 4 } else { flags };
+                let header = [&[flags, 0, 0, next][..], &vni_bytes].concat();
                 udp_to(4789, &header, &carried)
             }
             Kind::Geneve => {
@@ -352,7 +367,8 @@ fn what_is_no_tunnel() {
         ),
         (6081, &[0, 0x80, 8, 0, 0, 0, 1, 0], "a control packet"),
         (6081, &[0x40, 0, 8, 0, 0, 0, 1, 0], "another version"),
-        (4789, &[0, 0, 0, 0, 0, 0, 1, 0], "VXLAN without an identifier"),
+        (4789, &[0xf7, 0, 0, 1, 0, 0, 1, 0], "VXLAN without an identifier"),
+        (4789, &[0x0c, 0, 0, 4, 0, 0, 1, 0], "a network service header in VXLAN"),
         (3544, &[], "IPv4 in Teredo"),
         (4790, &[8, 0, 0, 0, 0, 0, 1, 0], "another port"),
     ] {
