@@ -2696,16 +2696,12 @@ def nat64_errors():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_full, firewall_reuse, nat_full, streams_reuse, streams_filter, streams_future, events_timestamp, nat64_errors,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
-    streams_share,
-    ids_share,
-    firewall_full, firewall_reuse, ids_evasions, ids_inline_evasions, nat_full, streams_reuse,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
-    firewall_full, firewall_reuse, nat_full, streams_reuse,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_lines, ids_names, ids_odd, ids_stream_events, ipsec,
-    ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
+    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
+    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, streams_reuse, streams_filter, streams_future,
+    events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
+    ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
+    ids_share, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,
+    ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 
 

@@ -89,7 +89,7 @@ pub enum AnomalyKind {
 
 impl AnomalyKind {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Conflict,
         Self::Gap,
         Self::NotKept,
