@@ -67,7 +67,8 @@
 //!
 //! # Limits
 //!
-//! A waiting segment takes 32 bytes more than its own, in units of 64 bytes: 64 for one byte, 1,536 for the 1,460 of a full one. The
+//! A waiting segment takes 64 bytes more than its own, in units of 64 bytes; up to 28 bytes take only those 64. A full one, of more
+//! than 1,344 bytes, takes 1,600. The
 //! time for a late segment is that of its copy and of a search over the holes of its side, which are at most as many as the
 //! units of a connection. If all memory is taken by connections that hold no more than two full segments each, none of them
 //! gives way, and new segments that come before others are not kept. `examples/reassembly.rs` measures both.
@@ -290,8 +291,8 @@ pub struct Options {
     /// Memory for segments that wait, of all connections; rounded down to blocks of 1,536 bytes. What is known of the blocks is
     /// beside it: 1% more.
     pub buffer_bytes: usize,
-    /// Of it for one connection, at least two blocks. A segment takes 32 bytes more than its own, rounded up to 64; those with more
-    /// than 1,312 bytes take 1,536 for each 1,504; a connection with such segments takes 64 more.
+    /// Of it for one connection, at least two blocks. A segment takes its own, rounded up to 64, and 64 more; up to 28
+    /// bytes take only those 64; more than 1,344 take 1,600 for each 1,536; a connection with such segments takes 64 more.
     pub buffer_bytes_per_flow: usize,
     /// What is not kept when either is used up.
     pub full: Full,

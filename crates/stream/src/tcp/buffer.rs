@@ -3,16 +3,17 @@
 //! ```text
 //!   side ─▶ head ⇄ piece ⇄ piece ⇄ tail          sorted by place, never overlapping, at least one hole before the head
 //!                    │       │
-//!   units: [▓▓ links, bytes ▓▓][▓▓▓▓ …]          a piece is 32 bytes of links and its bytes, in units of 64 bytes
+//!   units: [links][links] …   [▓▓▓▓▓▓▓▓ …]       a unit of 64 bytes for the links of a piece, and others for its bytes
 //! ```
 //!
-//! So a segment of one byte takes a unit, and one of 1,460 a block of 24 units; a longer one is several pieces. If no block has
-//! as many free units in one place, a segment is divided into what there is ([`units`]). A connection of which something waits
+//! The links of pieces are close to each other, apart from their bytes, so that caches hold those that a search reads. Up to 28
+//! bytes are behind the links, so a segment of one byte takes a unit; one of 1,460 takes one and a block of 24; a longer one
+//! is several pieces. If no block has as many free units in one place, a segment is divided into what there is ([`units`]). A connection of which something waits
 //! takes one unit more, where its lists are and what it holds ([`holders`]): so who holds most is known when memory is short.
 //! All memory is taken at creation, and the memory used last, which caches hold, is used next.
 //!
-//! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of its
-//! first unit.
+//! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of the
+//! unit of its links.
 //!
 //! Neighbours without a hole between them are a *run*. The first and the last piece of a run know each other (`far`), so that
 //! a place is searched by steps of a run, and from both ends of the list at once: the usual segment belongs at one of them.
@@ -34,9 +35,10 @@ pub(super) const UNIT: usize = 64;
 /// Bytes of a block: a full-size segment of Ethernet fits one.
 pub(super) const BLOCK: usize = BLOCK_UNITS as usize * UNIT;
 /// Bytes of the links of a piece.
-const LINKS: usize = 32;
-/// Bytes of a piece at most.
-const PIECE_MAX: usize = BLOCK - LINKS;
+const LINKS: usize = 36;
+/// Bytes of a piece at most, and of one whose bytes are behind its links.
+const PIECE_MAX: usize = BLOCK;
+const SHORT_MAX: usize = UNIT - LINKS;
 
 const NONE: u32 = u32::MAX;
 
@@ -50,8 +52,10 @@ struct Piece {
     after: u32,
     /// Of the first and the last piece of a run: the other one.
     far: u32,
+    /// First of the units with its bytes; `NONE` if they are behind the links.
+    data: u32,
     len: u16,
-    /// Where its bytes begin behind its links; with [`URGENT`], it is an urgent byte that is no part of the stream.
+    /// Where its bytes begin in them; with [`URGENT`], it is an urgent byte that is no part of the stream.
     at: u16,
 }
 
@@ -81,8 +85,9 @@ impl Piece {
             before: word(4),
             after: word(5),
             far: word(6),
-            len: word(7) as u16,
-            at: (word(7) >> 16) as u16,
+            data: word(7),
+            len: word(8) as u16,
+            at: (word(8) >> 16) as u16,
         }
     }
 
@@ -90,8 +95,17 @@ impl Piece {
     fn write(&self, bytes: &mut [u8]) {
         let start = [self.start as u32, (self.start >> 32) as u32];
         let at = u32::from(self.len) | u32::from(self.at) << 16;
-        let words =
-            [self.next, self.prev, start[0], start[1], self.before, self.after, self.far, at];
+        let words = [
+            self.next,
+            self.prev,
+            start[0],
+            start[1],
+            self.before,
+            self.after,
+            self.far,
+            self.data,
+            at,
+        ];
         put_words(bytes, &words);
     }
 
@@ -279,9 +293,18 @@ impl Buffer {
         true
     }
 
+    /// Where the bytes of a piece are in `data`.
+    fn bytes_at(&self, index: u32, piece: &Piece) -> usize {
+        let begin = match piece.data {
+            NONE => self.begin(index) + LINKS,
+            unit => self.begin(unit),
+        };
+        begin + usize::from(piece.at & !URGENT)
+    }
+
     fn bytes(&self, index: u32) -> &[u8] {
         let piece = self.piece(index);
-        let begin = self.begin(index) + LINKS + usize::from(piece.at & !URGENT);
+        let begin = self.bytes_at(index, &piece);
         &self.data[begin..begin + usize::from(piece.len)]
     }
 
@@ -425,7 +448,7 @@ impl Buffer {
 
     /// Unlinks a piece and frees its units.
     fn remove(&mut self, list: &mut List, index: u32) {
-        let Piece { prev, next, .. } = self.piece(index);
+        let Piece { prev, next, data, .. } = self.piece(index);
         let (follows, precedes) = (self.is_joined(prev, index), self.is_joined(index, next));
         if follows || precedes {
             let (first, last) = self.run_of(index);
@@ -442,6 +465,9 @@ impl Buffer {
         if !self.edit(next, |piece| piece.prev = prev) {
             list.tail = prev;
         }
+        if data != NONE {
+            self.units.give_back(data);
+        }
         self.units.give_back(index);
     }
 
@@ -454,8 +480,17 @@ impl Buffer {
         mut piece: Piece,
         bytes: &[u8],
     ) -> Option<(u32, usize)> {
-        let (index, units) = self.units.take(units_for(bytes.len()))?;
-        let len = bytes.len().min(units as usize * UNIT - LINKS);
+        let (index, _) = self.units.take(1)?;
+        let mut len = bytes.len();
+        piece.data = NONE;
+        if len > SHORT_MAX {
+            let Some((unit, units)) = self.units.take(len.div_ceil(UNIT) as u32) else {
+                self.units.give_back(index);
+                return None;
+            };
+            piece.data = unit;
+            len = len.min(units as usize * UNIT);
+        }
         (piece.prev, piece.next, piece.len) = (prev, next, len as u16);
         // Bytes that come behind, of the same segment.
         piece.after += (bytes.len() - len) as u32;
@@ -481,7 +516,7 @@ impl Buffer {
         // As `set_run`, with one store less.
         piece.far = if first == index { last } else { first };
         self.put(index, &piece);
-        let begin = self.begin(index) + LINKS;
+        let begin = self.bytes_at(index, &Piece { at: 0, ..piece });
         self.data[begin..begin + len].copy_from_slice(&bytes[..len]);
         self.set_run(first, last);
         // The block of the next one.
@@ -547,8 +582,9 @@ impl Buffer {
             return Need {
                 pieces: (whole + usize::from(is_any)) as u32,
                 units: whole as u32 * BLOCK_UNITS
-                    + if is_any { Units::rounded(units_for(rest)) } else { 0 },
-                divided: len.div_ceil(UNIT - LINKS) as u32 + 2,
+                    + whole as u32
+                    + if is_any { units_for(rest) } else { 0 },
+                divided: len.div_ceil(UNIT / 2) as u32 + 2,
             };
         }
         // Each run of new bytes, and for each part a piece that is cut in two.
@@ -558,13 +594,18 @@ impl Buffer {
         Need {
             pieces: pieces as u32,
             units: (bytes.div_ceil(UNIT) + 4 * pieces) as u32,
-            divided: (bytes.div_ceil(UNIT - LINKS) + 2 * runs) as u32,
+            divided: (bytes.div_ceil(UNIT / 2) + 2 * runs) as u32,
         }
     }
 
     /// Units that it takes now, at most; `None` if there are not as many.
     pub(super) fn cost(&self, need: Need) -> Option<u32> {
-        if self.units.whole_blocks() >= need.pieces {
+        // A block for each, and those for links that find no unit elsewhere.
+        let (whole, pieces) = (self.units.whole_blocks(), need.pieces);
+        let others = self.units.free() - whole * BLOCK_UNITS;
+        let has_links = others >= pieces && pieces <= BLOCK_UNITS;
+        let of_links = if has_links { 0 } else { 1 + pieces / BLOCK_UNITS };
+        if whole >= pieces + of_links {
             return Some(need.units);
         }
         (self.units.free() >= need.divided).then_some(need.divided)
@@ -685,6 +726,7 @@ impl Buffer {
             before: (range.start.wrapping_sub(part.bounds.start)) as u32,
             after: (part.bounds.end.wrapping_sub(range.end)) as u32,
             far: NONE,
+            data: NONE,
             len: 0,
             at: if part.is_urgent { URGENT } else { 0 },
         };
@@ -692,9 +734,9 @@ impl Buffer {
     }
 }
 
-/// Units of a piece, if it is not more than a block.
+/// Units of a piece that is not divided.
 fn units_for(len: usize) -> u32 {
-    (len + LINKS).div_ceil(UNIT) as u32
+    if len <= SHORT_MAX { 1 } else { 1 + Units::rounded(len.div_ceil(UNIT) as u32) }
 }
 
 #[cfg(test)]
@@ -715,10 +757,12 @@ impl Buffer {
                 if !self.is_joined(at, piece.next) {
                     assert_eq!((self.piece(first).far, piece.far), (at, first), "runs fit");
                 }
-                let own = self.units.count(at);
+                assert_eq!(self.units.count(at), 1);
+                let of_bytes = if piece.data == NONE { 0 } else { self.units.count(piece.data) };
+                let room = if of_bytes == 0 { SHORT_MAX } else { of_bytes as usize * UNIT };
                 let end = usize::from(piece.at & !URGENT) + usize::from(piece.len);
-                assert!(end + LINKS <= own as usize * UNIT);
-                units += own;
+                assert!(end <= room);
+                units += 1 + of_bytes;
                 (before, at) = (at, piece.next);
             }
             assert_eq!(list.tail, before);

@@ -22,16 +22,25 @@ struct Block {
     /// A bit for each unit that is taken, and one for each unit that is the first of those of a piece.
     used: u32,
     starts: u32,
+    /// Units of the longest free run.
+    longest: u32,
     next: u32,
     prev: u32,
 }
 
 impl Block {
     fn longest_free(self) -> u32 {
-        let (mut runs, mut len) = (!self.used & FULL, 0);
-        while runs != 0 {
-            runs &= runs << 1;
-            len += 1;
+        // A bit for each unit that ends so many free ones: of 1, 2, 4, 8, 16.
+        let mut ends = [!self.used & FULL; 5];
+        for step in 1..5 {
+            ends[step] = ends[step - 1] & ends[step - 1] << (1 << (step - 1));
+        }
+        let (mut runs, mut len) = (FULL, 0);
+        for step in (0..5).rev() {
+            let longer = runs & ends[step] << len;
+            if longer != 0 {
+                (runs, len) = (longer, len + (1 << step));
+            }
         }
         len
     }
@@ -49,7 +58,7 @@ pub(super) struct Units {
 
 impl Units {
     pub(super) fn new(blocks: u32) -> Self {
-        let block = |next| Block { used: 0, starts: 0, next, prev: NONE };
+        let block = |next| Block { used: 0, starts: 0, longest: BLOCK_UNITS, next, prev: NONE };
         let list = (1..=blocks).map(|next| block(if next == blocks { NONE } else { next }));
         Self {
             blocks: list.collect(),
@@ -144,7 +153,7 @@ impl Units {
             self.whole_count -= 1;
             return;
         }
-        let length = own.longest_free();
+        let length = own.longest;
         if length == 0 {
             return;
         }
@@ -164,14 +173,15 @@ impl Units {
     }
 
     fn attach(&mut self, block: u32) {
-        let own = self.blocks[block as usize];
+        let own = &mut self.blocks[block as usize];
         if own.used == 0 {
-            self.blocks[block as usize].next = self.whole;
+            own.next = self.whole;
             self.whole = block;
             self.whole_count += 1;
             return;
         }
         let length = own.longest_free();
+        own.longest = length;
         if length == 0 {
             return;
         }

@@ -300,10 +300,10 @@ proptest! {
         for (start, len, _) in all {
             let whole: Vec<u8> = (start..start + len).map(stream).collect();
             let _ = bench.data(A, start as u32, 0, &whole);
-            let pieces = (0..len).step_by(1504).map(|at| {
-                let own = (len - at).min(1504);
-                let units = (own + 32).div_ceil(64);
-                (start + at, own, if units < 22 { units } else { 24 })
+            let pieces = (0..len).step_by(1536).map(|at| {
+                let own = (len - at).min(1536);
+                let units = if own <= 28 { 0 } else { own.div_ceil(64) };
+                (start + at, own, 1 + if units < 22 { units } else { 24 })
             });
             let pieces: Vec<_> = pieces.collect();
             let cost: usize = pieces.iter().map(|own| own.2).sum();
