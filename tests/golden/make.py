@@ -1564,6 +1564,50 @@ def ids_stream_events():
     yield "in", bytes(ether() / v4() / TCP(sport=5003, dport=80, seq=0, flags="S") / b"early")
 
 
+def bounded(number, told, first, ahead, again, end):
+    """(port, frame): a connection whose client (or server) sends segments (offset, bytes) in this order: those of `ahead`, then `first`,
+    which is acknowledged to `told`, then `again`, all of which are acknowledged to `end`."""
+    client = number < 5000
+    port, other = ("a", "b") if client else ("b", "a")
+
+    def sent(port, flags, offset, acked, data=b""):
+        ports = {"sport": number, "dport": 80} if port == "a" else {"sport": 80, "dport": number}
+        ip = v4() if port == "a" else v4("10.0.1.2", src="10.0.2.2")
+        link = ether() if port == "a" else Ether(src=ROUTER, dst=HOST)
+        seq = 1000 + (offset if "S" in flags else offset + 1)
+        return port, bytes(link / ip / TCP(seq=seq, ack=0 if flags == "S" else acked + 1001, flags=flags, **ports) / data)
+
+    yield sent("a", "S", 0, 0)
+    yield sent("b", "SA", 0, 0)
+    yield sent("a", "A", 0, 0)
+    for offset, data in ahead + first:
+        yield sent(port, "PA", offset, 0, data)
+    yield sent(other, "A", 0, told)
+    for offset, data in again:
+        yield sent(port, "PA", offset, 0, data)
+    yield sent(other, "A", 0, end)
+    yield sent(port, "FA", end, 0)
+    yield sent(other, "FA", 0, end + 1)
+    yield sent(port, "A", end + 1, 1)
+
+
+def ids_share():
+    """(port, frame): sixty segments of a byte before those that precede them, more than have room, as attackers send them to hide what
+    comes next; the same with harmless words, where the segments without room come again."""
+    for number, words in ((4000, b"the word that rules look for, in order"), (4001, b"other words")):
+        ahead = [(len(words) + 1 + 2 * at, b".") for at in reversed(range(60))]
+        missing = [(len(words) + 2 * at, b"_") for at in range(60)]
+        yield from bounded(number, len(words), [(0, words)], ahead, sorted(missing + ahead), len(words) + 120)
+
+
+def streams_share():
+    """(port, frame): downloads with a lost segment, of which more waits than has room: the sender repeats what was not kept; and
+    the receiver had kept it all."""
+    segment = [(100 * at, bytes((at + i) & 0xFF for i in range(100))) for at in range(22)]
+    yield from bounded(5000, 1600, segment[:1], segment[1:], segment[16:], 2200)
+    yield from bounded(5001, 2200, segment[:1], segment[1:], [], 2200)
+
+
 def ids_answers():
     """(port, frame): connections in which the other end answers within what rules look for, each segment acknowledged."""
     def connection(port, steps):
@@ -2349,8 +2393,8 @@ def nat_queries():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall, firewall_switch, firewall_wire,
-    firewall_full, firewall_reuse, nat_full, streams_reuse,
-    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec,
+    firewall_full, firewall_reuse, nat_full, streams_reuse, streams_share,
+    firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers, ids_datasets, ids_dns, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_share, ids_stream_events, ipsec,
     ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments, ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 
