@@ -84,7 +84,7 @@ crate::section! {
         /// that are farthest ahead.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
         /// Memory for the segments of one connection, in KiB. If it is full, those farthest ahead are not kept. The default has
-        /// room for the 6 MiB that a Linux host has in flight at most, unless it is told otherwise (`tcp_rmem`).
+        /// room for the 6 MiB that a Linux host has in flight at most, unless `tcp_rmem` is set.
         restart reassembly_kib_per_flow: usize = 8192, integer(3..=1_048_576);
         /// Bytes of each direction that are reassembled. 0: all.
         restart depth: u64 = 0, integer(0..=i128::from(u64::MAX >> 1));
