@@ -226,6 +226,8 @@ pub struct Inspector {
     /// Files that ended in the step.
     files: Vec<File>,
     decisions: Vec<(usize, Decided)>,
+    /// Rows of the chunk at hand whose headers or checksums are wrong.
+    undecoded: Vec<usize>,
     /// What was decided of the last packet.
     last: Option<Decided>,
     lines: Lines,
@@ -272,6 +274,7 @@ impl Inspector {
             recent: Vec::new(),
             files: Vec::new(),
             decisions: Vec::new(),
+            undecoded: Vec::new(),
             last: None,
             lines,
             strays: 0,
@@ -597,6 +600,11 @@ impl Inspector {
     /// Whether segments that are no part of a stream are dropped.
     pub fn drops_invalid(&self) -> bool {
         self.is_inline() && self.parts.drops_invalid.load(Ordering::Relaxed)
+    }
+
+    /// Whether the headers or checksums of a row of the chunk at hand are wrong: its receiver discards it.
+    pub fn is_undecoded(&self, row: usize) -> bool {
+        self.undecoded.contains(&row)
     }
 
     /// So many packets were dropped that belong to no flow.

@@ -13,7 +13,7 @@ use engine::{Context, Phases, Spread, Stage};
 use packet::{Decoded, IpProtocol};
 use stream::tracker::PacketState;
 
-use super::inspect::{Decided, Shared};
+use super::inspect::{Decided, Inspector, Shared};
 use super::reasons;
 use crate::firewall::FirewallOptions;
 use crate::firewall::answer::{Answer, Answers};
@@ -147,22 +147,20 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
             }
         }
         if drops_invalid {
-            let dropped = drop_segments_of_no_flow(chunk);
-            if dropped > 0 {
-                lock(inspector).dropped(dropped);
-            }
+            drop_segments_of_no_flow(chunk, &lock(inspector));
         }
     }
 }
 
-/// Drops segments that can begin no connection and belong to none, or for whose connection there is no room; how many.
-fn drop_segments_of_no_flow(chunk: &mut Chunk) -> u64 {
+/// Drops segments that can begin no connection and belong to none, or for whose connection there is no room.
+fn drop_segments_of_no_flow(chunk: &mut Chunk, inspector: &Inspector) {
     let view = FlowColumns::view(&mut chunk.rows);
     let mut dropped = 0;
     for (row, packet) in chunk.packets.iter().enumerate() {
         let is_of_none = columns::state(view.flow_state[row]) == PacketState::Invalid
             && view.flow_slot[row] == columns::NO_SLOT;
-        if !is_of_none || !Verdict(view.verdict[row]).is_next() {
+        let is_next = Verdict(view.verdict[row]).is_next();
+        if !is_of_none || !is_next || inspector.is_undecoded(row) {
             continue;
         }
         let d = received::decode(packet);
@@ -171,5 +169,7 @@ fn drop_segments_of_no_flow(chunk: &mut Chunk) -> u64 {
             dropped += 1;
         }
     }
-    dropped
+    if dropped > 0 {
+        inspector.dropped(dropped);
+    }
 }

@@ -50,7 +50,7 @@ impl Reassembler {
             connection.mark(side.other(), marks::FAR);
             return if segment.is_empty() { Outcome::Accepted } else { Outcome::Unread };
         }
-        let plausible = window_max(connection, side);
+        let plausible = window_max(connection, side).min(FAR_MAX); // unknown windows are very large
         if self.options.resynchronise && connection.goes_on_again(side, segment, FAR_MAX, plausible)
         {
             return Outcome::Restart;

@@ -23,6 +23,7 @@ impl Follower for Following {
         own.end_step();
         own.count();
         own.decisions.clear();
+        own.undecoded.clear();
         own.renew();
         if !Arc::ptr_eq(&self.1, own.detector.rules()) {
             self.1 = own.detector.rules().clone();
@@ -112,7 +113,11 @@ impl Follower for Following {
     fn rejected(&mut self, row: Option<usize>, input: &Input<'_>, why: Reject) {
         match why {
             Reject::Untracked => lock(&self.0).lone(input, row, None),
-            why => lock(&self.0).undecoded(row, input, why),
+            why => {
+                let mut own = lock(&self.0);
+                own.undecoded.extend(row);
+                own.undecoded(row, input, why);
+            }
         }
     }
 
