@@ -181,7 +181,7 @@ fn sets_are_written_by_rules_that_hold() {
         "alert http any any -> any any (http.user_agent; content:\"Evil\"; http.host; dataset:set,c2,type string; sid:1;)\n\
          alert http any any -> any any (http.host; dataset:isset,c2; sid:2;)\n\
          alert http any any -> any any (http.host; dataset:set,bits,type string; flowbits:isset,never; sid:3;)\n\
-         alert smtp any any -> any any (http.host; dataset:set,other,type string; sid:4;)\n\
+         alert http2 any any -> any any (http.host; dataset:set,other,type string; sid:4;)\n\
          alert http any any -> any any (http.uri; content:\"/x\"; http.host; dataset:unset,c2; sid:5;)\n\
          alert http any any -> any any (http.host; dataset:set,both,type string; http.user_agent; dataset:set,agents,type string; sid:6;)\n\
          alert udp any any -> any any (content:\"key\"; ip.src; dataset:set,sources,type ip; flowbits:isset,never; sid:7;)\n",
