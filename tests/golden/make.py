@@ -2694,13 +2694,63 @@ def nat64_errors():
                 yield "wan", bytes(wan / IP(src="203.0.113.77", dst="192.0.2.1", proto=1, ttl=60) / Raw(error))
 
 
+def talk(conversations):
+    """(port, seconds, frame): TCP conversations one after the other: ports, then what the client ("c") and the server ("s") say."""
+    number = 0
+    for sport, dport, steps in conversations:
+        at = {"c": 1_000, "s": 9_000}
+
+        def frame(who, flags, data=b""):
+            nonlocal number
+            other = "s" if who == "c" else "c"
+            ends, ports = (("10.0.1.2", "10.0.2.2"), (sport, dport)) if who == "c" else (("10.0.2.2", "10.0.1.2"), (dport, sport))
+            ack = at[other] if "A" in flags else 0
+            upper = tcp(ports[1], sport=ports[0], flags=flags, seq=at[who], ack=ack) / data
+            at[who] += len(data) + ("S" in flags or "F" in flags)
+            number += 1
+            return "in", number * 0.01, bytes(ether() / v4(ends[1], src=ends[0]) / upper)
+
+        yield frame("c", "S")
+        yield frame("s", "SA")
+        yield frame("c", "A")
+        for who, data in steps:
+            yield frame(who, "PA", data)
+            yield frame("s" if who == "c" else "c", "A")
+        yield frame("c", "FA")
+        yield frame("s", "FA")
+        yield frame("c", "A")
+
+
+def ids_absent():
+    """Commands of which the first packet is complete, alone or with more behind it."""
+    folder, other, ok = b"SET dir /root/.ssh\r\n", b"SET file keys and more behind it\r\n", b"+OK\r\n"
+    return talk([
+        (20001, 6379, [("c", folder), ("c", other), ("s", ok + ok)]),
+        (20002, 6379, [("c", folder), ("s", ok), ("c", other), ("s", ok)]),
+        (20003, 6379, [("c", b"SET dir /root/.ssh/authorized_keys\r\n"), ("s", ok)]),
+        (20004, 7000, [("c", b"CMD one"), ("c", b" A two"), ("s", b"done")]),
+        (20005, 7000, [("c", b"CMD A"), ("c", b" two"), ("s", b"done")]),
+    ])
+
+
+def ids_early():
+    """What rules that drop look for, with more behind it, and over an answer."""
+    upload = b"a line of a long upload, nothing to see\n" * 35
+    return talk([
+        (20001, 9001, [("c", upload), ("c", upload), ("c", b"id=4711x;"), ("c", b"more"), ("c", b"end")]),
+        (20002, 9002, [("c", upload), ("c", upload), ("c", b"q=1234x;"), ("c", b"more")]),
+        (20003, 9003, [("c", b"hello abc"), ("s", b"x" * 333), ("c", b"more")]),
+        (20004, 9004, [("c", b"key"), ("s", b"x" * 333), ("c", b"word"), ("s", b"y" * 222), ("c", b"more")]),
+    ])
+
+
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
     firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, streams_reuse, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
-    ids_share, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,
+    ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,
     ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 
