@@ -318,7 +318,9 @@ fn odd_first_lines() {
         let first = format!("{line}\r\nContent-Length: 4\r\n\r\nbody");
         let r = stream(80, &[c(second.as_bytes()), s(first.as_bytes())]);
         assert_eq!(r.text(0, Buffer::HttpResponseBody).as_deref(), Some("body"), "{line}");
-        let kinds: Vec<_> = r.anomalies.iter().map(|own| own.0).collect();
+        // A line of another version does not show the protocol.
+        let kinds = r.anomalies.iter().map(|own| own.0);
+        let kinds: Vec<_> = kinds.filter(|own| *own != AnomalyKind::OnlyOneDirection).collect();
         assert_eq!(kinds, [kind], "{line}");
     }
 }
