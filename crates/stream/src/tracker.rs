@@ -582,8 +582,10 @@ impl<M: Module> Tracker<M> {
 
     /// A packet that does not count has found this flow: a sweep finds it idle all the same.
     fn keeps_nothing(&mut self, slot: Slot) {
+        // It may have gone with the packet that would have begun it.
+        let Some(hot) = self.table.get_mut(slot) else { return };
+        hot.is_early = true;
         self.table.set_seen(slot, ms_of(self.rest.latest(slot)));
-        self.table.get_mut(slot).into_iter().for_each(|hot| hot.is_early = true);
     }
 
     /// Removes flows that no packet of the batch has begun.
