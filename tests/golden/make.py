@@ -2723,11 +2723,11 @@ def talk(conversations):
 
 def ids_absent():
     """Commands of which the first packet is complete, alone or with more behind it."""
-    folder, other, ok = b"SET dir /root/.ssh\r\n", b"SET file keys and more behind it\r\n", b"+OK\r\n"
+    folder, other, ok = b"SET dir /data/.ssh\r\n", b"SET file keys and more behind it\r\n", b"+OK\r\n"
     return talk([
         (20001, 6379, [("c", folder), ("c", other), ("s", ok + ok)]),
         (20002, 6379, [("c", folder), ("s", ok), ("c", other), ("s", ok)]),
-        (20003, 6379, [("c", b"SET dir /root/.ssh/authorized_keys\r\n"), ("s", ok)]),
+        (20003, 6379, [("c", b"SET dir /data/.ssh/authorized_keys\r\n"), ("s", ok)]),
         (20004, 7000, [("c", b"CMD one"), ("c", b" A two"), ("s", b"done")]),
         (20005, 7000, [("c", b"CMD A"), ("c", b" two"), ("s", b"done")]),
     ])
