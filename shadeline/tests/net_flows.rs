@@ -70,7 +70,7 @@ fn a_router_shows_and_reports_the_flows_that_it_forwards() {
         assert!(live.ctl(&format!("show flows --proto {proto}")).contains("10.0.2.2:7007"));
     }
     assert!(!live.ctl("show flows --proto udp").contains("10.0.2.2:7007"));
-    assert!(live.try_ctl("show flows --proto tpc").1.contains("icmp, tcp, udp"));
+    assert!(live.try_ctl("show flows --proto tpc").1.contains("icmp, igmp, tcp, udp"));
     let (status, said) = client.wait(SOON);
     assert!(status.success(), "{said}");
     server.wait(SOON);
