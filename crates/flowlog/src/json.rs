@@ -56,7 +56,7 @@ impl<'a> Object<'a> {
         string(value, self.value(name));
     }
 
-    /// A string of bytes; see [`bytes`].
+    /// A string of bytes; see [`bytes()`].
     pub fn bytes(&mut self, name: &'static str, value: &[u8]) {
         bytes(value, self.value(name));
     }
