@@ -574,7 +574,8 @@ impl<M: Module> Tracker<M> {
         self.rest.helpers.ignore();
         self.rest.helpers.end(slot);
         if let Some(own) = self.table.get_mut(slot) {
-            *own = Hot { is_void: true, ..Hot::default() };
+            // When it was seen is still to be put right: by the row that begins it.
+            *own = Hot { is_void: true, is_early: own.is_early, ..Hot::default() };
         }
         self.voids.push(slot);
         Tracked::INVALID

@@ -326,6 +326,24 @@ fn packets_that_are_spread_by_one_hash_stay_in_order() {
     check(&messages, IdleTimeouts::default(), 0);
 }
 
+/// In one batch a row is undone whose flow is over when it comes again, one begins nothing in its place, and the next one begins a flow
+/// there: that flow was seen now, not when the one before it was.
+#[test]
+fn a_flow_that_begins_in_the_place_of_one_undone_is_seen() {
+    let step = |pause_ns, conversation, what| Step {
+        pause_ns,
+        conversation,
+        by_server: false,
+        what,
+        len: 0,
+        fate: super::steps::Fate::Good,
+    };
+    let mut steps = vec![step(0, 0, 2); 5];
+    steps.extend([step(0, 2, 0), step(0, 0, 2), step(0, 0, 2), step(0, 5, 0), step(0, 6, 12)]);
+    steps.extend([step(600_000_000_000, 8, 1), step(1_000, 6, 12), step(1_000_000, 0, 0)]);
+    check(&steps, IdleTimeouts::default(), 5_302_548_847_557_721_695);
+}
+
 /// An outsider's packet that is dropped opens nothing that an insider's packet would be an answer to, and the other way round.
 #[test]
 fn what_is_dropped_opens_no_flow() {
