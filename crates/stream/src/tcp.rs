@@ -70,8 +70,7 @@
 //!
 //! # Limits
 //!
-//! A waiting segment takes 64 bytes more than its own, in units of 64 bytes; up to 28 bytes take only those 64. A full one, of more
-//! than 1,344 bytes, takes 1,600. The
+//! A waiting segment takes 32 bytes more than its own, in units of 32 bytes. A full one, of more than 1,376 bytes, takes 1,568. The
 //! time for a late segment is that of its copy and of a search over the holes of its side, which are at most as many as the
 //! units of a connection. If all memory is taken by connections that hold no more than two full segments each, none of them
 //! gives way, and new segments that come before others are not kept. `examples/reassembly.rs` measures both.
@@ -395,6 +394,12 @@ impl Reassembler {
     #[inline(always)]
     pub(crate) fn prefetch(&self, connection: &Connection, side: Side) {
         self.buffer.prefetch(connection.waiting, side);
+    }
+
+    /// Asks for what [`prefetch`](Self::prefetch) reads.
+    #[inline(always)]
+    pub(crate) fn prefetch_lists(&self, connection: &Connection) {
+        self.buffer.prefetch_lists(connection.waiting);
     }
 
     /// What was done for lack of room.

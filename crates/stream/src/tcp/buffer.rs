@@ -3,13 +3,13 @@
 //! ```text
 //!   side ─▶ head ⇄ piece ⇄ piece ⇄ tail          sorted by place, never overlapping, at least one hole before the head
 //!                    │       │
-//!   units: [links][links] …   [▓▓▓▓▓▓▓▓ …]       a unit of 64 bytes for the links of a piece, and others for its bytes
+//!   units: [links][links] …   [▓▓▓▓▓▓▓▓ …]       a unit of 32 bytes for the links of a piece, and others for its bytes
 //! ```
 //!
-//! The links of pieces are close to each other, apart from their bytes, so that caches hold those that a search reads. Up to 28
-//! bytes are behind the links, so a segment of one byte takes a unit; one of 1,460 takes one and a block of 24; a longer one
-//! is several pieces. If no block has as many free units in one place, a segment is divided into what there is ([`units`]). A connection of which something waits
-//! takes one unit more, where its lists are and what it holds ([`holders`]): so who holds most is known when memory is short.
+//! The links of pieces are close to each other, apart from their bytes, so that caches hold those that a search reads. A segment
+//! of one byte takes two units; one of 1,460 takes one and a block of 48; a longer one is several pieces. If no block has as
+//! many free units in one place, a segment is divided into what there is ([`units`]). A connection of which something waits
+//! takes two units more, where its lists are and what it holds ([`holders`]): so who holds most is known when memory is short.
 //! All memory is taken at creation, and the memory used last, which caches hold, is used next.
 //!
 //! A piece knows the bounds of the segment of which it is a part, because policies compare those. Its number is that of the
@@ -31,14 +31,13 @@ use super::policy::Policy;
 use crate::key::Side;
 
 /// Bytes of a unit.
-pub(super) const UNIT: usize = 64;
+pub(super) const UNIT: usize = 32;
 /// Bytes of a block: a full-size segment of Ethernet fits one.
 pub(super) const BLOCK: usize = BLOCK_UNITS as usize * UNIT;
-/// Bytes of the links of a piece.
-const LINKS: usize = 36;
-/// Bytes of a piece at most, and of one whose bytes are behind its links.
+/// Where blocks begin.
+const ALIGN: usize = 64;
+/// Bytes of a piece at most.
 const PIECE_MAX: usize = BLOCK;
-const SHORT_MAX: usize = UNIT - LINKS;
 
 const NONE: u32 = u32::MAX;
 
@@ -47,19 +46,21 @@ struct Piece {
     next: u32,
     prev: u32,
     start: u64,
-    /// Bytes of its segment before and after it.
-    before: u32,
-    after: u32,
     /// Of the first and the last piece of a run: the other one.
     far: u32,
-    /// First of the units with its bytes; `NONE` if they are behind the links.
+    /// First of the units with its bytes.
     data: u32,
+    /// Bytes of its segment before and after it; a segment has less than 64 KiB.
+    before: u16,
+    after: u16,
     len: u16,
-    /// Where its bytes begin in them; with [`URGENT`], it is an urgent byte that is no part of the stream.
+    /// Where its bytes begin in them. With [`URGENT`], it is an urgent byte that is no part of the stream; with [`WHOLE`], they are
+    /// a block.
     at: u16,
 }
 
 const URGENT: u16 = 1 << 15;
+const WHOLE: u16 = 1 << 14;
 
 /// The word of four bytes at an index.
 #[inline(always)]
@@ -76,35 +77,33 @@ fn put_words(bytes: &mut [u8], words: &[u32]) {
 
 impl Piece {
     #[inline(always)]
-    fn read(bytes: &[u8; LINKS]) -> Self {
+    fn read(bytes: &[u8; UNIT]) -> Self {
         let word = |at: usize| word(bytes, at);
         Self {
             next: word(0),
             prev: word(1),
             start: u64::from(word(2)) | u64::from(word(3)) << 32,
-            before: word(4),
-            after: word(5),
-            far: word(6),
-            data: word(7),
-            len: word(8) as u16,
-            at: (word(8) >> 16) as u16,
+            far: word(4),
+            data: word(5),
+            before: word(6) as u16,
+            after: (word(6) >> 16) as u16,
+            len: word(7) as u16,
+            at: (word(7) >> 16) as u16,
         }
     }
 
     #[inline(always)]
     fn write(&self, bytes: &mut [u8]) {
-        let start = [self.start as u32, (self.start >> 32) as u32];
-        let at = u32::from(self.len) | u32::from(self.at) << 16;
+        let both = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
         let words = [
             self.next,
             self.prev,
-            start[0],
-            start[1],
-            self.before,
-            self.after,
+            self.start as u32,
+            (self.start >> 32) as u32,
             self.far,
             self.data,
-            at,
+            both(self.before, self.after),
+            both(self.len, self.at),
         ];
         put_words(bytes, &words);
     }
@@ -115,6 +114,12 @@ impl Piece {
 
     fn is_urgent(&self) -> bool {
         self.at & URGENT != 0
+    }
+
+    /// Where its bytes begin in its units.
+    #[inline(always)]
+    fn begin(&self) -> usize {
+        usize::from(self.at & (WHOLE - 1))
     }
 
     fn bounds(&self) -> Range<u64> {
@@ -216,6 +221,8 @@ pub(super) struct Buffer {
     /// The first of the connections of a class that hold much, and a bit for each class that has one.
     classes: [u32; CLASSES],
     classes_used: u128,
+    /// Connections that are still to hear what was given up for others.
+    told: usize,
 }
 
 impl Buffer {
@@ -223,17 +230,18 @@ impl Buffer {
     pub(super) fn new(bytes: usize) -> Self {
         let blocks = (bytes / BLOCK).clamp(1, (NONE / BLOCK_UNITS) as usize - 1);
         // Written now, and in huge pages where there are such: late segments come in blocks that no cache and no TLB holds.
-        let bytes = blocks * BLOCK + UNIT;
+        let bytes = blocks * BLOCK + ALIGN;
         let mut data: Vec<u8> = Vec::with_capacity(bytes);
         chunk::prefer_huge_pages(data.spare_capacity_mut());
         data.resize(bytes, 0);
-        let origin = data.as_ptr().align_offset(UNIT).min(UNIT);
+        let origin = data.as_ptr().align_offset(ALIGN).min(ALIGN);
         Self {
             data,
             origin,
             units: Units::new(blocks as u32),
             classes: [NONE; CLASSES],
             classes_used: 0,
+            told: 0,
         }
     }
 
@@ -273,15 +281,15 @@ impl Buffer {
     #[inline(always)]
     fn piece(&self, index: u32) -> Piece {
         let begin = self.begin(index);
-        let mut bytes = [0; LINKS];
-        bytes.copy_from_slice(&self.data[begin..begin + LINKS]);
+        let mut bytes = [0; UNIT];
+        bytes.copy_from_slice(&self.data[begin..begin + UNIT]);
         Piece::read(&bytes)
     }
 
     #[inline(always)]
     fn put(&mut self, index: u32, piece: &Piece) {
         let begin = self.begin(index);
-        piece.write(&mut self.data[begin..begin + LINKS]);
+        piece.write(&mut self.data[begin..begin + UNIT]);
     }
 
     /// Changes a piece, if there is one.
@@ -293,18 +301,9 @@ impl Buffer {
         true
     }
 
-    /// Where the bytes of a piece are in `data`.
-    fn bytes_at(&self, index: u32, piece: &Piece) -> usize {
-        let begin = match piece.data {
-            NONE => self.begin(index) + LINKS,
-            unit => self.begin(unit),
-        };
-        begin + usize::from(piece.at & !URGENT)
-    }
-
-    fn bytes(&self, index: u32) -> &[u8] {
-        let piece = self.piece(index);
-        let begin = self.bytes_at(index, &piece);
+    #[inline(always)]
+    fn bytes(&self, piece: &Piece) -> &[u8] {
+        let begin = self.begin(piece.data) + piece.begin();
         &self.data[begin..begin + usize::from(piece.len)]
     }
 
@@ -313,7 +312,7 @@ impl Buffer {
         let piece = self.get(head)?;
         Some(Head {
             start: piece.start,
-            bytes: self.bytes(head),
+            bytes: self.bytes(&piece),
             is_urgent: piece.is_urgent(),
             bounds: piece.bounds(),
         })
@@ -341,7 +340,7 @@ impl Buffer {
         let is_empty = self.change(*waiting, side, |buffer, list| {
             match buffer.get(list.head) {
                 None => {}
-                Some(piece) if piece.end() <= to => buffer.remove(list, list.head),
+                Some(piece) if piece.end() <= to => buffer.remove_head(list, &piece),
                 Some(_) => buffer.cut_front(list.head, to),
             }
             list.is_empty()
@@ -391,7 +390,7 @@ impl Buffer {
         self.edit(index, |piece| {
             let cut = to.saturating_sub(piece.start);
             piece.start += cut;
-            piece.before += cut as u32;
+            piece.before = piece.before.saturating_add(cut as u16);
             piece.len -= cut as u16;
             piece.at += cut as u16;
         });
@@ -407,7 +406,7 @@ impl Buffer {
         }
         self.edit(index, |piece| {
             let cut = piece.end().saturating_sub(to);
-            piece.after += cut as u32;
+            piece.after = piece.after.saturating_add(cut as u16);
             piece.len -= cut as u16;
         });
     }
@@ -446,9 +445,41 @@ impl Buffer {
         self.settle(waiting);
     }
 
+    /// The same as [`Buffer::remove`] for the first piece of a list.
+    #[inline(always)]
+    fn remove_head(&mut self, list: &mut List, piece: &Piece) {
+        let (index, next) = (list.head, piece.next);
+        let mut is_joined = false;
+        let is_any = self.edit(next, |behind| {
+            behind.prev = NONE;
+            is_joined = behind.start == piece.end();
+            if is_joined {
+                behind.far = piece.far;
+            }
+        });
+        if is_joined && piece.far != next {
+            self.edit(piece.far, |last| last.far = next);
+        }
+        list.head = next;
+        if !is_any {
+            list.tail = NONE;
+        }
+        self.free(index, piece);
+    }
+
+    #[inline(always)]
+    fn free(&mut self, index: u32, piece: &Piece) {
+        match piece.at & WHOLE {
+            0 => self.units.give_back(piece.data),
+            _ => self.units.give_back_all(piece.data, BLOCK_UNITS),
+        }
+        self.units.give_back_all(index, 1);
+    }
+
     /// Unlinks a piece and frees its units.
     fn remove(&mut self, list: &mut List, index: u32) {
-        let Piece { prev, next, data, .. } = self.piece(index);
+        let piece = self.piece(index);
+        let Piece { prev, next, .. } = piece;
         let (follows, precedes) = (self.is_joined(prev, index), self.is_joined(index, next));
         if follows || precedes {
             let (first, last) = self.run_of(index);
@@ -465,10 +496,7 @@ impl Buffer {
         if !self.edit(next, |piece| piece.prev = prev) {
             list.tail = prev;
         }
-        if data != NONE {
-            self.units.give_back(data);
-        }
-        self.units.give_back(index);
+        self.free(index, &piece);
     }
 
     /// Takes units for bytes of a piece and links it between two others; for fewer bytes than there are if no block has as many
@@ -480,20 +508,17 @@ impl Buffer {
         mut piece: Piece,
         bytes: &[u8],
     ) -> Option<(u32, usize)> {
-        let (index, _) = self.units.take(1)?;
-        let mut len = bytes.len();
-        piece.data = NONE;
-        if len > SHORT_MAX {
-            let Some((unit, units)) = self.units.take(len.div_ceil(UNIT) as u32) else {
-                self.units.give_back(index);
-                return None;
-            };
-            piece.data = unit;
-            len = len.min(units as usize * UNIT);
-        }
+        let index = self.units.take_all(1)?;
+        let Some((unit, units)) = self.units.take(bytes.len().div_ceil(UNIT) as u32) else {
+            self.units.give_back_all(index, 1);
+            return None;
+        };
+        let len = bytes.len().min(units as usize * UNIT);
+        piece.data = unit;
+        piece.at |= if units == BLOCK_UNITS { WHOLE } else { 0 };
         (piece.prev, piece.next, piece.len) = (prev, next, len as u16);
         // Bytes that come behind, of the same segment.
-        piece.after += (bytes.len() - len) as u32;
+        piece.after = piece.after.saturating_add((bytes.len() - len) as u16);
         let (mut first, mut last) = (index, index);
         let is_first = !self.edit(prev, |before| {
             before.next = index;
@@ -516,7 +541,7 @@ impl Buffer {
         // As `set_run`, with one store less.
         piece.far = if first == index { last } else { first };
         self.put(index, &piece);
-        let begin = self.bytes_at(index, &Piece { at: 0, ..piece });
+        let begin = self.begin(unit);
         self.data[begin..begin + len].copy_from_slice(&bytes[..len]);
         self.set_run(first, last);
         // The block of the next one.
@@ -599,16 +624,25 @@ impl Buffer {
     }
 
     /// Units that it takes now, at most; `None` if there are not as many.
-    pub(super) fn cost(&self, need: Need) -> Option<u32> {
-        // A block for each, and those for links that find no unit elsewhere.
-        let (whole, pieces) = (self.units.whole_blocks(), need.pieces);
-        let others = self.units.free() - whole * BLOCK_UNITS;
-        let has_links = others >= pieces && pieces <= BLOCK_UNITS;
-        let of_links = if has_links { 0 } else { 1 + pieces / BLOCK_UNITS };
-        if whole >= pieces + of_links {
+    #[inline(always)]
+    pub(super) fn cost(&mut self, need: Need) -> Option<u32> {
+        if self.has_whole(need) {
+            return Some(need.units);
+        }
+        self.units.settle();
+        if self.has_whole(need) {
             return Some(need.units);
         }
         (self.units.free() >= need.divided).then_some(need.divided)
+    }
+
+    /// Whether there is a block for each piece, and one for those links that find no unit elsewhere.
+    #[inline(always)]
+    fn has_whole(&self, need: Need) -> bool {
+        let (whole, pieces) = (self.units.whole_blocks(), need.pieces);
+        let others = self.units.free() - whole * BLOCK_UNITS;
+        let has_links = others >= pieces && pieces <= BLOCK_UNITS;
+        whole >= pieces + if has_links { 0 } else { 1 + pieces / BLOCK_UNITS }
     }
 
     /// Copies a part to its place; where it overlaps pieces, the policy decides byte by byte. The connection
@@ -642,7 +676,8 @@ impl Buffer {
             let to = piece.end().min(end);
             found.new += from - scanned;
             found.seen += to - from;
-            let old = &self.bytes(next)[(from - piece.start) as usize..(to - piece.start) as usize];
+            let old =
+                &self.bytes(&piece)[(from - piece.start) as usize..(to - piece.start) as usize];
             found.is_conflict |= piece.is_urgent() != part.is_urgent || old != part.range(from..to);
             if policy.new_wins(&part.bounds, &piece.bounds()) {
                 (prev, next) = self.carve(list, next, from..to, prev);
@@ -678,14 +713,14 @@ impl Buffer {
                 let mut rest = [0; PIECE_MAX];
                 let from = (range.end - piece.start) as usize;
                 let rest = &mut rest[..usize::from(piece.len) - from];
-                rest.copy_from_slice(&self.bytes(index)[from..]);
+                rest.copy_from_slice(&self.bytes(&piece)[from..]);
                 self.cut_back(index, range.start);
                 let neighbours = (index, piece.next);
                 let behind = Piece {
                     start: range.end,
-                    before: piece.before + from as u32,
+                    before: piece.before.saturating_add(from as u16),
                     after: piece.after,
-                    at: piece.at & URGENT,
+                    at: piece.at & URGENT, // of units of its own
                     ..piece
                 };
                 (index, self.add_all(list, neighbours, behind, rest).unwrap_or(piece.next))
@@ -704,13 +739,13 @@ impl Buffer {
         let (after, mut first) = (piece.after, None);
         while !bytes.is_empty() {
             let own = bytes.len().min(PIECE_MAX);
-            piece.after = after + (bytes.len() - own) as u32;
+            piece.after = after.saturating_add(short(bytes.len() - own));
             let Some((index, len)) = self.add(list, (prev, next), piece, &bytes[..own]) else {
                 break;
             };
             first = first.or(Some(index));
             piece.start += len as u64;
-            piece.before += len as u32;
+            piece.before = piece.before.saturating_add(len as u16);
             bytes = &bytes[len..];
             prev = index;
         }
@@ -723,8 +758,8 @@ impl Buffer {
             next,
             prev,
             start: range.start,
-            before: (range.start.wrapping_sub(part.bounds.start)) as u32,
-            after: (part.bounds.end.wrapping_sub(range.end)) as u32,
+            before: short(range.start.saturating_sub(part.bounds.start) as usize),
+            after: short(part.bounds.end.saturating_sub(range.end) as usize),
             far: NONE,
             data: NONE,
             len: 0,
@@ -736,7 +771,12 @@ impl Buffer {
 
 /// Units of a piece that is not divided.
 fn units_for(len: usize) -> u32 {
-    if len <= SHORT_MAX { 1 } else { 1 + Units::rounded(len.div_ceil(UNIT) as u32) }
+    1 + Units::rounded(len.div_ceil(UNIT) as u32)
+}
+
+/// Bytes of a part of a segment.
+fn short(bytes: usize) -> u16 {
+    u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -750,7 +790,7 @@ impl Buffer {
                 let piece = self.piece(at);
                 assert_eq!(piece.prev, before, "links fit");
                 assert!(before == NONE || self.piece(before).end() <= piece.start, "sorted");
-                assert!(piece.len > 0 && usize::from(piece.at & !URGENT) < BLOCK);
+                assert!(piece.len > 0 && piece.begin() < BLOCK);
                 if !self.is_joined(before, at) {
                     first = at;
                 }
@@ -758,10 +798,9 @@ impl Buffer {
                     assert_eq!((self.piece(first).far, piece.far), (at, first), "runs fit");
                 }
                 assert_eq!(self.units.count(at), 1);
-                let of_bytes = if piece.data == NONE { 0 } else { self.units.count(piece.data) };
-                let room = if of_bytes == 0 { SHORT_MAX } else { of_bytes as usize * UNIT };
-                let end = usize::from(piece.at & !URGENT) + usize::from(piece.len);
-                assert!(end <= room);
+                let of_bytes = self.units.count(piece.data);
+                let end = piece.begin() + usize::from(piece.len);
+                assert!(end <= of_bytes as usize * UNIT);
                 units += 1 + of_bytes;
                 (before, at) = (at, piece.next);
             }

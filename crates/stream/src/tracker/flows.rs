@@ -222,6 +222,7 @@ impl<M: Module> Rest<M> {
         let connection = record.map(|own| &own.connection);
         let Some(connection) = connection.filter(|own| own.waits(side)) else { return false };
         prefetch(connection);
+        self.reassembler.prefetch_lists(connection);
         true
     }
 

@@ -79,8 +79,8 @@ crate::section! {
         /// tunnels are different. `ipip` (IP in IP, 6in4), `gre`, `erspan`, `vxlan`, `geneve`, `gtp-u`, `teredo`, or `all`. A
         /// port after a colon replaces the usual one, as in `vxlan:8472`. Without it a tunnel is one flow.
         restart tunnels: Kinds = Kinds::NONE, tunnels();
-        /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB. A segment takes 64 bytes
-        /// more than its own, in units of 64 bytes. If the memory is full, the connection that holds most gives up the segments
+        /// Memory of each worker for TCP segments that arrive before others that precede them, in MiB. A segment takes 32 bytes
+        /// more than its own, in units of 32 bytes. If the memory is full, the connection that holds most gives up the segments
         /// that are farthest ahead.
         restart reassembly_mib: usize = 64, integer(1..=65_536);
         /// Memory for the segments of one connection, in KiB. If it is full, those farthest ahead are not kept. The default has

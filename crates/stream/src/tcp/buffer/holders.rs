@@ -1,6 +1,6 @@
-//! Who has what in the buffer: a unit for each connection of which segments wait, and lists of those that hold much.
+//! Who has what in the buffer: two units for each connection of which segments wait, and lists of those that hold much.
 
-use super::{Buffer, List, NONE, UNIT};
+use super::{BLOCK_UNITS, Buffer, List, NONE, UNIT};
 use crate::key::Side;
 
 /// What a connection has in the buffer; nothing at first.
@@ -15,8 +15,12 @@ impl Waiting {
     }
 }
 
+/// Units of a connection beside those of its pieces.
+const UNITS: u32 = 2;
+const BYTES: usize = UNITS as usize * UNIT;
+
 /// A connection that holds no more units than that gives none for others: two segments.
-const SPARED_UNITS: u32 = 48;
+const SPARED_UNITS: u32 = 2 * (1 + BLOCK_UNITS);
 
 /// Classes of connections by what they hold, four for each power of two.
 pub(super) const CLASSES: usize = 128;
@@ -37,7 +41,8 @@ impl Holder {
     const EMPTY: Holder =
         Holder { lists: [List::EMPTY; 2], units: [0; 2], next: NONE, prev: NONE, lost: [0; 2] };
 
-    fn read(bytes: &[u8]) -> Self {
+    #[inline(always)]
+    fn read(bytes: &[u8; BYTES]) -> Self {
         let word = |at: usize| super::word(bytes, at);
         let list = |at: usize| List { head: word(at), tail: word(at + 1) };
         let place = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
@@ -50,6 +55,7 @@ impl Holder {
         }
     }
 
+    #[inline(always)]
     fn write(&self, bytes: &mut [u8]) {
         let [a, b] = self.lists;
         let [c, d] = self.lost;
@@ -81,41 +87,52 @@ impl Holder {
 }
 
 impl Buffer {
+    #[inline(always)]
     pub(super) fn holder(&self, at: u32) -> Holder {
         let begin = self.begin(at);
-        Holder::read(&self.data[begin..begin + UNIT])
+        self.data[begin..].first_chunk().map_or(Holder::EMPTY, Holder::read)
     }
 
+    /// Asks for what a connection holds.
+    #[inline(always)]
+    pub(in crate::tcp) fn prefetch_lists(&self, waiting: Waiting) {
+        if !waiting.is_none() {
+            interleave::prefetch_at(&self.data[self.begin(waiting.0)]);
+        }
+    }
+
+    #[inline(always)]
     fn put_holder(&mut self, at: u32, holder: &Holder) {
         let begin = self.begin(at);
-        holder.write(&mut self.data[begin..begin + UNIT]);
+        holder.write(&mut self.data[begin..begin + BYTES]);
     }
 
-    /// Gives a connection a unit for what it holds, if it has none; `false` if no unit is free.
+    /// Gives a connection units for what it holds, if it has none; `false` if none are free.
     pub(in crate::tcp) fn hold(&mut self, waiting: &mut Waiting) -> bool {
         if waiting.is_none() {
-            let Some((unit, _)) = self.units.take(1) else { return false };
+            let Some(unit) = self.units.take_all(UNITS) else { return false };
             self.put_holder(unit, &Holder::EMPTY);
             *waiting = Waiting(unit);
         }
         true
     }
 
-    /// Gives that unit back if nothing waits.
+    /// Gives those back if nothing waits.
     pub(in crate::tcp) fn settle(&mut self, waiting: &mut Waiting) {
         if !waiting.is_none() && self.holder(waiting.0).lists == [List::EMPTY; 2] {
-            self.units.give_back(waiting.0);
+            let _ = self.take_lost(*waiting);
+            self.units.give_back_all(waiting.0, UNITS);
             *waiting = Waiting::NONE;
         }
     }
 
-    /// Units that a connection has, that of the connection itself among them.
+    /// Units that a connection has, those of the connection itself among them.
     pub(in crate::tcp) fn units_of(&self, waiting: Waiting) -> u32 {
         if waiting.is_none() {
             return 0;
         }
         let [a, b] = self.holder(waiting.0).units;
-        1 + a + b
+        UNITS + a + b
     }
 
     /// Units of the pieces of a side.
@@ -123,6 +140,7 @@ impl Buffer {
         if waiting.is_none() { 0 } else { self.holder(waiting.0).units[side.index()] }
     }
 
+    #[inline(always)]
     pub(in crate::tcp) fn list(&self, waiting: Waiting, side: Side) -> List {
         if waiting.is_none() { List::EMPTY } else { self.holder(waiting.0).lists[side.index()] }
     }
@@ -196,20 +214,28 @@ impl Buffer {
     /// Tells a connection that bytes before `end` were given up for another one.
     pub(in crate::tcp) fn tell_lost(&mut self, waiting: Waiting, side: Side, end: u64) {
         let mut holder = self.holder(waiting.0);
+        self.told += usize::from(holder.lost == [0; 2] && end > 0);
         let lost = &mut holder.lost[side.index()];
         *lost = end.max(*lost);
         self.put_holder(waiting.0, &holder);
     }
 
     /// What was [told](Self::tell_lost), once.
+    #[inline(always)]
     pub(in crate::tcp) fn take_lost(&mut self, waiting: Waiting) -> Option<[u64; 2]> {
-        if waiting.is_none() {
+        if self.told == 0 || waiting.is_none() {
             return None;
         }
+        self.lost(waiting)
+    }
+
+    #[cold]
+    fn lost(&mut self, waiting: Waiting) -> Option<[u64; 2]> {
         let mut holder = self.holder(waiting.0);
         if holder.lost == [0; 2] {
             return None;
         }
+        self.told -= 1;
         let lost = std::mem::take(&mut holder.lost);
         self.put_holder(waiting.0, &holder);
         Some(lost)

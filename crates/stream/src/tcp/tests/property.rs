@@ -302,13 +302,13 @@ proptest! {
             let _ = bench.data(A, start as u32, 0, &whole);
             let pieces = (0..len).step_by(1536).map(|at| {
                 let own = (len - at).min(1536);
-                let units = if own <= 28 { 0 } else { own.div_ceil(64) };
-                (start + at, own, 1 + if units < 22 { units } else { 24 })
+                let units = own.div_ceil(32);
+                (start + at, own, 1 + if units < 44 { units } else { 48 })
             });
             let pieces: Vec<_> = pieces.collect();
             let cost: usize = pieces.iter().map(|own| own.2).sum();
             let is_kept = loop {
-                if 1 + kept.iter().map(|own| own.2).sum::<usize>() + cost <= kib * 16 {
+                if 2 + kept.iter().map(|own| own.2).sum::<usize>() + cost <= kib * 32 {
                     break true;
                 }
                 given_up += 1;
@@ -324,7 +324,7 @@ proptest! {
         }
         prop_assert_eq!(bench.reassembler.counters().given_up_flow, given_up);
         let units: usize = kept.iter().map(|own| own.2).sum();
-        let used = if kept.is_empty() { 0 } else { (1 + units) * UNIT };
+        let used = if kept.is_empty() { 0 } else { (2 + units) * UNIT };
         prop_assert_eq!(bench.reassembler.buffer_bytes_used(), used);
         let _ = bench.data(A, 0, 0, &[stream(0)]);
         bench.close();
@@ -368,7 +368,7 @@ proptest! {
             let most = others.max().unwrap_or_default();
             for other in (0..6).filter(|other| *other != at) {
                 prop_assert!(after[other] <= before[other]);
-                prop_assert!(after[other] == before[other] || before[other] > 49);
+                prop_assert!(after[other] == before[other] || before[other] > 98);
             }
             // The first one that gave way was among the greatest.
             let gave = (0..6).filter(|other| *other != at && after[*other] < before[*other]);
