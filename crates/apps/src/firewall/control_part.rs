@@ -55,7 +55,7 @@ struct Place {
 impl Place {
     /// The settings; `None` where the file has them elsewhere by now, or no more: that is for a restart.
     fn of<'c>(&self, config: &'c Config) -> Option<&'c config::Firewall> {
-        let is_own = config.stage(&self.name).is_some();
+        let is_own = config.has_own_firewall(&self.name);
         config.firewall_of(&self.name).filter(|_| is_own == self.is_own)
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn start(
     let part = tables.add::<FirewallPart>(first);
     let is_live = setup.is_live;
     let name = setup.name.to_owned();
-    let is_own = setup.config.stage(&name).is_some();
+    let is_own = setup.config.has_own_firewall(&name);
     // Whether it is the only one of each of its pipelines.
     let is_alone = setup.config.in_use().all(|own| own.named(super::STAGE).count() < 2);
     let instance = Instance::named(&name, is_alone);

@@ -532,6 +532,8 @@ fn stage(
             settings.read(&mut section, walk);
             Some(settings)
         }
+        // The one with the name of its kind has the rules of the file, unless it has some of its own.
+        Settings::Rules if name == kind.name && place.keys().all(is_of_all_stages) => None,
         Settings::Rules => {
             let mut firewall = Firewall { is_on: true, ..Firewall::default() };
             firewall.read(&mut section, walk);
@@ -542,6 +544,11 @@ fn stage(
     section.finish(walk);
     let (name, context) = (name.to_owned(), keys.context);
     Some((StageConfig { name, kind: kind.name, context, settings }, place, rules))
+}
+
+/// Whether each `[stage.NAME]` has a key.
+fn is_of_all_stages(key: &str) -> bool {
+    ["kind", "context"].contains(&key)
 }
 
 /// A pipeline, whether it is known what it does, and the lines of its stages.

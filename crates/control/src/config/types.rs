@@ -153,10 +153,15 @@ impl Config {
     /// The firewall of the stage of that name: that of `[stage.NAME]`, `[firewall]` for the stage `firewall` without
     /// such a section; `None` for any other name.
     pub fn firewall_of(&self, name: &str) -> Option<&Firewall> {
-        match self.stage(name) {
-            Some(stage) => stage.settings.as_deref()?.get(),
+        match self.stage(name).and_then(|stage| stage.settings.as_deref()) {
+            Some(settings) => settings.get(),
             None => (name == "firewall").then_some(&self.firewall),
         }
+    }
+
+    /// Whether the settings of a firewall are in `[stage.NAME]`, and not those of `[firewall]`.
+    pub fn has_own_firewall(&self, name: &str) -> bool {
+        self.stage(name).is_some_and(|stage| stage.settings.is_some())
     }
 
     /// All rules of `[[rule]]` in order, those of files among them.

@@ -292,6 +292,11 @@ impl Place {
         self.values.iter().any(|(name, _)| name == key)
     }
 
+    /// What the file gives.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Whether nothing was wrong with `key` by itself: else its value is a placeholder.
     pub(super) fn is_right(&self, key: &str) -> bool {
         !self.wrong.contains(&key)

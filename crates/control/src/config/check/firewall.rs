@@ -20,9 +20,16 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
     if !config.firewall.is_on {
         return;
     }
+    let section = if spans.file.has("rule") { "rule" } else { "firewall" };
+    if config.has_own_firewall(STAGE) {
+        let message =
+            format!("`{section}` has no effect: `[stage.{STAGE}]` has keys or rules of its own");
+        walk.error(spans.file.at(section), message)
+            .expected("all keys and rules of a firewall in one place")
+            .help(format!("without them `[stage.{STAGE}]` may have a `context`"));
+    }
     let has_it = |pipeline: &Pipeline| pipeline.stages.iter().any(|stage| stage == STAGE);
     if may_be && !config.in_use().any(has_it) {
-        let section = if spans.file.has("rule") { "rule" } else { "firewall" };
         let name = &config.pipeline.name;
         // No warning: whoever writes rules relies on them, at a start and all the more at a reload.
         let message = format!(
@@ -32,7 +39,6 @@ pub(super) fn check(may_be: bool, config: &Config, spans: &Spans, walk: &mut Wal
             .expected("`firewall` in its `stages`, after the first one");
     } else if may_be {
         for pipeline in config.in_use().filter(|pipeline| !pipeline.has(STAGE)) {
-            let section = if spans.file.has("rule") { "rule" } else { "firewall" };
             let name = &pipeline.name;
             let message =
                 format!("`{section}` has no effect at ports of `{name}`: it has no firewall");

@@ -57,6 +57,27 @@ fn said(text: &str, expected: &str) {
     assert!(is_there, "{expected}\nnot in\n{}", render(&all, "t", &text, false));
 }
 
+/// The firewall of the file keeps its rules where a section limits it to a context; two places for rules are an error.
+#[test]
+fn a_section_with_the_name_of_the_kind_takes_no_rules_away() {
+    let file = "mode = \"p\"\n[pipeline.p]\nstages = [\"decode\", \"marker\", \"firewall\", \"route\", \"rewrite\"]\n\
+                [stage.marker]\nset = [\"web\"]\n[firewall]\ndefault = \"drop\"\n[[rule]]\nname = \"r\"\nproto = \"udp\"\naction = \"accept\"\n";
+    for own in ["", "context = [\"web\"]\n"] {
+        let (config, _) =
+            parse(&format!("{file}[stage.firewall]\n{own}{PORTS}"), &known()).unwrap();
+        let firewall = config.firewall_of("firewall").unwrap();
+        assert_eq!((&firewall.default.ending, firewall.rules.len()), (&Ending::Drop, 1));
+        assert!(!config.has_own_firewall("firewall"));
+    }
+    let own = "[stage.firewall]\ndefault = \"accept\"\n";
+    let errors = parse(&format!("{file}{own}{PORTS}"), &known()).unwrap_err();
+    let expected = "`rule` has no effect: `[stage.firewall]` has keys or rules of its own";
+    assert!(errors.iter().any(|error| error.message == expected), "{errors:?}");
+    let alone = file.split("[firewall]").next().unwrap();
+    let (config, _) = parse(&format!("{alone}{own}{PORTS}"), &known()).unwrap();
+    assert!(config.has_own_firewall("firewall"));
+}
+
 #[test]
 fn a_kind_may_stand_several_times_under_names_of_its_own() {
     let text = TWO.to_owned()
