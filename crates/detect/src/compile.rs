@@ -390,8 +390,7 @@ fn draft<'a>(
             return Err(format!("{} is of the other direction", part.buffer.name()));
         }
     }
-    // As in Suricata, a buffer that one side alone has gives the rule its direction. Those of both sides together, which
-    // Suricata refuses, leave it open.
+    // As in Suricata, a buffer that one side alone has gives the rule its direction.
     let of_one = |side: usize| parts.iter().any(|own| own.senders[side] && !own.senders[1 - side]);
     if let (true, false) | (false, true) = (of_one(0), of_one(1)) {
         let senders = [of_one(0), of_one(1)];

@@ -326,7 +326,7 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     /// What tells matches in a transaction apart, and the parts that were found for them: as in Suricata, a rule matches once
-    /// for each direction that has all it asks for. One on buffers of both directions matches once.
+    /// for each direction that has all it asks for.
     pub(crate) fn once(&self, number: u32, sender: Sender) -> u64 {
         u64::from(number) << 1 | u64::from(self.is_of_side && sender == Sender::Server)
     }

@@ -200,8 +200,7 @@ fn header(line: &[u8]) -> Result<(Rule, usize), Fault> {
         "<>" => Direction::Both,
         "<-" => return Err(Fault::new(at, "`<-` is not an arrow; exchange both sides")),
         "=>" => {
-            let reason = "`=>` of Suricata 8 is not supported; with `->`, a rule on buffers of both directions matches once per \
-                          transaction";
+            let reason = "`=>` of Suricata 8 is not supported; a rule has buffers of one direction";
             return Err(Fault::new(at, reason));
         }
         text => {
