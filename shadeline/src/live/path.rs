@@ -270,11 +270,12 @@ impl DataPath for LivePath {
         let prepared = compilers::without_counts(|| {
             plan.devices = backend::open(config, &fixed.backends, || publisher.images())?;
             let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
-            wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan)
+            let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan)?;
+            let mut prepared = prepared.with_host_gate(fixed.host_police.clone());
+            prepared.reserve().map_err(Failure::other)?;
+            Ok::<_, Failure>(prepared)
         });
         let prepared = prepared.map_err(Failure::into_message)?;
-        let mut prepared = prepared.with_host_gate(fixed.host_police.clone());
-        prepared.reserve().map_err(|error| error.to_string())?;
         self.dumps.prepare(config).map_err(Failure::into_message)?;
         self.mirrors = publisher.parts.iter().any(|own| own.part.mirrors_kernel(config));
         self.start_mirror(config.router.kernel_routes_max)?;
