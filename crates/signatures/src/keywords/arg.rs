@@ -125,7 +125,7 @@ fn unquote(bytes: &[u8], at: usize) -> Result<(&[u8], bool), Fault> {
             let is_list = rest[end + 1..].trim_ascii_start().starts_with(b",");
             let reason = match is_list {
                 true => {
-                    "options of a content behind a `,` are those of Snort 3; here each is one by itself, as `nocase;`"
+                    "`;` is missing after the closing `\"`; options behind a `,` are those of Snort 3, here each is one by itself"
                 }
                 false => "`;` is missing after the closing `\"`",
             };
