@@ -118,7 +118,7 @@ pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Says which packet made others late by its time, if flows began with those.
+/// Says which packet made others late by its time, if flows began with those. How many is not said: workers have their own clocks.
 pub(crate) fn warn_of_time(report: &Report, progress: &Progress) {
     let (clock, flows) = (progress.clock(), report.flow_packets("late_flows"));
     let Some(ahead) = clock.ahead.filter(|_| flows > 0) else { return };
@@ -126,15 +126,10 @@ pub(crate) fn warn_of_time(report: &Report, progress: &Progress) {
     flowlog::write_timestamp(ahead.time_ns, &mut time);
     let (packets, are) = if clock.late == 1 { ("packet", "is") } else { ("packets", "are") };
     note!(
-        "warning: packet {} is of {}, and {} {packets} behind it {are} earlier by more than 10 s: {} with them, and those before it may have ended as idle; if its time is wrong, leave it out",
+        "warning: packet {} is of {}, and {} {packets} behind it {are} earlier by more than 10 s: flows began with them, and those before it may have ended as idle; if its time is wrong, leave it out",
         thousands(ahead.number),
         String::from_utf8_lossy(&time),
         thousands(clock.late),
-        if flows == 1 {
-            "1 flow began".to_owned()
-        } else {
-            format!("{} flows began", thousands(flows))
-        }
     );
 }
 

@@ -25,7 +25,7 @@ use super::decode::FlowDecode;
 use super::follow::{Attached, Followers, Listener};
 use super::outputs::Outputs;
 use super::rows::{
-    ConnectionRow, FlowRow, SummaryRow, flow_state, is_protocol, protocol, tcp_state,
+    ConnectionRow, FlowRow, SummaryRow, flow_state, is_protocol, protocol, state_of, tcp_state,
 };
 use super::search::FlowSearch;
 use super::stage::{Flow, Shared};
@@ -337,7 +337,7 @@ impl FlowControl {
         let mut sums: BTreeMap<(u8, &str), [u64; 3]> = BTreeMap::new();
         self.visit(|record| {
             if is_wanted(wanted, &record, now_ns) {
-                let sum = sums.entry((record.protocol, flow_state(record.state))).or_default();
+                let sum = sums.entry((record.protocol, state_of(&record))).or_default();
                 sum[0] += 1;
                 sum[1] += record.sides.iter().map(|side| side.packets).sum::<u64>();
                 sum[2] += record.sides.iter().map(|side| side.bytes).sum::<u64>();

@@ -36,23 +36,27 @@ pub struct FlowRow {
     pub idle_s: f64,
 }
 
+/// The state of a flow: of TCP that of the connection.
+pub(super) fn state_of(record: &FlowRecord) -> &'static str {
+    match record.tcp {
+        Some(state) if record.state != FlowState::Bypassed => tcp_state(state),
+        _ => flow_state(record.state),
+    }
+}
+
 impl FlowRow {
     /// The row of a flow, `now_ns` nanoseconds since 1970.
     pub fn of(record: &FlowRecord, now_ns: u64) -> Self {
         let [client, server] = &record.sides;
         let since = |ns: u64| now_ns.saturating_sub(ns) as f64 / 1e9;
         let packets = |side: &SideRecord| side.packets;
-        let state = match record.tcp {
-            Some(state) if record.state != FlowState::Bypassed => tcp_state(state),
-            _ => flow_state(record.state),
-        };
         Self {
             id: record.id,
             proto: protocol(record.protocol),
             client: end(record.client, record.client_port),
             server: end(record.server, record.server_port),
             tunnels: record.tunnels.to_string(),
-            state: state.to_owned(),
+            state: state_of(record).to_owned(),
             client_packets: packets(client),
             server_packets: packets(server),
             client_bytes: client.bytes,
@@ -233,7 +237,7 @@ impl Row for ConnectionRow {
 pub struct SummaryRow {
     /// `tcp`, `udp`, … or the number.
     pub proto: String,
-    /// State of the flows: `new`, `established`, `closed`, `bypassed`.
+    /// State of the flows, as in the list of them.
     pub state: String,
     /// How many there are.
     pub flows: u64,

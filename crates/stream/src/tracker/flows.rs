@@ -597,10 +597,12 @@ impl<M: Module> Rest<M> {
     }
 
     /// Reports a flow that goes on, if its period is over at `now_ns` and it had packets in it. There was no packet between
-    /// its last one and `now_ns`.
+    /// its last one and `now_ns`. What has closed does not go on: all that is left to say of it is said at its end.
     #[inline(always)]
     pub(super) fn report(&mut self, slot: Slot, key: &FlowKey, hot: Hot, now_ns: u64) {
-        if let Some(active_ns) = self.active_ns {
+        if let Some(active_ns) = self.active_ns
+            && hot.phase.state() != FlowState::Closed
+        {
             self.report_each(active_ns, slot, key, hot, now_ns);
         }
     }

@@ -17,10 +17,20 @@ const NAT64_LENGTHS: [u8; 6] = [32, 40, 48, 56, 64, 96];
 
 pub(super) fn check(config: &Config, spans: &Spans, walk: &mut Walk<'_>) {
     for (number, (rule, place)) in config.nat.iter().zip(&spans.nat).enumerate() {
-        for name in &rule.outside {
+        for (at, name) in rule.outside.iter().enumerate() {
             if config.port(name).is_none() {
                 unknown_port(config, name, place.at("outside"), walk);
+            } else if rule.outside[..at].contains(name) {
+                walk.error(place.at("outside"), format!("`{name}` is listed twice"))
+                    .expected("each port once");
             }
+        }
+        if rule.outside.is_empty() && place.has("outside") && place.is_right("outside") {
+            walk.error(place.at("outside"), "`outside` is empty").expected("names of ports");
+        }
+        for address in rule.destination.iter().filter(|own| !is_of_host(**own)) {
+            walk.error(place.at("destination"), format!("{address} is not an address of a host"))
+                .expected("an address that packets from outside are sent to");
         }
         if !place.is_right("kind") {
             continue;
@@ -117,6 +127,15 @@ fn answers(config: &Config, rule: &NatRule, place: &Place, walk: &mut Walk<'_>) 
 /// Whether `to` is what the kind of the rule needs.
 fn target(rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
     let (Some(to), true) = (rule.to, place.is_right("to")) else { return };
+    let first = match to {
+        NatTarget::Net(net) => net.network(),
+        NatTarget::Socket(socket) => socket.ip(),
+    };
+    if !is_of_host(first) && rule.kind != NatKind::Masquerade {
+        walk.error(place.at("to"), format!("{first} is not an address of a host"))
+            .expected("an address that hosts can have");
+        return;
+    }
     let problem = match (rule.kind, to) {
         (NatKind::Masquerade, _) => None,
         (_, NatTarget::Net(IpNet::V6(_))) | (_, NatTarget::Socket(std::net::SocketAddr::V6(_))) => {
@@ -159,6 +178,15 @@ fn target(rule: &NatRule, place: &Place, walk: &mut Walk<'_>) {
     if rule.kind == NatKind::Deterministic {
         subscribers(rule, to, place, walk);
     }
+}
+
+/// Whether a host can have an address, and others can reach it there.
+fn is_of_host(address: IpAddr) -> bool {
+    let is_reserved = match address {
+        IpAddr::V4(own) => own.is_broadcast() || own.octets()[0] == 0,
+        IpAddr::V6(own) => own.is_unspecified(),
+    };
+    !is_reserved && !address.is_loopback() && !address.is_multicast()
 }
 
 /// Whether each subscriber has a port.

@@ -309,6 +309,20 @@ fn rules_of_address_translation_are_checked() {
             rule("kind = \"masquerade\"\noutside = [\"wan\"]\nto = \"192.0.2.1\""),
             "`to` has no effect",
         ),
+        (rule("kind = \"masquerade\"\noutside = []"), "`outside` is empty"),
+        (rule("kind = \"masquerade\"\noutside = [\"wan\", \"wan\"]"), "`wan` is listed twice"),
+        (
+            rule("kind = \"destination\"\ndestination = [\"224.0.0.1\"]\nto = \"10.0.0.1\""),
+            "224.0.0.1 is not an address of a host",
+        ),
+        (
+            rule("kind = \"destination\"\noutside = [\"wan\"]\nto = \"127.0.0.1\""),
+            "127.0.0.1 is not an address of a host",
+        ),
+        (
+            rule("kind = \"static\"\nsource = [\"0.0.0.0/0\"]\nto = \"0.0.0.0/0\""),
+            "0.0.0.0 is not an address of a host",
+        ),
         (rule("kind = \"source\"\nto = \"192.0.0.0/16\""), "has 65536 addresses"),
         (rule("kind = \"source\"\nto = \"192.0.2.1/24\""), "has host bits"),
         (rule("kind = \"source\"\nto = \"2001:db8::1\""), "`to` is an IPv6 address"),

@@ -181,6 +181,31 @@ fn a_sweep_goes_on_behind_a_gap() {
     }
 }
 
+/// A connection that has closed is over, though its place is kept: no report says that it goes on.
+#[test]
+fn a_closed_connection_is_not_reported_as_one_that_goes_on() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let end = |by_server, pause_ns| Step { by_server, ..step(0, 11, pause_ns) };
+    let open = [step(0, 0, 1), step(0, 3, 1), step(0, 3, 7 * SECOND_NS)];
+    let active = Options { active_ns: Some(5 * SECOND_NS), ..options(IdleTimeouts::default()) };
+    for (steps, reports) in [
+        ([&open[..], &[step(2, 0, 20 * SECOND_NS)]].concat(), 2),
+        (
+            [&open[..], &[end(false, 1), end(true, 1), step(0, 3, 1), step(2, 0, 20 * SECOND_NS)]]
+                .concat(),
+            1,
+        ),
+    ] {
+        let scene = Scene::new(&steps);
+        for sweeps in [None, Some(1 << 20)] {
+            let (ended, _) = run(&scene, active, 1, sweeps, |_| true);
+            let tcp = ended.iter().find(|own| own.record.protocol == 6).unwrap();
+            assert_eq!(tcp.record.state == FlowState::Closed, reports == 1);
+            assert_eq!(tcp.reports.len(), reports, "{sweeps:?}: {:?}", tcp.record);
+        }
+    }
+}
+
 /// Fragments from before such a gap are lost, those behind it make their datagram, and all are counted, whatever comes first behind it.
 #[test]
 fn fragments_on_both_sides_of_a_gap_are_counted() {
