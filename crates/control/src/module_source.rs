@@ -271,7 +271,8 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
                 has_budget &= depth > 0;
             }
             Token::Word(word) if depth == 0 && !at.is_macro => {
-                has_budget |= FUNCTIONS.contains(&word.as_str()) || functions.contains(word.as_str());
+                has_budget |=
+                    FUNCTIONS.contains(&word.as_str()) || functions.contains(word.as_str());
             }
             Token::Word(word) if word == "for" || word == "while" => {
                 let (first, last) = condition(tokens, i).ok_or_else(|| Problem {
