@@ -238,7 +238,7 @@ pub(crate) fn prepare(
                 tracing::warn!("device {number}: {error}: it is disabled, the others go on");
             }
             DeviceEvent::GivenUp(error) => {
-                tracing::warn!(%error, "device {number}: disabled; the CPU takes over");
+                tracing::warn!(%error, "device {number}: disabled; the CPU takes over; packets of stages that need a device count as failed");
             }
         }),
         before: None,

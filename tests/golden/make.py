@@ -1009,6 +1009,27 @@ def streams_reuse():
         yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
 
 
+def modules_stream_drop():
+    """(port, frame): segments with bytes that modules drop (X: the first, Y: the second), and what is sent again of them."""
+    def frame(side, flags, at, data=b""):
+        ends = (ether(), v4()) if side == "c" else (Ether(src=ROUTER, dst=HOST), v4("10.0.1.2", src="10.0.2.2"))
+        sport, dport, first, ack = (4000, 80, 0xFFFFFFF8, 1000) if side == "c" else (80, 4000, 1000, 0xFFFFFFF8)
+        seq = (first + at) & 0xFFFFFFFF
+        upper = TCP(sport=sport, dport=dport, seq=seq, ack=0 if flags == "S" else ack, flags=flags)
+        return ("a" if side == "c" else "b"), bytes(ends[0] / ends[1] / upper / data)
+
+    yield frame("c", "S", -1)
+    yield frame("s", "SA", -1)
+    yield frame("c", "A", 0)
+    for side, at, data in [
+        ("c", 0, b"aaaa"), ("c", 4, b"bbXb"), ("c", 4, b"bbXb"), ("c", 2, b"aabbXb"), ("c", 8, b"cccc"), ("c", 6, b"Xbcccc"),
+        ("c", 8, b"cccc"), ("c", 0, b"aaaa"), ("c", 12, b"dYdd"), ("c", 12, b"dYdd"), ("c", 10, b"ccdYddee"), ("c", 16, b"ee"),
+        ("c", 20, b"gg"), ("c", 18, b"fX"), ("c", 20, b"gg"), ("c", 22, b"hh"), ("c", 18, b"f"),
+        ("s", 0, b"ssXs"), ("s", 0, b"ss"), ("s", 4, b"tt"), ("s", 4, b"tt"),
+    ]:
+        yield frame(side, "PA", at, data)
+
+
 def firewall_reuse():
     """(port, frame): the same through a firewall, and a SYN of the server."""
     for is_client, upper in reused():
@@ -2747,7 +2768,7 @@ def ids_early():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
-    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, streams_reuse, streams_filter, streams_future,
+    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, streams_reuse, modules_stream_drop, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
     ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,

@@ -4,24 +4,28 @@
 //! say: the functions of layers by their names, the words of `STATE`, the names that it declares (which are made its own, so
 //! that two modules may use one name), and whether it reaches for memory past the functions that check bounds.
 //!
-//! A device cannot be stopped, so no loop may run for ever. The head of each loop gets a second condition, and each function a
-//! number of rounds for all of its loops; lines stay what they are:
+//! A device cannot be stopped, so no loop may run for ever. The head of each loop gets a second condition, and each function of a
+//! layer a number of rounds for all of its loops and those of the functions that it calls (`budget`); lines stay what they are:
 //!
 //! ```text
-//!  FN uint f(uint n)               FN uint f(uint n)
-//!  {                               { uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;
+//!  FN uint f(uint n)               FN uint f(PRIVATE uint *own_budget, uint n)
+//!  {                               {
 //!      while (n != 1u)                 while ((n != 1u) && own_tick(own_budget))
+//!  …                               …
+//!      return f(3u);                   return f(own_budget, 3u);
 //! ```
 //!
-//! The functions of layers get theirs from outside, where it is seen whether it was too small.
+//! The number comes from outside, where it is seen whether it was too small.
 //!
 //! An index of an array is compared with the number of its elements (`subscripts`): one that is too large becomes 0, and the
-//! budget of the function ends, which counts as an error. What is done with pointers themselves is not looked at.
+//! budget ends, which counts as an error. Arithmetic with pointers is refused (`pointers`).
 //!
 //! Recursion (`calls`) and large arrays are refused: a device has little memory for each packet, and a stack that is too small
 //! ends the program.
 
+mod budget;
 mod calls;
+mod pointers;
 mod subscripts;
 
 use std::borrow::Cow;
@@ -193,6 +197,7 @@ pub fn read(text: &str) -> Result<Source, Problem> {
         return at(last, message.into());
     }
     calls::check(&tokens)?;
+    pointers::check(&tokens)?;
     source.bounded = bounded(text, &tokens, &source.macros)?;
     Ok(source)
 }
@@ -245,12 +250,16 @@ fn casts_to_pointer(tokens: &[At], at: usize) -> bool {
 fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Problem> {
     // What is put in, by its place; brackets of one place in the order in which they were found.
     let mut put: Vec<(usize, Cow<'_, str>)> = subscripts::checked(text, tokens, macros)?;
-    let (mut depth, mut is_layer) = (0usize, false);
+    let functions = budget::functions(tokens, macros);
+    put.extend(budget::passed(tokens, &functions));
+    // Whether the function at hand gets a budget from outside.
+    let (mut depth, mut has_budget) = (0usize, false);
     for (i, at) in tokens.iter().enumerate() {
         match &at.token {
             Token::Sign('{') if depth == 0 && !at.is_macro => {
                 let is_body = i.checked_sub(1).is_some_and(|before| tokens[before].is(')'));
-                if is_body && !is_layer {
+                // One whose head is a macro.
+                if is_body && !has_budget {
                     let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
                     put.push((at.byte + 1, local.into()));
                 }
@@ -259,10 +268,11 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
             Token::Sign('{') if !at.is_macro => depth += 1,
             Token::Sign('}') if !at.is_macro => {
                 depth = depth.saturating_sub(1);
-                is_layer &= depth > 0;
+                has_budget &= depth > 0;
             }
             Token::Word(word) if depth == 0 && !at.is_macro => {
-                is_layer |= FUNCTIONS.contains(&word.as_str());
+                has_budget |=
+                    FUNCTIONS.contains(&word.as_str()) || functions.contains(word.as_str());
             }
             Token::Word(word) if word == "for" || word == "while" => {
                 let (first, last) = condition(tokens, i).ok_or_else(|| Problem {
@@ -576,14 +586,14 @@ mod tests {
         let text = "FN uint f(uint n)\n{\n    while (n > (1u))\n        n /= 2u;\n    for (;;) { }\n    return n;\n}\n\
                     MODULE_IP(p)\n{\n    for (uint i = 0u, j = f(2u); i < 3u, j; i++)\n        do { i++; } while (0);\n    return PASS;\n}\n\
                     FN uint g(void) { return 0; }\n";
-        let local = "uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
         let expected = text
-            .replacen("{\n    while", &format!("{{ {local}\n    while"), 1)
+            .replace("f(uint n)", "f(PRIVATE uint *own_budget, uint n)")
+            .replace("f(2u)", "f(own_budget, 2u)")
             .replace("while (n > (1u))", "while ((n > (1u)) && own_tick(own_budget))")
             .replace("for (;;)", "for (;own_tick(own_budget);)")
             .replace("; i < 3u, j; ", ";( i < 3u, j) && own_tick(own_budget); ")
             .replace("while (0)", "while ((0) && own_tick(own_budget))")
-            .replace("g(void) {", &format!("g(void) {{ {local}"));
+            .replace("g(void)", "g(PRIVATE uint *own_budget /*void*/)");
         assert_eq!(bounded(text).unwrap(), expected);
         let own_macro =
             "#define EACH for (uint i = 0u; i < 9u; i++)\nMODULE_IP(p) { EACH { } return PASS; }\n";

@@ -209,7 +209,8 @@ pub trait Module: Default + Send + 'static {
     }
 
     /// Bytes of a TCP connection in order: those that the packet has, and those that waited for it. Called once for each
-    /// piece. A segment in fragments comes with the last one of them that came. [`Act::Drop`] and the like decide about the packet that brought them.
+    /// piece. A segment in fragments comes with the last one of them that came. [`Act::Drop`] and the like decide about the packet
+    /// that brought them, and about later packets that carry some of its new bytes again: those are not given to the module.
     fn process_stream(
         &mut self,
         _at: &mut PacketAt<'_>,
@@ -265,7 +266,8 @@ pub trait AnyModule: Send {
     /// A flow begins in this place.
     fn begin(&mut self, slot: usize);
 
-    /// Calls the module's functions for a packet of the flow in this place, layer by layer, until one does not let it pass.
+    /// Calls the module's functions for a packet of the flow in this place, layer by layer, until one does not let it pass. A piece is
+    /// taken only to be processed.
     fn process<'p>(
         &mut self,
         at: &mut PacketAt<'_>,
@@ -318,10 +320,9 @@ impl<M: Module> AnyModule for Stateful<M> {
             };
         }
         // The last fragment of a segment brings its bytes.
-        for piece in pieces {
-            if act != Act::Pass {
-                break;
-            }
+        while act == Act::Pass
+            && let Some(piece) = pieces.next()
+        {
             act = module.process_stream(at, piece, state);
         }
         act

@@ -305,7 +305,8 @@ impl OpenCl {
         self.release_program(made);
         self.check(For::Other, "clBuildProgram", code).map_err(|error| match error {
             DeviceError::Call(text) => {
-                DeviceError::Build { name: program.name.clone(), log: format!("{text}\n{log}") }
+                let log = errors_of(&log).unwrap_or_else(|| format!("{text}\n{log}"));
+                DeviceError::Build { name: program.name.clone(), log }
             }
             other => other,
         })?;
@@ -748,5 +749,52 @@ impl Drop for OpenCl {
         }
         // SAFETY: released once, here, after all that was made of it.
         let _ = unsafe { (self.cl.clReleaseContext)(self.context) };
+    }
+}
+
+/// The errors of a build log in one form, `FILE:LINE:COLUMN: message`, a line each; `None` if it has none of that form. PoCL writes
+/// `error: ` before them, and where a macro of ours is the place, that behind the place of its use.
+fn errors_of(log: &str) -> Option<String> {
+    let of_line = |line: &str| {
+        let line = line.trim();
+        let line = match line.strip_prefix("error: ") {
+            Some(rest) => rest.to_owned(),
+            None => line.contains(": error: ").then(|| line.replacen(": error: ", ": ", 1))?,
+        };
+        let line = match (line.find(" <Spelling="), line.find(">: ")) {
+            (Some(from), Some(to)) if from < to => [&line[..from], &line[to + 1..]].concat(),
+            _ => line,
+        };
+        let mut parts = line.splitn(4, ':').skip(1);
+        let is_number = |part: Option<&str>| part.is_some_and(|part| part.parse::<u32>().is_ok());
+        (is_number(parts.next()) && is_number(parts.next())).then_some(line)
+    };
+    let all: Vec<String> = log.lines().filter_map(of_line).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
+}
+
+#[cfg(test)]
+mod log_tests {
+    use super::errors_of;
+
+    #[test]
+    fn errors_have_one_form() {
+        for (log, expected) in [
+            (
+                "error: bad.k:3:15: expected ';'\nDevice pthread failed to build the program\n",
+                Some("bad.k:3:15: expected ';'"),
+            ),
+            (
+                "error: big.k:1:100 <Spelling=modules.h:86:39>: static assertion failed: larger",
+                Some("big.k:1:100: static assertion failed: larger"),
+            ),
+            (
+                "a.k:1:2: error: one\na.k:3:4: error: two: 9\n",
+                Some("a.k:1:2: one\na.k:3:4: two: 9"),
+            ),
+            ("Device pthread failed to build the program", None),
+        ] {
+            assert_eq!(errors_of(log).as_deref(), expected, "{log}");
+        }
     }
 }

@@ -28,6 +28,10 @@ chunk::columns! {
         pub module_offset: u64,
         /// How many pieces of the stream the list has that is attached to the packet ([`pieces`](super::pieces)).
         pub module_pieces: u32,
+        /// The bytes of its TCP segment, as [`Bytes`](super::held::Bytes); not for kernels.
+        pub module_segment: u64,
+        /// Those among them and among bytes that waited which are new to the stream; not for kernels.
+        pub module_fresh: u64,
         /// The number of its flow, for stages behind a device; 0 for none.
         pub module_flow: u64,
         /// Modules of earlier stages that have it ignored by later ones, a bit each.
@@ -36,7 +40,7 @@ chunk::columns! {
         pub module_seen: u32,
         /// Which of them tried to write outside of the packet, or into a full hash table.
         pub module_error: u32,
-        /// The module that decided about it, from 1; 0 for none.
+        /// The module that decided about it, from 1; 0 for none. [`BY_STREAM`] is set if its function of streams did.
         pub module_by: u32,
         /// Which modules had it ignored by later ones, a bit each.
         pub module_ignored: u32,
@@ -53,6 +57,9 @@ chunk::columns! {
 
 /// Words of a flow's record, for all modules together.
 pub const RECORD_WORDS: usize = 16;
+
+/// Set in `module_by`: bytes of a stream were decided about.
+pub const BY_STREAM: u32 = 256;
 
 /// Bits of `module_layers`, and of what the device decodes.
 pub mod layers {

@@ -88,7 +88,9 @@ fn refused(config: &Config, log: &str, findings: &mut Findings) {
     let sources = config.modules.iter().filter_map(|module| module.source.as_ref());
     let sources: Vec<&ModuleSource> = sources.collect();
     let mut any = false;
-    for line in log.lines().filter(|line| line.contains("error")) {
+    // A log of which only the errors are left has none that is marked.
+    let is_marked = log.contains("error:");
+    for line in log.lines().filter(|line| !is_marked || line.contains("error")) {
         let found = sources.iter().find_map(|source| Some((source, place(line, &source.file)?)));
         if let Some((ModuleSource { path, .. }, (line, message))) = found {
             any = true;

@@ -12,12 +12,13 @@
 
 use std::ops::Range;
 
-use controlplane::module::{Joined, Piece};
+use controlplane::module::{Joined, Piece, payload_offset};
 use packet::{Decoded, IpProtocol};
 use stream::tcp::Want;
 use stream::tracker::{Identity, OfFlow};
 use stream::{FlowRecord, Side};
 
+use super::held::Bytes;
 use crate::flow::by_worker::{self, ByWorker, lock};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
 
@@ -34,6 +35,8 @@ pub struct Known {
     pub flow: u64,
     /// Whether the end that answers sent it.
     pub is_reply: bool,
+    /// The bytes that a TCP segment carries, whether they are new or not.
+    pub segment: Bytes,
     /// Pieces before it, of the chunk.
     pieces: usize,
 }
@@ -47,6 +50,8 @@ struct Part {
     len: usize,
     /// Where it is in its frame; nothing for bytes that waited, or came in fragments.
     in_frame: Option<usize>,
+    /// The sequence number of its first byte; nothing for bytes that waited.
+    sequence: Option<u32>,
 }
 
 /// What is known of the chunk at hand.
@@ -59,6 +64,8 @@ pub struct Gathered {
     joined: Vec<(usize, Decoded, Range<usize>)>,
     /// The frame of the last packet.
     frame: Range<usize>,
+    /// The payload of the last packet, by address; of one that came in fragments elsewhere than in the frame.
+    payload: Range<usize>,
     /// The flow of the last packet is taken in; one that ends brings bytes that no packet brings.
     is_closing: bool,
     /// Whether somebody reads streams.
@@ -87,6 +94,20 @@ impl Gathered {
         let own = self.joined.binary_search_by_key(&at, |own| own.0).ok()?;
         let (_, decoded, place) = &self.joined[own];
         Some(Joined { decoded, frame: &self.bytes[place.clone()] })
+    }
+
+    /// The new bytes of its sender that packet `at` brings, those among them that waited for it.
+    pub fn fresh(&self, at: usize) -> Bytes {
+        let known = &self.packets[at];
+        let own = || self.parts_of(at).iter().filter(|part| part.is_reply == known.is_reply);
+        let (Some(first), Some(last)) = (own().next(), own().next_back()) else {
+            return Bytes::default();
+        };
+        let Some((part, sequence)) = own().find_map(|part| Some((part, part.sequence?))) else {
+            return known.segment;
+        };
+        let begin = sequence.wrapping_sub((part.offset - first.offset) as u32);
+        Bytes { begin, len: (last.offset + last.len as u64 - first.offset) as u32 }
     }
 
     fn parts_of(&self, at: usize) -> &[Part] {
@@ -143,6 +164,23 @@ impl Listener for Places {
     }
 }
 
+/// What a TCP segment carries, and at which addresses; nothing for fragments that are passed on by themselves.
+fn segment_of(packet: &OfFlow<'_>) -> (Bytes, Range<usize>) {
+    let (d, frame) = (packet.input.decoded, packet.input.frame);
+    let l4 = usize::from(d.l4_offset);
+    let is_segment = d.protocol == IpProtocol::TCP && d.ports().is_some() && !packet.is_piece();
+    let header = frame.get(l4..l4 + 14).filter(|_| is_segment);
+    let (Some(header), Some(begin)) = (header, payload_offset(d, frame)) else {
+        return (Bytes::default(), 0..0);
+    };
+    let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    // A SYN has a sequence number before its bytes.
+    let sequence = sequence.wrapping_add(u32::from(header[13] >> 1 & 1));
+    let len = d.l3_end().saturating_sub(begin);
+    let address = frame.as_ptr().addr() + begin;
+    (Bytes { begin: sequence, len: len as u32 }, address..address + len)
+}
+
 /// Puts into [`Gathered`] what it hears.
 struct Gathering(Shared);
 
@@ -161,12 +199,15 @@ impl Follower for Gathering {
         let pieces = all.parts.len();
         let is_reply = side != flow.client;
         (all.frame, all.is_closing) = (at.frame.clone(), false);
+        let segment;
+        (segment, all.payload) = segment_of(packet);
         all.packets.push(Known {
             row: at.row,
             slot: at.slot.index(),
             is_first,
             flow: flow.id,
             is_reply,
+            segment,
             pieces,
         });
         // What was put together is in no frame.
@@ -205,7 +246,12 @@ impl Follower for Gathering {
             let is_inside = all.frame.start <= address && address + len <= all.frame.end;
             let in_frame = is_inside.then(|| address - all.frame.start);
             let is_reply = side != flow.client;
-            all.parts.push(Part { is_reply, offset, begin, len, in_frame });
+            let sequence = all.packets.last().and_then(|known| {
+                let is_own = all.payload.contains(&address) && known.is_reply == is_reply;
+                let behind = |first: usize| (address - first) as u32;
+                is_own.then(|| known.segment.begin.wrapping_add(behind(all.payload.start)))
+            });
+            all.parts.push(Part { is_reply, offset, begin, len, in_frame, sequence });
         }
         Want::More
     }

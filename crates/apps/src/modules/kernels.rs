@@ -292,6 +292,11 @@ impl Sources {
         self.all.iter().any(|own| own.source.uses_time)
     }
 
+    /// The entries of the configuration with their numbers.
+    pub fn entries(&self) -> impl Iterator<Item = (usize, &ModuleEntry)> {
+        self.all.iter().map(|own| (own.number, &own.entry))
+    }
+
     /// A bit for each.
     pub fn bits(&self) -> u32 {
         self.all.iter().fold(0, |bits, own| bits | 1 << own.number)
@@ -436,6 +441,7 @@ KERNEL(module_end)
         left = OWN_LOOPS;
         act = own_{name}_{call}(&packet, &piece, &left);
         packet.own_error |= left == 0u;
+        by = BY_STREAM;
     }}
 "
                 )?;
@@ -492,12 +498,12 @@ FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const 
     packet.own_mask = {mask}u;
     packet.own_patterns = words;
     packet.own_patterns_len = 0u;
-{patterns}    uint act = PASS, left;
+{patterns}    uint act = PASS, left, by = 0u;
 {calls}    if (act > DUMP) {{
         act = PASS;
         packet.own_error = 1u;
     }}
-    own_store(&packet, arena, row, {number}u, act);
+    own_store(&packet, arena, row, {number}u, act, by);
 }}
 "
         )?;

@@ -14,7 +14,7 @@
 //!
 //! - [`stage`] is the stage; [`kernels`] makes one program of the sources; [`control::module_source`] reads them.
 //! - [`decoded`] is what the device tells modules with a source of a frame.
-//! - [`gather`] is what the stage `flow` tells it; [`pieces`] is what it hands on of streams.
+//! - [`gather`] is what the stage `flow` tells it; [`pieces`] is what it hands on of streams; [`held`] are bytes that stay dropped.
 //! - The trait of Rust modules is [`controlplane::module::Module`].
 //!
 //! # Deliberately absent
@@ -28,6 +28,7 @@ mod control_part;
 pub mod counters;
 pub mod decoded;
 pub mod gather;
+pub mod held;
 pub mod kernels;
 pub mod patterns;
 pub mod pieces;

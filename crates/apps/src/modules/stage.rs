@@ -25,16 +25,17 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
+use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict, VerdictKind};
 use control::config::{Config, ModuleEntry, module_groups};
 use controlplane::module::{Act, AnyModule, Joined, PacketAt, PacketId, Piece, reasons};
 use engine::{Context, Phases, Shade, Shard, Spread, Stage};
 use packet::Decoded;
 use packet::checksum::Checksums;
 
-use super::columns::{self, ModuleColumns, ModuleView, layers};
+use super::columns::{self, BY_STREAM, ModuleColumns, ModuleView, layers};
 use super::counters::{Column, Counters};
 use super::gather::{Gathered, Shared};
+use super::held::{Bytes, Held, OfSide};
 use super::kernels::{KernelShade, Sources};
 use super::pieces;
 use crate::flow::by_worker::lock;
@@ -114,6 +115,9 @@ pub struct Modules {
     needs_one_worker: Option<&'static str>,
     /// By place of a flow: how many flows had it, and the Rust modules that have later ones ignore it, a bit each.
     flows: Vec<(u32, u32)>,
+    /// Bytes of streams that Rust modules did not let pass, in the order of `pre_shade`, and those of modules with a source, in
+    /// that of `post_shade`.
+    held: [Held; 2],
     packets: u64,
     decoded: Decoded,
     shares: bool,
@@ -152,6 +156,16 @@ struct OfFlow {
     /// Its number.
     flow: u64,
     is_reply: bool,
+    /// The bytes of its segment, and the new ones.
+    segment: Bytes,
+    fresh: Bytes,
+}
+
+impl OfFlow {
+    fn side(&self) -> Option<OfSide> {
+        let (slot, generation) = self.slot?;
+        Some(OfSide { slot, generation, is_reply: self.is_reply })
+    }
 }
 
 /// The pieces of a packet, wherever they are.
@@ -165,12 +179,18 @@ enum Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    fn visit(self, run: impl FnOnce(&mut dyn Iterator<Item = Piece<'_>>) -> Act) -> Act {
-        match self {
+    /// What `run` says, and whether it took a piece.
+    fn visit(self, run: impl FnOnce(&mut dyn Iterator<Item = Piece<'_>>) -> Act) -> (Act, bool) {
+        let mut taken = false;
+        let see = |_: &Piece<'_>| taken = true;
+        let act = match self {
             Self::None => run(&mut std::iter::empty()),
-            Self::Gathered(gathered, at) => run(&mut gathered.pieces(at).map(|(piece, _)| piece)),
-            Self::Attached(bytes, count) => run(&mut pieces::read(bytes, count)),
-        }
+            Self::Gathered(gathered, at) => {
+                run(&mut gathered.pieces(at).map(|(piece, _)| piece).inspect(see))
+            }
+            Self::Attached(bytes, count) => run(&mut pieces::read(bytes, count).inspect(see)),
+        };
+        (act, taken)
     }
 }
 
@@ -200,6 +220,7 @@ impl Modules {
             counters,
             needs_one_worker,
             flows: Vec::new(),
+            held: Default::default(),
             packets: 0,
             decoded: Decoded::default(),
             shares,
@@ -234,13 +255,21 @@ impl Modules {
         &mut self,
         at: &mut PacketAt<'_>,
         (sees, mut over): (u32, u32),
-        slot: Option<usize>,
+        of_flow: &OfFlow,
         pieces: Pieces<'_>,
     ) -> (Verdict, u32) {
+        let (slot, side) = (of_flow.slot.map(|(slot, _)| slot), of_flow.side());
         over |= slot.map_or(0, |slot| self.flows[slot].1);
+        let held = side.and_then(|side| self.held[0].of(side, of_flow.segment));
         for own in &mut self.rust {
             let number = own.number;
             if over & ((1 << number) - 1) != 0 {
+                break;
+            }
+            // The module that decided about bytes of the packet before sees new ones, and no module behind it does.
+            if let Some((by, _)) = held
+                && (number > by || number == by && of_flow.fresh.len == 0)
+            {
                 break;
             }
             let is_seen =
@@ -249,7 +278,7 @@ impl Modules {
                 continue;
             }
             self.counters.add(number, Column::Packets);
-            let act = pieces.visit(|pieces| own.module.process(at, slot, pieces));
+            let (act, by_stream) = pieces.visit(|pieces| own.module.process(at, slot, pieces));
             let (column, verdict) = match act {
                 Act::Pass => continue,
                 Act::Ignore => (Column::Ignored, None),
@@ -259,12 +288,19 @@ impl Modules {
             };
             self.counters.add(number, column);
             if let Some(verdict) = verdict {
+                if let Some(side) = side.filter(|_| by_stream) {
+                    self.held[0].hold(side, number, of_flow.fresh, verdict);
+                }
                 return (verdict, over);
             }
             over |= 1 << number;
             if let Some(slot) = slot {
                 self.flows[slot].1 |= 1 << number;
             }
+        }
+        if let Some((number, verdict)) = held {
+            self.counters.add(number, column_of(verdict));
+            return (verdict, over);
         }
         (Verdict::NEXT, over)
     }
@@ -314,9 +350,51 @@ impl Modules {
         }
     }
 
+    /// Keeps what a module with a source decided about new bytes of a stream, and gives a row the verdict of bytes that one did not
+    /// let pass before. The module whose verdict that is, if it was given.
+    fn hold(&mut self, view: &mut ModuleView<'_>, row: usize) -> Option<usize> {
+        let (slot, generation) = (view.module_slot[row], view.module_generation[row]);
+        if slot == u32::MAX {
+            return None;
+        }
+        let is_reply = view.module_layers[row] & layers::REPLY != 0;
+        let side = OfSide { slot: slot as usize, generation, is_reply };
+        let by = if view.module_sees[row] != 0 { view.module_by[row] } else { 0 };
+        let (number, own) = ((by & !BY_STREAM).checked_sub(1), Verdict(view.verdict[row]));
+        // Of bytes that came before: a packet does not find those that it brings itself.
+        let held = self.held[1].of(side, Bytes::unpack(view.module_segment[row]));
+        if let Some(number) = number.filter(|_| by & BY_STREAM != 0) {
+            let fresh = Bytes::unpack(view.module_fresh[row]);
+            self.held[1].hold(side, number as usize, fresh, own);
+        }
+        let (held, verdict) = held?;
+        let is_before = number.is_some_and(|number| held < number as usize);
+        if !own.is_next() && !is_before {
+            return None;
+        }
+        (view.module_by[row], view.verdict[row]) = (held as u32 + 1, verdict.0);
+        Some(held)
+    }
+
+    /// Its modules with their numbers.
+    fn entries(&self) -> Vec<(usize, ModuleEntry)> {
+        let rust = self.rust.iter().map(|own| (own.number, &own.entry));
+        let sources = self.kernels.iter().flat_map(|kernels| kernels.sources().entries());
+        rust.chain(sources).map(|(number, entry)| (number, entry.clone())).collect()
+    }
+
     /// The bit of each module of this stage.
     fn sources(&self) -> u32 {
         self.kernels.as_ref().map_or(0, |kernels| kernels.sources().bits())
+    }
+}
+
+/// How a verdict that does not let a packet pass is counted.
+fn column_of(verdict: Verdict) -> Column {
+    match verdict.kind() {
+        VerdictKind::Host => Column::ToHost,
+        VerdictKind::Dump => Column::Dumped,
+        _ => Column::Dropped,
     }
 }
 
@@ -325,6 +403,7 @@ fn blank(view: &mut ModuleView<'_>, row: usize) {
     (view.module_sees[row], view.module_slot[row], view.module_layers[row]) = (0, u32::MAX, 0);
     (view.module_pieces[row], view.module_flow[row], view.module_over[row]) = (0, 0, 0);
     (view.module_piece[row], view.module_offset[row], view.module_generation[row]) = (0, 0, 0);
+    (view.module_segment[row], view.module_fresh[row]) = (0, 0);
 }
 
 impl<T: Send + Sync + 'static> Stage<T> for Modules {
@@ -407,7 +486,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     }
                     if known.row == row {
                         let slot = Some((known.slot, self.flows[known.slot].0));
-                        own = OfFlow { slot, flow: known.flow, is_reply: known.is_reply };
+                        let (flow, is_reply, segment) = (known.flow, known.is_reply, known.segment);
+                        let fresh = gathered.fresh(next);
+                        own = OfFlow { slot, flow, is_reply, segment, fresh };
                         place = Some(next);
                     }
                     next += 1;
@@ -426,6 +507,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                         .then_some((slot as usize, view.module_generation[row])),
                     flow: view.module_flow[row],
                     is_reply: view.module_layers[row] & layers::REPLY != 0,
+                    segment: Bytes::unpack(view.module_segment[row]),
+                    fresh: Bytes::unpack(view.module_fresh[row]),
                 };
                 over = view.module_over[row];
                 if let Some((slot, generation)) = own.slot {
@@ -496,8 +579,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     contexts: &contexts,
                     joined,
                 };
-                let slot = own.slot.map(|(slot, _)| slot);
-                (verdict, over) = self.run_rust(&mut at, (sees, 0), slot, pieces);
+                (verdict, over) = self.run_rust(&mut at, (sees, 0), &own, pieces);
                 chunk.rows.verdicts()[row] = verdict.0;
             }
             if !has_columns {
@@ -510,6 +592,8 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     view.module_generation[row] = generation;
                 }
                 view.module_flow[row] = own.flow;
+                view.module_segment[row] = own.segment.pack();
+                view.module_fresh[row] = own.fresh.pack();
                 view.module_layers[row] = if own.is_reply { layers::REPLY } else { 0 };
             }
             ModuleColumns::view(&mut chunk.rows).module_over[row] = over;
@@ -558,10 +642,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
         if self.shares && changes {
             Records::of_rows(&mut chunk.rows).forget_all();
         }
-        let view = ModuleColumns::view(&mut chunk.rows);
+        let view = &mut ModuleColumns::view(&mut chunk.rows);
         for row in 0..view.verdict.len() {
             let sees = view.module_sees[row];
+            let held = self.hold(view, row);
             if sees == 0 {
+                if let Some(number) = held {
+                    self.counters.add(number, column_of(Verdict(view.verdict[row])));
+                }
                 continue;
             }
             view.module_over[row] |= view.module_ignored[row];
@@ -570,14 +658,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             self.counters.add_bits(sees & seen & error, Column::Errors);
             self.counters.add_bits(sees & !seen & error, Column::Failed);
             self.counters.add_bits(sees & seen & view.module_ignored[row], Column::Ignored);
-            let by = view.module_by[row];
+            let by = view.module_by[row] & !BY_STREAM;
             if (1..=32).contains(&by) {
-                let column = match Verdict(view.verdict[row]).kind() {
-                    chunk::VerdictKind::Host => Column::ToHost,
-                    chunk::VerdictKind::Dump => Column::Dumped,
-                    _ => Column::Dropped,
-                };
-                self.counters.add(by as usize - 1, column);
+                self.counters.add(by as usize - 1, column_of(Verdict(view.verdict[row])));
             }
         }
     }
@@ -597,6 +680,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             }
         }
         self.flows.iter_mut().for_each(|flow| flow.1 = 0);
+        let kept = [self.entries(), before.entries()];
+        self.held = before.held.each_mut().map(|held| {
+            held.renumbered(|number| {
+                let (_, entry) = kept[1].iter().find(|own| own.0 == number)?;
+                kept[0].iter().find(|own| own.1 == *entry).map(|own| own.0)
+            })
+        });
         if let (Some(kernels), Some(before)) = (&self.kernels, &before.kernels) {
             kernels.inherit(before);
         }
@@ -611,7 +701,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             return String::new();
         }
         let view = ModuleColumns::view(&mut chunk.rows);
-        let (seen, by) = (view.module_seen[row], view.module_by[row]);
+        let (seen, by) = (view.module_seen[row], view.module_by[row] & !BY_STREAM);
         match (view.module_sees[row], by) {
             (0, _) => String::new(),
             (_, 0) => format!("processed by {} modules", seen.count_ones()),

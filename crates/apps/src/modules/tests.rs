@@ -80,7 +80,7 @@ impl Module for First {
     }
 }
 
-/// Counts the packets of flows; drops UDP to port 9, dumps to port 10, sends to Linux to port 11.
+/// Counts the packets of flows; drops UDP to port 9, dumps to port 10, sends to Linux to port 11. Drops pieces of streams with an X.
 #[derive(Default)]
 struct Second;
 
@@ -97,6 +97,9 @@ impl Module for Second {
             Some((_, 11)) => Act::ToHost,
             _ => Act::Pass,
         }
+    }
+    fn process_stream(&mut self, _: &mut PacketAt<'_>, piece: Piece<'_>, _: &mut u32) -> Act {
+        if piece.bytes.contains(&b'X') { Act::Drop(MODULE_DROP) } else { Act::Pass }
     }
 }
 
@@ -229,6 +232,42 @@ fn an_ignored_flow_is_ignored() {
         assert_eq!(counts, [1, 1, 2, 2], "chunks of {cut}");
         assert_eq!(bed.counters.get(0, Column::Packets as usize), 12);
         assert_eq!(bed.counters.get(0, Column::Ignored as usize), 2);
+    }
+}
+
+/// Bytes that a module of streams has dropped do not pass when they are sent again, whatever is sent with them.
+#[test]
+fn dropped_bytes_stay_dropped() {
+    let first = u32::MAX - 5;
+    let steps: [(u32, &[u8], bool); 14] = [
+        (0, b"aaaa", false),
+        (4, b"bbXb", true),
+        (4, b"bbXb", true),
+        (2, b"aabbXb", true),
+        (7, b"bcccc", true),
+        (8, b"cccc", false),
+        (0, b"aaaa", false),
+        (0, b"", false),
+        (14, b"ee", false),
+        (12, b"dX", true),
+        (14, b"ee", true),
+        (13, b"X", true),
+        (16, b"ff", false),
+        (0, b"aaaabbXbcccc", true),
+    ];
+    let frame = |(at, bytes, _): &(u32, &[u8], bool)| {
+        let from = Frame::new().ipv4("192.0.2.1", "198.51.100.1");
+        from.tcp(9000, 80, first.wrapping_add(*at), bytes).bytes()
+    };
+    let frames: Vec<Vec<u8>> = steps.iter().map(frame).collect();
+    let expected: Vec<bool> = steps.iter().map(|step| step.2).collect();
+    for cut in 1..=frames.len() {
+        let mut bed = Bed::new();
+        let verdicts = frames.chunks(cut).flat_map(|frames| bed.chunk(frames));
+        let dropped: Vec<bool> = verdicts.map(|verdict| !verdict.is_next()).collect();
+        assert_eq!(dropped, expected, "chunks of {cut}");
+        let count = expected.iter().filter(|drops| **drops).count() as u64;
+        assert_eq!(bed.counters.get(1, Column::Dropped as usize), count);
     }
 }
 

@@ -247,12 +247,12 @@ fn base(tokens: &[&At], at: usize) -> Option<usize> {
 }
 
 /// The bracket that closes the one at `at`.
-fn closing(tokens: &[&At], at: usize) -> Option<usize> {
+pub(super) fn closing(tokens: &[&At], at: usize) -> Option<usize> {
     matching(tokens.iter().enumerate().skip(at), ['(', '[', '{'])
 }
 
 /// The bracket that opens what the one at `at` closes.
-fn opening(tokens: &[&At], at: usize) -> Option<usize> {
+pub(super) fn opening(tokens: &[&At], at: usize) -> Option<usize> {
     matching(tokens.iter().enumerate().take(at + 1).rev(), [')', ']', '}'])
 }
 

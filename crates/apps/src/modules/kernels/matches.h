@@ -43,8 +43,9 @@ FN void own_match(PRIVATE const packet_t *packet, PRIVATE match_t *match)
     }
 }
 
-// Goes on to the next match in a piece: 1 with its pattern and end, 0 at the end of the piece.
-FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, PRIVATE match_t *match)
+// Goes on to the next match in a piece: 1 with its pattern and end, 0 at the end of the piece. The budget is put in by the reader of
+// sources; many bytes are a round.
+FN uint match_next(PRIVATE uint *left, PRIVATE const packet_t *packet, PRIVATE const piece_t *piece, PRIVATE match_t *match)
 {
     if ((match->own_left_a | match->own_left_b) != 0u) {
         own_match(packet, match);
@@ -62,6 +63,9 @@ FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
     uint row_a = literals_row(&exact, state_a), row_b = literals_row(&folded, state_b);
     uint found = 0u;
     const uint end = piece->len < piece->own_len ? piece->len : piece->own_len;
+    if (match->end < end && *left == 0u)
+        return 0u;
+    const uint begin = match->end;
     while (match->end < end && found == 0u) {
         const uint byte = piece->own_bytes[match->end];
         match->end += 1u;
@@ -81,6 +85,7 @@ FN uint match_next(PRIVATE const packet_t *packet, PRIVATE const piece_t *piece,
             found = match->own_left_a | match->own_left_b;
         }
     }
+    own_spend(left, 1u + (match->end - begin) / 16u);
     // As the host has it (`automata::State::to_bits`).
     const ulong state = mark | (ulong)(state_b & LITERALS_RECORD) << 24 | (state_a & LITERALS_RECORD);
     match->low = (uint)state;

@@ -3,6 +3,11 @@
 // A module reaches its packet by packet_byte, packet_set_byte and the like: a read beyond the packet gives 0, a write beyond it
 // is not done, and counted as an error of the module.
 
+// A function without a verdict does not compile.
+#if defined(__clang__)
+#pragma clang diagnostic error "-Wreturn-type"
+#endif
+
 #define PASS 0u
 #define DROP 1u
 #define IGNORE 2u
@@ -53,7 +58,7 @@ typedef struct {
 // `at` of bytes that waited for those in front of them, or came in fragments. No packet is so long.
 #define NOT_IN_PACKET 0x80000000u
 
-// Rounds that the loops of a function may go through: more than a packet has bytes.
+// Rounds that the loops of a function of a layer and of those that it calls may go through: more than a packet has bytes.
 #define OWN_LOOPS 131072u
 
 // Whether a loop may go on; a budget of 0 says that one wanted more.
@@ -65,6 +70,12 @@ FN uint own_tick(PRIVATE uint *left)
     }
     *left -= 1u;
     return 1u;
+}
+
+// Work of a function of the system counts as so many rounds.
+FN void own_spend(PRIVATE uint *left, uint rounds)
+{
+    *left -= rounds < *left ? rounds : *left;
 }
 
 // An index of an array with so many elements; of one that is none it is 0, and the budget ends.
@@ -91,14 +102,20 @@ FN uint packet_byte(PRIVATE const packet_t *packet, uint i)
     return i < packet->own_len ? (uint)packet->own_bytes[i] : 0u;
 }
 
+// The byte `n` behind offset `i`, which is not before the packet, however large `i` is.
+FN uint own_byte_behind(PRIVATE const packet_t *packet, uint i, uint n)
+{
+    return i + n < i ? 0u : packet_byte(packet, i + n);
+}
+
 FN uint packet_be16(PRIVATE const packet_t *packet, uint i)
 {
-    return packet_byte(packet, i) << 8 | packet_byte(packet, i + 1u);
+    return packet_byte(packet, i) << 8 | own_byte_behind(packet, i, 1u);
 }
 
 FN uint packet_be32(PRIVATE const packet_t *packet, uint i)
 {
-    return packet_be16(packet, i) << 16 | packet_be16(packet, i + 2u);
+    return packet_be16(packet, i) << 16 | own_byte_behind(packet, i, 2u) << 8 | own_byte_behind(packet, i, 3u);
 }
 
 FN uint packet_src_port(PRIVATE const packet_t *packet)
@@ -341,8 +358,10 @@ FN void own_piece(PRIVATE piece_t *piece, PRIVATE const packet_t *packet, GLOBAL
     piece->offset = (ulong)entry[2] | (ulong)entry[3] << 32;
 }
 
-// What a module made of a packet.
-FN void own_store(PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row, uint number, uint act)
+#define BY_STREAM 256u // in COL_MODULE_BY: the function of streams decided
+
+// What a module made of a packet. `by`: BY_STREAM, or 0.
+FN void own_store(PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row, uint number, uint act, uint by)
 {
     const uint bit = 1u << number;
     COL_MODULE_SEEN(arena)[row] |= bit;
@@ -360,7 +379,7 @@ FN void own_store(PRIVATE const packet_t *packet, GLOBAL uchar *arena, uint row,
         verdict = VERDICT_DUMP;
     if (verdict != VERDICT_NEXT) {
         COL_VERDICT(arena)[row] = verdict;
-        COL_MODULE_BY(arena)[row] = number + 1u;
+        COL_MODULE_BY(arena)[row] = number + 1u + by;
     }
 }
 
