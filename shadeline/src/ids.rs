@@ -199,13 +199,13 @@ fn test(args: &IdsArgs, config: &Config) -> Result<(), Failure> {
         share: loaded.share(),
         problems,
         problems_left_out: loaded.problems_dropped,
-        warnings: loaded.warnings.clone(),
+        warnings: loaded.of_files.iter().chain(&loaded.warnings).cloned().collect(),
         unset_bits: loaded.unset_bits.clone(),
         dear: loaded.dear(),
     };
     output::figures(None, args.json, &tested, || {
         let mut text = String::new();
-        for warning in &loaded.warnings {
+        for warning in loaded.of_files.iter().chain(&loaded.warnings) {
             output::line!(&mut text, "warning: {warning}");
         }
         for own in &loaded.unused {

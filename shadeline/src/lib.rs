@@ -93,7 +93,10 @@ pub fn main_with(own: &[&'static Descriptor]) -> ExitCode {
 fn parse(mut command: clap::Command, args: Vec<OsString>) -> Result<Cli, clap::Error> {
     let first = args.get(1).cloned();
     let matches = command.try_get_matches_from_mut(args);
-    let matches = matches.map_err(|error| with_ctl(error, first.as_deref(), &command))?;
+    let matches = matches.map_err(|error| {
+        let first = first.as_deref();
+        with_tip(with_ctl(error, first, &command), first)
+    })?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -108,6 +111,37 @@ fn with_ctl(mut error: clap::Error, first: Option<&OsStr>, command: &clap::Comma
         let suggested = vec![format!("ctl {}", own.get_name())];
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
     }
+    error
+}
+
+/// Says what stands for options of Suricata and Snort, and for files without an option.
+fn with_tip(mut error: clap::Error, first: Option<&OsStr>) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let command = first.and_then(OsStr::to_str).filter(|first| matches!(*first, "ids" | "l7"));
+    let (Some(command), Some(ContextValue::String(word))) =
+        (command, error.get(ContextKind::InvalidArg))
+    else {
+        return error;
+    };
+    if error.kind() != clap::error::ErrorKind::UnknownArgument
+        || error.get(ContextKind::SuggestedArg).is_some()
+    {
+        return error;
+    }
+    let tip = match (word.as_str(), command) {
+        ("-c", "ids") => {
+            "a suricata.yaml or snort.conf is not read; variables are given with --set, other settings with --config"
+                .to_owned()
+        }
+        ("-s", "ids") => "rules are given with -S".to_owned(),
+        ("-i", _) => {
+            format!("live traffic is inspected by `shadeline run` with [{command}] in its configuration")
+        }
+        (word, _) if word.starts_with('-') => return error,
+        (word, "ids") if word.contains(".rules") => "rules are given with -S".to_owned(),
+        _ => "captures are given with -r".to_owned(),
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
 

@@ -28,7 +28,7 @@ use crate::ports::{LivePorts, Opening};
 use crate::report::Report;
 use crate::service::{Service, Watchdog};
 use crate::wiring::{self, PortIo};
-use crate::{backend, check, compilers, log, pipelines, privileges};
+use crate::{backend, check, log, pipelines, privileges};
 use path::{Fixed, LiveEngine, LivePath};
 use running::Running;
 
@@ -131,8 +131,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         host_police: host_police.clone(),
     };
     let mut path = LivePath::new(fixed, &interfaces, ports, &opened, io);
-    let prepared = compilers::without_counts(|| path.prepare(&config, &interfaces, &mut publisher));
-    prepared.map_err(Failure::other)?;
+    path.prepare(&config, &interfaces, &mut publisher).map_err(Failure::other)?;
     host_police.set(&config);
     let engine = path.engine();
     let seen = path.start()?;

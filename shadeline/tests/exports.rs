@@ -829,6 +829,10 @@ fn a_live_run_says_what_its_outputs_lost() {
         let (status, said) = process.stop(Stop::Interrupt, LONG);
         assert!(status.success(), "{status}: {said}");
         let named = said.contains("flow.events: ") && said.contains(" lost: ");
+        // The output itself says so once, and nobody else before the end.
+        let counts =
+            ["/dev/full: lines are lost: ", "flow.events: "].map(|own| said.matches(own).count());
+        assert_eq!(counts, [1, 1], "{said}");
         assert!(named && (json || said.contains("warning: flow.events: ")), "{said}");
     }
 }

@@ -34,6 +34,69 @@ fn rules_that_cannot_be_loaded_are_named_with_their_place() {
     assert!(said.contains("2 rules: 1 loaded (50.00 %), 1 not; 0 disabled"), "{said}");
 }
 
+/// What is no file of rules is an error with its name and the reason; nothing else is said of it, nor written.
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let folder = Scratch::new();
+    let capture = testkit::repository().join("tests/data/vxlan-pings.pcap").display().to_string();
+    folder.write("own.rules", "alert icmp any any -> any any (sid:1;)\n");
+    folder.write("empty.rules", "# none\n");
+    folder.write("config.toml", "mode = \"monitor\"\n[port.a]\n[ids]\nrules = [\"none.rules\"]\n");
+    let none = "No such file or directory (os error 2)";
+    for (args, expected) in [
+        (&["-S", "none.rules"][..], format!("cannot read the rule file none.rules: {none}")),
+        (&["-S", "."], "cannot read the rule file .: Is a directory".to_owned()),
+        (
+            &["-S", &capture],
+            format!("cannot read the rule file {capture}: the file has binary data, not rules"),
+        ),
+        (
+            &["--config", "config.toml"],
+            format!("cannot read none.rules: {none}\n --> config.toml:4:10"),
+        ),
+    ] {
+        for mode in [&["-T"][..], &["-r", &capture, "-l", "out"]] {
+            let out = ids(&folder, &[mode, args].concat());
+            let said = text(&out.stderr);
+            assert_eq!(out.status.code(), Some(1), "{args:?}: {said}");
+            assert!(said.starts_with(&format!("error: {expected}")), "{args:?}: {said}");
+            assert!(!said.contains("expected"), "{args:?}: {said}");
+            assert_eq!((out.stdout.len(), folder.path().join("out").exists()), (0, false));
+        }
+    }
+    let out = ids(&folder, &["-T", "-S", "own.rules", "-S", "empty.rules", "-S", "./own.rules"]);
+    let said = text(&out.stdout);
+    assert!(out.status.success(), "{said}{}", text(&out.stderr));
+    let warnings = "warning: ./own.rules: the file is named twice; it is read once\n\
+                    warning: empty.rules: the file has no rules\n";
+    assert!(said.starts_with(warnings) && said.contains("1 rule: 1 loaded"), "{said}");
+}
+
+/// Options of Suricata and Snort that are others here, and files without an option.
+#[test]
+fn command_lines_of_other_programs_have_tips() {
+    let folder = Scratch::new();
+    let (live, variables) = (
+        "live traffic is inspected by `shadeline run` with [ids] in its configuration",
+        "variables are given with --set",
+    );
+    for (args, tip) in [
+        (&["-c", "suricata.yaml", "-r", "a.pcap"][..], Some(variables)),
+        (&["-r", "a.pcap", "-s", "a.rules"], Some("tip: rules are given with -S\n")),
+        (&["-T", "a.rules"], Some("tip: rules are given with -S\n")),
+        (&["-S", "a.rules", "a.pcap"], Some("tip: captures are given with -r\n")),
+        (&["-i", "eth0", "-S", "a.rules"], Some(live)),
+        (&["-r", "a.pcap", "--rule", "a.rules"], Some("a similar argument exists: '--rules'")),
+        (&["-A", "fast"], None),
+    ] {
+        let out = ids(&folder, args);
+        let said = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(tip.is_none_or(|tip| said.contains(tip)), "{args:?}: {said}");
+        assert_eq!(said.contains("tip: "), tip.is_some(), "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn keywords_are_listed() {
     let out = ids(&Scratch::new(), &["--list-keywords", "--json"]);

@@ -760,4 +760,6 @@ fn a_reload_changes_a_source() {
     assert!(good && text.contains("module.other: - -> new"), "{text}");
     let (good, text) = ctl("show modules --json");
     assert!(good && text.contains("other") && !text.contains("own"), "{text}");
+    let said = process.output();
+    assert!(!said.contains(" generated."), "the compiler's own count: {said}");
 }

@@ -62,32 +62,88 @@ kinds! {
     HttpResponseProtocol "response_invalid_protocol" HTTP;
     /// The status of a response is no number from 100 to 999, or is written otherwise.
     HttpResponseStatus "response_invalid_status" HTTP;
-    /// A field of a request without a colon or with a bad name.
+    /// The first line of a request ends with the stream.
+    HttpLineIncomplete "request_line_incomplete" HTTP;
+    /// Blanks are before the first word of a request.
+    HttpLeadingBlank "request_line_leading_whitespace" HTTP;
+    /// Something else than spaces is behind the method.
+    HttpMethodDelimiter "method_delim_non_compliant" HTTP;
+    /// Something else than spaces is behind the target.
+    HttpUriDelimiter "uri_delim_non_compliant" HTTP;
+    /// A field of a request with a bad name.
     HttpRequestField "request_header_invalid" HTTP;
-    /// A field of a response without a colon or with a bad name.
+    /// A field of a response with a bad name.
     HttpResponseField "response_header_invalid" HTTP;
-    /// `Content-Length` of a request is not a number, or several differ.
+    /// A line of a request without a colon.
+    HttpRequestColon "request_field_missing_colon" HTTP;
+    /// A line of a response without a colon.
+    HttpResponseColon "response_field_missing_colon" HTTP;
+    /// The first line behind that of a request goes on with a field.
+    HttpRequestFolding "invalid_request_field_folding" HTTP;
+    /// The first line behind that of a response goes on with a field.
+    HttpResponseFolding "invalid_response_field_folding" HTTP;
+    /// Many fields of a request have the name of one before.
+    HttpRequestRepetitions "request_header_repetition" HTTP;
+    /// Many fields of a response have the name of one before.
+    HttpResponseRepetitions "response_header_repetition" HTTP;
+    /// `Authorization` names a scheme other than Basic, Digest and Bearer.
+    HttpAuthorization "request_auth_unrecognized" HTTP;
+    /// `Content-Length` of a request is not a number.
     HttpRequestLength "invalid_content_length_field_in_request" HTTP;
-    /// `Content-Length` of a response is not a number, or several differ.
+    /// `Content-Length` of a response is not a number.
     HttpResponseLength "invalid_content_length_field_in_response" HTTP;
+    /// Several `Content-Length` of a request differ.
+    HttpRequestLengths "duplicate_content_length_field_in_request" HTTP;
+    /// Several `Content-Length` of a response differ.
+    HttpResponseLengths "duplicate_content_length_field_in_response" HTTP;
+    /// Bytes that are no request follow a request.
+    HttpBodyUnexpected "request_body_unexpected" HTTP;
     /// The size of a chunk of a request is no number.
     HttpRequestChunk "invalid_request_chunk_len" HTTP;
     /// The size of a chunk of a response is no number.
     HttpResponseChunk "invalid_response_chunk_len" HTTP;
-    /// `Transfer-Encoding` is one that is not known.
+    /// The line of the size of a chunk of a request has more than the size.
+    HttpRequestExtension "request_chunk_extension" HTTP;
+    /// The line of the size of a chunk of a response has more than the size.
+    HttpResponseExtension "response_chunk_extension" HTTP;
+    /// `Transfer-Encoding` of a request is one that is not known.
     HttpTransferCoding "invalid_transfer_encoding_value_in_request" HTTP;
+    /// `Transfer-Encoding` of a response is one that is not known.
+    HttpResponseTransferCoding "invalid_transfer_encoding_value_in_response" HTTP;
+    /// `Transfer-Encoding` of a response has more than `chunked`.
+    HttpOddChunked "response_abnormal_transfer_encoding" HTTP;
+    /// Chunks in a response of a version before HTTP/1.1.
+    HttpChunkedOld "response_chunked_old_proto" HTTP;
+    /// `100 Continue` came twice.
+    HttpContinued "100_continue_already_seen" HTTP;
+    /// Ranges of a content in one body.
+    HttpByteranges "response_multipart_byteranges" HTTP;
+    /// `Content-Range` of a response is none.
+    HttpRange "range_invalid" HTTP;
     /// A request of HTTP/1.1 without `Host`.
     HttpNoHost "missing_host_header" HTTP;
     /// Target and `Host` name different servers.
     HttpHostAmbiguous "host_header_ambiguous" HTTP;
-    /// The name of the server is none.
-    HttpHostInvalid "header_host_invalid" HTTP;
+    /// The name of the server in the target is none.
+    HttpUriHostInvalid "request_uri_host_invalid" HTTP;
+    /// The name of the server in `Host` is none.
+    HttpHostInvalid "request_header_host_invalid" HTTP;
+    /// The port of the server is not a number.
+    HttpPortInvalid "invalid_server_port_in_request" HTTP;
+    /// The port of the server is not from 1 to 65535.
+    HttpAuthorityPort "invalid_authority_port" HTTP;
+    /// `Host` names another port than that of the connection.
+    HttpPortMismatch "request_server_port_tcp_port_mismatch" HTTP;
     /// Both `Content-Length` and `Transfer-Encoding`.
     HttpSmuggling "request_field_smuggling" HTTP;
-    /// A head that is longer than the limit, or has too many fields.
-    HttpHeadTooLong "request_headers_too_long" HTTP;
-    /// The same of a response.
-    HttpResponseHeadTooLong "response_headers_too_long" HTTP;
+    /// A head of a request that is longer than the limit.
+    HttpHeadTooLong "request_field_too_long" HTTP;
+    /// A head of a response that is longer than the limit.
+    HttpResponseHeadTooLong "response_field_too_long" HTTP;
+    /// A head of a request with more fields than the limit.
+    HttpTooManyFields "request_too_many_headers" HTTP;
+    /// A head of a response with more fields than the limit.
+    HttpResponseTooManyFields "response_too_many_headers" HTTP;
     /// More requests wait for responses than the limit.
     HttpTooManyOpen "too_many_open_transactions" HTTP;
     /// Compressed data are broken.
@@ -100,6 +156,12 @@ kinds! {
     HttpUnknownCoding "abnormal_ce_header" HTTP;
     /// A multipart body without a boundary, or one that does not begin with it.
     HttpMultipart "multipart_generic_error" HTTP;
+    /// A line of the header of a part has no colon.
+    HttpMultipartHeader "multipart_invalid_header" HTTP;
+    /// A part has the name of a file and no content.
+    HttpMultipartNoData "multipart_no_filedata" HTTP;
+    /// The name of a file is longer than any file system has them.
+    HttpNameTooLong "file_name_too_long" HTTP;
 
     /// The client does not begin with the preface (RFC 9113 §3.4).
     Http2Magic "invalid_client_magic" HTTP2;
@@ -113,6 +175,12 @@ kinds! {
     Http2AuthorityMismatch "authority_host_mismatch" HTTP2;
     /// A header block that is longer than the limit, or has too many fields.
     Http2HeaderTooLong "reassembly_limit_reached" HTTP2;
+    /// A stream begins that was over, or that is before one that began.
+    Http2StreamReuse "stream_id_reuse" HTTP2;
+    /// `Content-Range` of a response is none.
+    Http2Range "invalid_range" HTTP2;
+    /// `:authority` names a user.
+    Http2Userinfo "userinfo_in_uri" HTTP2;
     /// More streams are open than the limit.
     Http2TooManyStreams "too_many_streams" HTTP2;
 
@@ -133,12 +201,24 @@ kinds! {
     TlsRecordLength "invalid_record_length" TLS;
     /// A record of a version that does not exist.
     TlsRecordVersion "invalid_record_version" TLS;
-    /// A handshake message that cannot be read, or is longer than the limit.
+    /// A handshake message that cannot be read.
     TlsHandshake "invalid_handshake_message" TLS;
+    /// A handshake message that is longer than the limit.
+    TlsHandshakeLength "handshake_invalid_length" TLS;
     /// A certificate that cannot be read.
     TlsCertificate "invalid_certificate" TLS;
     /// A name of the server that is none.
     TlsSni "invalid_sni" TLS;
+    /// Names of the server more than once.
+    TlsSeveralSni "multiple_sni_extensions" TLS;
+    /// A name of the server of another kind than a host.
+    TlsSniType "invalid_sni_type" TLS;
+    /// Lengths within the name of the server that do not fit.
+    TlsSniLength "invalid_sni_length" TLS;
+    /// A heartbeat in the clear.
+    TlsHeartbeatSeen "heartbeat_message" TLS;
+    /// A heartbeat in the clear that is neither a request nor a response.
+    TlsHeartbeatInvalid "invalid_heartbeat_message" TLS;
     /// A heartbeat that asks for more than it has.
     TlsHeartbeat "overflow_heartbeat_message" TLS;
 
@@ -161,17 +241,37 @@ kinds! {
     SmtpChunk "bdat_command_malformed" SMTP;
     /// A server did not accept `DATA` and the client sent a mail.
     SmtpDataRejected "data_command_rejected" SMTP;
+    /// The first reply is none that a server begins with.
+    SmtpNoWelcome "no_server_welcome_message" SMTP;
+    /// The server does not go over to TLS.
+    SmtpTlsRejected "tls_rejected" SMTP;
+    /// A mail began before the server asked for it.
+    SmtpPipelined "invalid_pipelined_sequence" SMTP;
     /// A line of base64 that is none.
     MimeBase64 "mime_invalid_base64" SMTP;
+    /// Digits of quoted-printable that are none.
+    MimeQuoted "mime_invalid_qp" SMTP;
     /// The header of a mail or part is longer than the limit.
     MimeLongHeader "mime_long_header" SMTP;
+    /// The name of a field has more than 75 bytes.
+    MimeLongName "mime_long_header_name" SMTP;
+    /// The value of a field has more than 2,000 bytes.
+    MimeLongValue "mime_long_header_value" SMTP;
+    /// A line has more than 998 bytes (RFC 5322 §2.1.1).
+    MimeLongLine "mime_long_line" SMTP;
+    /// A line of an encoded part has more than 76 bytes (RFC 2045 §6.7, §6.8).
+    MimeLongEncoded "mime_long_enc_line" SMTP;
+    /// A boundary is longer than the limit.
+    MimeLongBoundary "mime_long_boundary" SMTP;
+    /// The name of a file is longer than any file system has them.
+    MimeLongFilename "mime_long_filename" SMTP;
     /// More multiparts within multiparts than the limit.
     MimeDepth "mime_boundary_too_deep" SMTP;
 
     /// A command longer than allowed.
-    FtpLongCommand "ftp_request_command_too_long" FTP;
+    FtpLongCommand "request_command_too_long" FTP;
     /// A reply longer than allowed.
-    FtpLongReply "ftp_response_command_too_long" FTP;
+    FtpLongReply "response_command_too_long" FTP;
 }
 
 impl AnomalyKind {
@@ -186,6 +286,8 @@ impl AnomalyKind {
             self,
             Self::HttpHeadTooLong
                 | Self::HttpResponseHeadTooLong
+                | Self::HttpTooManyFields
+                | Self::HttpResponseTooManyFields
                 | Self::HttpTooManyOpen
                 | Self::HttpBomb
                 | Self::HttpTooManyCodings
@@ -209,14 +311,20 @@ impl AnomalyKind {
         }
     }
 
-    /// By what [`event`](Self::event) gives.
+    /// By what [`event`](Self::event) gives, in any case.
     pub fn from_event(event: &str) -> Option<Self> {
         let (protocol, name) = match event.split_once('.') {
             Some((protocol, name)) => (Some(protocol), name),
             None => (None, event),
         };
         let mut all = Self::ALL.iter().copied();
-        all.find(|kind| kind.name() == name && kind.protocol().map(Protocol::name) == protocol)
+        all.find(|kind| {
+            kind.name().eq_ignore_ascii_case(name)
+                && match (kind.protocol(), protocol) {
+                    (Some(own), Some(protocol)) => own.name().eq_ignore_ascii_case(protocol),
+                    (own, protocol) => own.is_none() && protocol.is_none(),
+                }
+        })
     }
 }
 

@@ -37,14 +37,16 @@ mod smtp;
 mod ssh;
 mod tls;
 mod transaction;
+mod unseen;
 
 pub use anomaly::{Anomaly, AnomalyKind};
 pub use buffer::Buffer;
 pub use file::{Digests, File, FileState};
 pub use limits::Limits;
-pub use session::{Session, Start, Want};
+pub use session::{Others, Session, Spoken, Start, Want};
 pub use sink::{Direction, Piece, Progress, Sink};
 pub use transaction::{
     Certificate, Data, Dns, DnsData, DnsQuestion, DnsRecord, Email, Ftp, Http, Smtp, Ssh, SshSide,
     Tls, Transaction,
 };
+pub use unseen::{UNSEEN, unseen};

@@ -11,6 +11,7 @@
 use crate::anomaly::AnomalyKind;
 use crate::buffer::Buffer;
 use crate::file::{FileState, OpenFile};
+use crate::http1::NAME_MAX;
 use crate::output::Output;
 use crate::sink::Direction;
 use crate::transaction::{Email, cost_of};
@@ -19,6 +20,12 @@ use crate::transaction::{Email, cost_of};
 const FRAGMENT: usize = 1024;
 /// Bytes of a boundary.
 const BOUNDARY_MAX: usize = 200;
+/// Bytes of a line, and of one of an encoded part, without its end.
+const LINE_MAX: usize = 998;
+const ENCODED_MAX: usize = 76;
+/// Bytes of the name and of the value of a field that are not odd.
+const FIELD_NAME_MAX: usize = 75;
+const FIELD_VALUE_MAX: usize = 2000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -65,8 +72,11 @@ pub(crate) struct Mime {
     messages: usize,
     place: Place,
     line: Vec<u8>,
-    /// The line goes on with what comes.
+    /// The line goes on with what comes, and has so many bytes so far.
     in_line: bool,
+    line_len: usize,
+    /// What was said of the mail, once each: a long line, a long line of an encoded part.
+    is_long: [bool; 2],
     header: Vec<u8>,
     is_header_cut: bool,
     part: Part,
@@ -88,6 +98,8 @@ impl Mime {
             place: if is_mail { Place::Header } else { Place::Between },
             line: Vec::new(),
             in_line: false,
+            line_len: 0,
+            is_long: [false; 2],
             header: Vec::new(),
             is_header_cut: false,
             part: Part::default(),
@@ -145,6 +157,11 @@ impl Mime {
             text => (text, b""),
         };
         let is_start = !std::mem::replace(&mut self.in_line, end.is_empty());
+        self.line_len = if is_start { text.len() } else { self.line_len + text.len() };
+        let is_encoded = self.place == Place::Body && self.part.encoding != Encoding::Plain;
+        self.long_line(out, self.line_len > LINE_MAX, 0, AnomalyKind::MimeLongLine);
+        let is_long = is_encoded && self.line_len > ENCODED_MAX;
+        self.long_line(out, is_long, 1, AnomalyKind::MimeLongEncoded);
         if !(is_start && self.boundary(out, text)) {
             match self.place {
                 Place::Between => {}
@@ -159,6 +176,12 @@ impl Mime {
         }
         self.line = line;
         self.line.clear();
+    }
+
+    fn long_line(&mut self, out: &mut Output<'_>, is_long: bool, which: usize, kind: AnomalyKind) {
+        if is_long && !std::mem::replace(&mut self.is_long[which], true) {
+            self.odd(out, kind);
+        }
     }
 
     /// Is the line a boundary? It ends parts and begins one.
@@ -207,12 +230,28 @@ impl Mime {
             let found = fields.iter().find(|(f, _)| f.eq_ignore_ascii_case(name.as_bytes()));
             found.map(|(_, value)| &value[..])
         };
+        if fields.iter().any(|(name, _)| name.len() > FIELD_NAME_MAX) {
+            self.odd(out, AnomalyKind::MimeLongName);
+        }
+        if fields.iter().any(|(_, value)| value.len() > FIELD_VALUE_MAX) {
+            self.odd(out, AnomalyKind::MimeLongValue);
+        }
+        if !self.is_mail && has_no_colon(&header) {
+            out.anomaly(
+                AnomalyKind::HttpMultipartHeader,
+                Some(self.transaction),
+                Some(self.direction),
+            );
+        }
         self.place = Place::Body;
         self.part = Part::default();
         let kind = get("content-type").unwrap_or_default();
         let is_multipart = kind.get(..10).is_some_and(|k| k.eq_ignore_ascii_case(b"multipart/"));
         let nested = self.boundaries.len() + self.messages;
         if is_multipart && let Some(mut boundary) = parameter(kind, "boundary") {
+            if boundary.len() > BOUNDARY_MAX {
+                self.odd(out, AnomalyKind::MimeLongBoundary);
+            }
             if nested < out.limits.depth {
                 boundary.truncate(BOUNDARY_MAX);
                 self.boundaries.push(boundary);
@@ -229,9 +268,17 @@ impl Mime {
             let is_message = self.is_mail && is_type(kind, b"message/rfc822");
             if name.is_some() || is_attached {
                 let name = name.unwrap_or_default();
+                if name.len() > NAME_MAX {
+                    let kind = match self.is_mail {
+                        true => AnomalyKind::MimeLongFilename,
+                        false => AnomalyKind::HttpNameTooLong,
+                    };
+                    out.anomaly(kind, Some(self.transaction), Some(self.direction));
+                }
                 let is_room = self.email.attachments.len() < out.limits.entries;
                 if self.is_mail && is_room && self.pays(out, &name) {
                     self.email.attachments.push(name.clone());
+                    self.tell(out);
                 }
                 let number = self.files;
                 self.files = self.files.saturating_add(1);
@@ -248,6 +295,13 @@ impl Mime {
         if std::mem::take(&mut self.is_top) {
             self.email.fields = fields;
             self.give_fields(out);
+            self.tell(out);
+        }
+    }
+
+    fn tell(&self, out: &mut Output<'_>) {
+        if self.is_mail && !self.is_top {
+            out.sink.mail(self.transaction, &self.email);
         }
     }
 
@@ -297,7 +351,13 @@ impl Mime {
             }
         }
         if self.part.is_odd && !was_odd {
-            self.odd(out, AnomalyKind::MimeBase64);
+            self.odd(
+                out,
+                match self.part.encoding {
+                    Encoding::QuotedPrintable => AnomalyKind::MimeQuoted,
+                    _ => AnomalyKind::MimeBase64,
+                },
+            );
         }
     }
 
@@ -326,6 +386,7 @@ impl Mime {
                 let number = self.email.urls.len();
                 out.buffer(self.transaction, self.direction, Buffer::EmailUrl, number, url);
                 self.email.urls.push(url.to_vec());
+                self.tell(out);
             }
         }
     }
@@ -354,6 +415,13 @@ impl Mime {
             self.urls(out, &line);
         }
         if let Some(file) = part.file {
+            if !self.is_mail && file.file.size == 0 && !file.file.name.is_empty() {
+                out.anomaly(
+                    AnomalyKind::HttpMultipartNoData,
+                    Some(self.transaction),
+                    Some(self.direction),
+                );
+            }
             out.close(file, state);
         }
     }
@@ -436,7 +504,7 @@ impl Part {
                 (None, b'\n') => self.is_escaped = false,
                 (None, byte) => {
                     out.push(*byte);
-                    self.is_escaped = false;
+                    (self.is_escaped, self.is_odd) = (false, true);
                 }
             }
         }
@@ -464,6 +532,14 @@ fn fields(header: &[u8], limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         }
     }
     fields
+}
+
+/// Whether a line of a header that does not go on with the one before has no colon.
+fn has_no_colon(header: &[u8]) -> bool {
+    let mut lines = header.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    lines.any(|line| {
+        line.first().is_some_and(|first| !matches!(first, b' ' | b'\t')) && !line.contains(&b':')
+    })
 }
 
 fn encoding(name: &[u8]) -> Encoding {

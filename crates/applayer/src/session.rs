@@ -38,6 +38,26 @@ pub enum Want {
     Nothing,
 }
 
+/// What one side of a flow speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// This protocol.
+    Known(Protocol),
+    /// Something that is not known.
+    Unknown,
+}
+
+/// Protocols of a flow beside the one that it is read as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// What it was before it changed, as by STARTTLS.
+    pub original: Option<Protocol>,
+    /// What was announced to follow.
+    pub expected: Option<Protocol>,
+    /// By direction: what this side speaks, where that is something else.
+    pub sides: [Option<Spoken>; 2],
+}
+
 #[derive(Debug)]
 enum State {
     /// Bytes of both sides in the order in which they came.
@@ -58,6 +78,7 @@ pub struct Session {
     is_reversed: bool,
     /// A protocol that was announced, and has not begun.
     announced: Option<Protocol>,
+    others: Others,
     /// The offset that comes next of each side.
     offsets: [u64; 2],
     ended: [bool; 2],
@@ -79,6 +100,7 @@ impl Session {
             protocol: None,
             is_reversed: false,
             announced: None,
+            others: Others::default(),
             offsets: [0; 2],
             ended: [false; 2],
             encrypted: None,
@@ -90,6 +112,11 @@ impl Session {
     /// The protocol, once it is known.
     pub const fn protocol(&self) -> Option<Protocol> {
         self.protocol
+    }
+
+    /// Which other protocols it has to do with.
+    pub const fn others(&self) -> &Others {
+        &self.others
     }
 
     /// The side that was said to be the client is the server. Directions that the sink is given are the true ones.
@@ -345,6 +372,7 @@ impl Session {
         let State::Identifying(pieces) = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
+        let is_first = self.protocol.is_none();
         self.protocol = protocol;
         self.is_checked = self.identifier.answer().is_settled();
         let announced = self.announced.take();
@@ -370,6 +398,7 @@ impl Session {
             out.anomaly(AnomalyKind::WrongDirectionFirstData, None, first);
         }
         let has_spoken = self.held.iter().all(|(len, _)| *len > 0);
+        let misfit = protocol.and_then(|own| self.identifier.misfit(own, self.start.ports));
         if let Answer::Known(label) = self.identifier.answer()
             && label.confidence == Confidence::Low
             && protocol.is_some()
@@ -377,12 +406,21 @@ impl Session {
         {
             let mut out = Output { sink, limits, numbers: &mut self.numbers, time_ns };
             out.anomaly(AnomalyKind::OnlyOneDirection, None, None);
+            if let Some(side) = misfit {
+                self.others.sides[self.actual(direction_of(side)) as usize] = Some(Spoken::Unknown);
+            }
         }
         if announced == Some(Protocol::Tls) && protocol != announced {
             let mut out = Output { sink, limits, numbers: &mut self.numbers, time_ns };
             out.anomaly(AnomalyKind::NoTlsAfterStarttls, None, None);
         }
-        let parser = protocol.and_then(|protocol| parser_of(protocol, self.start));
+        // Behind a change the server is another one.
+        let server_port = match is_first {
+            true if self.is_reversed => opener,
+            true => responder,
+            false => 0,
+        };
+        let parser = protocol.and_then(|protocol| parser_of(protocol, self.start, server_port));
         let Some(parser) = parser else { return };
         self.state = State::Reading(parser);
         for (direction, piece) in pieces {
@@ -429,15 +467,16 @@ impl Session {
         }
         let answer = self.identifier.feed(side_of(direction), bytes, self.start.ports);
         self.is_checked = answer.is_settled();
-        let kind = match answer {
+        let (kind, spoken) = match answer {
             Answer::Known(label) if Some(label.protocol) != self.protocol => {
-                AnomalyKind::MismatchBothDirections
+                (AnomalyKind::MismatchBothDirections, Spoken::Known(label.protocol))
             }
             Answer::Known(label) if label.confidence == Confidence::Low => {
-                AnomalyKind::OnlyOneDirection
+                (AnomalyKind::OnlyOneDirection, Spoken::Unknown)
             }
             _ => return,
         };
+        self.others.sides[self.actual(direction) as usize] = Some(spoken);
         let mut out = Output { sink, limits, numbers: &mut self.numbers, time_ns };
         out.anomaly(kind, None, None);
     }
@@ -470,6 +509,7 @@ impl Session {
             Next::Change { to: Some(Protocol::Http2), unread, held } => {
                 // The server begins, with frames that nothing else is known by.
                 parser.finish(&mut out);
+                self.others = Others::after(self.protocol, Some(Protocol::Http2));
                 (self.protocol, self.is_checked) = (Some(Protocol::Http2), true);
                 out.sink.protocol(self.protocol);
                 self.state = State::Reading(Box::new(Http2::default()));
@@ -487,6 +527,7 @@ impl Session {
                 self.held = [(0, false); 2];
                 self.is_checked = false;
                 self.announced = to;
+                self.others = Others::after(self.protocol, to);
                 // The true directions are known; from here on they are what the caller calls them.
                 let other = self.actual(direction.opposite());
                 let this = self.actual(direction);
@@ -498,6 +539,20 @@ impl Session {
     }
 }
 
+impl Others {
+    /// Once the protocol is left for another one.
+    fn after(original: Option<Protocol>, expected: Option<Protocol>) -> Self {
+        Self { original, expected, sides: [None; 2] }
+    }
+}
+
+fn direction_of(side: l7proto::Direction) -> Direction {
+    match side {
+        l7proto::Direction::Opener => Direction::ToServer,
+        l7proto::Direction::Responder => Direction::ToClient,
+    }
+}
+
 fn side_of(direction: Direction) -> l7proto::Direction {
     match direction {
         Direction::ToServer => l7proto::Direction::Opener,
@@ -506,9 +561,9 @@ fn side_of(direction: Direction) -> l7proto::Direction {
 }
 
 /// The parser of a protocol, where there is one.
-fn parser_of(protocol: Protocol, start: Start) -> Option<Box<dyn Parser>> {
+fn parser_of(protocol: Protocol, start: Start, server_port: u16) -> Option<Box<dyn Parser>> {
     Some(match (protocol, start.transport) {
-        (Protocol::Http1, Transport::Stream) => Box::new(Http1::new()),
+        (Protocol::Http1, Transport::Stream) => Box::new(Http1::new(server_port)),
         (Protocol::Http2, Transport::Stream) => Box::new(Http2::default()),
         (Protocol::Dns, transport) => Box::new(DnsFlow::new(transport == Transport::Stream)),
         (Protocol::Tls, Transport::Stream) => Box::new(TlsFlow::default()),

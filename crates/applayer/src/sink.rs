@@ -5,7 +5,7 @@ use l7proto::Protocol;
 use crate::anomaly::Anomaly;
 use crate::buffer::Buffer;
 use crate::file::File;
-use crate::transaction::Transaction;
+use crate::transaction::{Email, Transaction};
 
 /// Whither bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +74,11 @@ pub trait Sink {
 
     /// A transaction went on; `transaction` is what is known so far.
     fn transaction(&mut self, _transaction: &Transaction, _progress: Progress) {}
+
+    /// What is known so far of the mail of a transaction: its header, attachments and URLs.
+    fn mail(&mut self, transaction: u64, email: &Email) {
+        let _ = (transaction, email);
+    }
 
     /// A file has ended, whole or not.
     fn file(&mut self, _file: &File) {}

@@ -325,7 +325,14 @@ impl SmtpFlow {
             smtp.replies.push(reply.code);
         }
         match asked {
-            Asked::StartTls => return reply.code == 220,
+            Asked::Greeting if reply.code != 220 => {
+                self.odd(out, AnomalyKind::SmtpNoWelcome, direction);
+            }
+            Asked::StartTls if reply.code == 220 => return true,
+            Asked::StartTls => self.odd(out, AnomalyKind::SmtpTlsRejected, direction),
+            Asked::Data if reply.code < 400 && self.has_data => {
+                self.odd(out, AnomalyKind::SmtpPipelined, Direction::ToServer);
+            }
             Asked::Data if reply.code >= 400 => {
                 if self.has_data {
                     self.odd(out, AnomalyKind::SmtpDataRejected, direction);

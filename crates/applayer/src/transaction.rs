@@ -392,10 +392,8 @@ pub struct Smtp {
 impl Smtp {
     fn cost(&self) -> usize {
         let Self { helo, mail_from, rcpt_to, email, replies } = self;
-        let fields = email.fields.iter().map(|(name, value)| cost_of(name) + cost_of(value));
-        let texts = helo.iter().chain(mail_from).chain(rcpt_to);
-        let texts = texts.chain(&email.attachments).chain(&email.urls).map(|text| cost_of(text));
-        size_of::<Self>() + 2 * replies.len() + fields.sum::<usize>() + texts.sum::<usize>()
+        let texts = helo.iter().chain(mail_from).chain(rcpt_to).map(|text| cost_of(text));
+        size_of::<Self>() + 2 * replies.len() + email.cost() + texts.sum::<usize>()
     }
 }
 
@@ -413,6 +411,13 @@ pub struct Email {
 }
 
 impl Email {
+    /// What it costs to keep it, in bytes.
+    pub fn cost(&self) -> usize {
+        let fields = self.fields.iter().map(|(name, value)| cost_of(name) + cost_of(value));
+        let texts = self.attachments.iter().chain(&self.urls).map(|text| cost_of(text));
+        fields.sum::<usize>() + texts.sum::<usize>()
+    }
+
     /// The first field of this name, in any case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         let found = self.fields.iter().find(|(f, _)| f.eq_ignore_ascii_case(name.as_bytes()));

@@ -12,7 +12,7 @@ use signatures::{
 
 use crate::assemble::Builder;
 use crate::checks::{self, Names, Op, Test};
-use crate::events::{EVENTS, STREAM_EVENTS};
+use crate::events::{EVENTS, STREAM_EVENTS, no_event, unseen};
 use crate::literals::{Candidates, Wanted};
 use crate::reputation::Asked;
 use crate::rule::{
@@ -338,13 +338,14 @@ fn draft<'a>(
                 is_of_stream = matches!(condition, Condition::StreamEvent(_));
                 let all = if is_of_stream { STREAM_EVENTS } else { EVENTS };
                 let known = all.binary_search(&name.as_str()).map(|at| all[at]);
-                let known = known.map_err(|_| condition.to_string())?;
+                let known = known.map_err(|_| format!("{condition}: {}", unseen(all, name)))?;
                 if event.replace(Event::Named(known)).is_some() {
                     return Err("several events".to_owned());
                 }
             }
             Condition::AppEvent(name) => {
-                let known = AnomalyKind::from_event(name).ok_or_else(|| condition.to_string())?;
+                let known = AnomalyKind::from_event(name);
+                let known = known.ok_or_else(|| format!("{condition}: {}", no_event(name)))?;
                 if event.replace(Event::Application(known)).is_some() {
                     return Err("several events".to_owned());
                 }
@@ -389,6 +390,13 @@ fn draft<'a>(
             return Err(format!("{} is of the other direction", part.buffer.name()));
         }
     }
+    // As in Suricata, a buffer that one side alone has gives the rule its direction.
+    let of_one = |side: usize| parts.iter().any(|own| own.senders[side] && !own.senders[1 - side]);
+    if let (true, false) | (false, true) = (of_one(0), of_one(1)) {
+        let senders = [of_one(0), of_one(1)];
+        parts.iter_mut().for_each(|part| part.senders = senders);
+    }
+    let is_of_side = parts.iter().all(|part| part.senders == parts[0].senders);
     let mask = |test: &dyn Fn(Buffer) -> bool| {
         let bits = parts.iter().enumerate().filter(|(_, part)| test(part.buffer));
         bits.fold(0, |mask, (at, _)| mask | 1 << at)
@@ -498,6 +506,7 @@ fn draft<'a>(
         posts: posts.into(),
         parts: Box::default(),
         key: 0,
+        is_of_side,
         payload,
         buffers,
         headers,

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use applayer::Anomaly;
+use applayer::{Anomaly, AnomalyKind};
 
 use crate::alert::{Alert, Found, Verdict};
 use crate::detector::{Detector, headers_hold};
@@ -72,6 +72,34 @@ pub struct Event<'a> {
     pub protocol: u8,
     /// When it came, in nanoseconds since 1970.
     pub time_ns: u64,
+}
+
+/// Why there is no event of an application with this name.
+pub(crate) fn no_event(name: &str) -> String {
+    if let Some(why) = applayer::unseen(name) {
+        return why.to_owned();
+    }
+    let protocol_of = |kind: &AnomalyKind| kind.protocol().map_or("", |own| own.name());
+    let (protocol, event) = name.split_once('.').unwrap_or(("", name));
+    let of_protocol = |kind: &&AnomalyKind| protocol_of(kind).eq_ignore_ascii_case(protocol);
+    let known = AnomalyKind::ALL.iter().filter(of_protocol).map(|kind| kind.name());
+    let known: Vec<&'static str> = known.collect();
+    if known.is_empty() {
+        return format!("no parser here sees events of {protocol}");
+    }
+    match signatures::nearest(&known, event) {
+        Some(near) if protocol.is_empty() => format!("no such event; did you mean `{near}`?"),
+        Some(near) => format!("no such event; did you mean `{protocol}.{near}`?"),
+        None => "no such event".to_owned(),
+    }
+}
+
+/// Why there is no event of packets or streams with this name.
+pub(crate) fn unseen(known: &[&'static str], name: &str) -> String {
+    match signatures::nearest(known, name) {
+        Some(near) => format!("no such event is seen here; did you mean `{near}`?"),
+        None => "no such event is seen here".to_owned(),
+    }
 }
 
 impl Detector {

@@ -102,8 +102,10 @@ pub(crate) struct Value {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(crate) number: u64,
-    /// Rules and the bits of their parts that were found, sorted.
-    pub(crate) found: Vec<(u32, u32)>,
+    /// Rules ([`Compiled::once`]) and the bits of their parts that were found, sorted.
+    ///
+    /// [`Compiled::once`]: crate::rule::Compiled::once
+    pub(crate) found: Vec<(u64, u32)>,
     /// Rules that matched, each once ([`Compiled::once`]), sorted.
     ///
     /// [`Compiled::once`]: crate::rule::Compiled::once
@@ -144,7 +146,8 @@ impl Transaction {
     fn memory(&self) -> usize {
         let open = self.open.iter().map(|own| own.window.memory() + own.raw.capacity());
         size_of::<Self>()
-            + (self.found.capacity() + self.done.capacity()) * size_of::<u64>()
+            + self.found.capacity() * size_of::<(u64, u32)>()
+            + self.done.capacity() * size_of::<u64>()
             + self.open.capacity() * size_of::<Open>()
             + self.kept.capacity() * size_of::<Kept>()
             + self.bytes.capacity()

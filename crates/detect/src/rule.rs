@@ -311,6 +311,8 @@ pub(crate) struct Compiled {
     pub(crate) headers: u32,
     /// The bit of the part of transactions that is looked for first; none: each is looked for by itself.
     pub(crate) key: u32,
+    /// All of its parts are in what one side sends: it matches once for each.
+    pub(crate) is_of_side: bool,
     /// Packets of TCP are inspected, not streams.
     pub(crate) needs_packet: bool,
     /// Besides streams of TCP, payloads of their packets are inspected.
@@ -323,11 +325,15 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// What tells matches in a transaction apart: as in Suricata, a rule on one buffer, or on an event, matches once for each
-    /// direction, where both have it. One on several buffers matches once.
+    /// What tells matches in a transaction apart, and the parts that were found for them: as in Suricata, a rule matches once
+    /// for each direction that has all it asks for.
     pub(crate) fn once(&self, number: u32, sender: Sender) -> u64 {
-        let is_of_side = self.parts.len() < 2 && sender == Sender::Server;
-        u64::from(number) << 1 | u64::from(is_of_side)
+        u64::from(number) << 1 | u64::from(self.is_of_side && sender == Sender::Server)
+    }
+
+    /// Whether something of this sender counts for what was found of the other one.
+    pub(crate) fn counts(&self, sender: Sender, other: Sender) -> bool {
+        !self.is_of_side || sender == other
     }
 }
 

@@ -35,18 +35,18 @@ impl Detector {
     /// A payload was found of a rule that asks for a transaction too.
     pub(crate) fn payload_found(&mut self, flow: &mut FlowState, number: u32) {
         let sender = self.step.sender;
-        if flow.payloads.iter().any(|(rule, _)| *rule == number) {
+        let rule = &self.rules.rules[number as usize];
+        if flow.payloads.iter().any(|(own, other)| *own == number && rule.counts(sender, *other)) {
             return;
         }
         if flow.payloads.len() == PAYLOADS_MAX {
             flow.payloads.remove(0);
         }
         flow.payloads.push((number, sender));
-        let rule = &self.rules.rules[number as usize];
+        let once = rule.once(number, sender);
         for transaction in &mut flow.transactions {
-            let found = transaction.found.binary_search_by_key(&number, |(rule, _)| *rule);
+            let found = transaction.found.binary_search_by_key(&once, |(own, _)| *own);
             let is_whole = found.is_ok_and(|at| transaction.found[at].1 == rule.buffers);
-            let once = rule.once(number, sender);
             if is_whole && let Err(at) = transaction.done.binary_search(&once) {
                 transaction.done.insert(at, once);
                 let (found, waits) = (Found::Transaction(transaction.number), false);
@@ -61,16 +61,19 @@ impl Detector {
         let part = &rules.parts[part as usize];
         let (number, bit) = (part.rule, part.bit);
         let rule = &rules.rules[number as usize];
-        let has_payload = rule.payload == 0 || flow.payloads.iter().any(|(own, _)| *own == number);
+        let mut payloads = flow.payloads.iter();
+        let has_payload = rule.payload == 0
+            || payloads.any(|(own, other)| *own == number && rule.counts(sender, *other));
         let ways = [Sender::Client, Sender::Server].map(|sender| flow.way_of(sender));
         let application =
             flow.application[sender.index()].or(flow.application[sender.other().index()]);
         let mut headers = std::mem::take(&mut flow.headers);
         let transaction = flow.transaction(transaction);
-        let at = match transaction.found.binary_search_by_key(&number, |(rule, _)| *rule) {
+        let once = rule.once(number, sender);
+        let at = match transaction.found.binary_search_by_key(&once, |(own, _)| *own) {
             Ok(at) => at,
             Err(at) => {
-                transaction.found.insert(at, (number, 0));
+                transaction.found.insert(at, (once, 0));
                 at
             }
         };
@@ -84,6 +87,7 @@ impl Detector {
                 };
                 let is_there = |kept: &&Kept| {
                     own.buffer == kept.buffer
+                        && rule.counts(sender, kept.sender)
                         && own.senders[kept.sender.index()]
                         && may_hold(kept.sender.index())
                 };
@@ -95,10 +99,11 @@ impl Detector {
                 let holds = { bytes }.any(|bytes| {
                     part_holds(own, bytes, &mut self.scratch.bytes, &mut self.counts.given_up)
                 });
-                let is_absent = |sender: Sender| {
-                    own.senders[sender.index()]
-                        && transaction.ended[sender.index()]
-                        && !transaction.has_seen(own.buffer, sender)
+                let is_absent = |other: Sender| {
+                    rule.counts(sender, other)
+                        && own.senders[other.index()]
+                        && transaction.ended[other.index()]
+                        && !transaction.has_seen(own.buffer, other)
                         && is_of(own.buffer, application)
                 };
                 let is_absent =
@@ -108,7 +113,6 @@ impl Detector {
         }
         transaction.found[at].1 = bits;
         let is_whole = bits == rule.buffers;
-        let once = rule.once(number, sender);
         if is_whole
             && has_payload
             && let Err(at) = transaction.done.binary_search(&once)
@@ -131,9 +135,11 @@ impl Detector {
         let rules = self.rules.clone();
         let (buffer, side) = (canonical(part.buffer), part.sender.index());
         let mut headers = std::mem::take(&mut flow.headers[side]);
-        for (number, bits) in &flow.transaction(part.transaction).found {
-            let rule = &rules.rules[*number as usize];
-            if rule.key & bits == 0 || *bits == rule.buffers {
+        for (once, bits) in &flow.transaction(part.transaction).found {
+            let (number, sender) = number_of(*once);
+            let rule = &rules.rules[number as usize];
+            let is_other = !rule.counts(part.sender, sender);
+            if is_other || rule.key & bits == 0 || *bits == rule.buffers {
                 continue;
             }
             // All parts of a rule have its header.
@@ -345,9 +351,11 @@ impl Detector {
             !own.has_seen(buffer, sender) && is_of(buffer, application)
         });
         absent.extend(missing);
-        for (number, bits) in &own.found {
-            let rule = &rules.rules[*number as usize];
-            if rule.key & bits == 0 || *bits == rule.buffers {
+        for (once, bits) in &own.found {
+            let (number, other) = number_of(*once);
+            let rule = &rules.rules[number as usize];
+            let is_other = !rule.counts(sender, other);
+            if is_other || rule.key & bits == 0 || *bits == rule.buffers {
                 continue;
             }
             absent.extend(rule.parts.iter().filter(|number| {
@@ -369,6 +377,13 @@ impl Detector {
             flow.transactions[at].ended = [true; 2];
         }
     }
+}
+
+/// The number of a rule, and who sends what was found of it, if that counts ([`Compiled::once`]).
+///
+/// [`Compiled::once`]: crate::rule::Compiled::once
+fn number_of(once: u64) -> (u32, Sender) {
+    ((once >> 1) as u32, if once & 1 == 0 { Sender::Client } else { Sender::Server })
 }
 
 /// How a buffer is looked at of which all is there.

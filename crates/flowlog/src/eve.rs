@@ -32,7 +32,8 @@
 //!   `ts_max_regions` and `tc_max_regions`, which are of Suricata's buffers, nor the offsets of urgent bytes. `closing` is `last_ack`.
 //! * `tunnels` is not Suricata's: the tunnels around the flow, the outermost first, each with its `type` and, if it has one, its
 //!   `id`. It is missing where there are none.
-//! * `app_proto` is there where the record has an application. Its name is Suricata's for protocols that Suricata knows.
+//! * `app_proto` is there where the record has an application. Its name is Suricata's for protocols that Suricata knows. The other
+//!   protocols of a flow ([`Protocols`]) are there as in Suricata, where they differ from it.
 //!
 //! A function of its arguments, which appends lines to a buffer of the caller.
 
@@ -74,6 +75,49 @@ pub struct Context<'a> {
     pub at_ns: u64,
     /// Whether a rule raised an alert for the flow (`flow.alerted`).
     pub is_alerted: bool,
+    /// What its sides speak beside its application.
+    pub protocols: Protocols,
+}
+
+/// Protocols of a flow beside its application, by Suricata's names; none where they are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocols {
+    /// What the client speaks (`app_proto_ts`).
+    pub to_server: Option<&'static str>,
+    /// What the server speaks (`app_proto_tc`).
+    pub to_client: Option<&'static str>,
+    /// What it was before it changed (`app_proto_orig`).
+    pub original: Option<&'static str>,
+    /// What was announced to follow (`app_proto_expected`).
+    pub expected: Option<&'static str>,
+}
+
+impl Protocols {
+    /// Of a flow with this application.
+    pub fn of(others: &applayer::Others, application: Option<l7proto::Protocol>) -> Self {
+        let other = |own: Option<l7proto::Protocol>| {
+            own.filter(|own| Some(*own) != application).map(l7proto::Protocol::name)
+        };
+        let spoken = |own: Option<applayer::Spoken>| match own? {
+            applayer::Spoken::Known(own) => other(Some(own)),
+            applayer::Spoken::Unknown => Some("failed"),
+        };
+        let [to_server, to_client] = others.sides.map(spoken);
+        let (original, expected) = (other(others.original), other(others.expected));
+        Self { to_server, to_client, original, expected }
+    }
+
+    fn write(&self, line: &mut Object<'_>) {
+        let all = [
+            ("app_proto_ts", self.to_server),
+            ("app_proto_tc", self.to_client),
+            ("app_proto_orig", self.original),
+            ("app_proto_expected", self.expected),
+        ];
+        for (name, own) in all {
+            own.iter().for_each(|own| line.string(name, own));
+        }
+    }
 }
 
 /// Which packet or flow a line is of, from the one who sent to the other end.
@@ -100,7 +144,7 @@ pub struct Origin<'a> {
 impl<'a> Origin<'a> {
     fn head(&self, event_type: &'static str) -> Head<'a> {
         let &Self { flow_id, src, dst, protocol, icmp, vlans, in_iface, at_ns } = self;
-        let context = Context { in_iface, at_ns, is_alerted: false };
+        let context = Context { in_iface, at_ns, ..Context::default() };
         Head { event_type, flow_id, src, dst, protocol, icmp, vlans, context }
     }
 }
@@ -129,7 +173,7 @@ impl Eve {
             line.number("response_icmp_code", code);
         }
         tunnels(&mut line, record);
-        application(&mut line, record);
+        application(&mut line, record, &context);
         let mut flow = line.object("flow");
         flow.number("pkts_toserver", to_server.packets);
         flow.number("pkts_toclient", to_client.packets);
@@ -169,7 +213,7 @@ impl Eve {
             let mut line = Object::begin(out);
             head(&mut line, &of);
             tunnels(&mut line, record);
-            application(&mut line, record);
+            application(&mut line, record, &context);
             let mut netflow = line.object("netflow");
             netflow.number("pkts", sent.packets);
             netflow.number("bytes", sent.bytes);
@@ -306,10 +350,11 @@ fn tunnels(line: &mut Object<'_>, record: &FlowRecord) {
     out.push(b']');
 }
 
-fn application(line: &mut Object<'_>, record: &FlowRecord) {
+fn application(line: &mut Object<'_>, record: &FlowRecord, context: &Context<'_>) {
     if let Some(name) = record.application {
         line.string("app_proto", name);
     }
+    context.protocols.write(line);
 }
 
 fn id(line: &mut Object<'_>, id: &[u8; community_id::LEN]) {

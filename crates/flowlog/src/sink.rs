@@ -223,27 +223,31 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// When a sink says that lines are lost, and that they are written again: the first of them, and at most once a minute.
-#[derive(Default)]
-struct Watch {
-    /// Lines lost when it looked last, and before the first that was said.
+/// When an output says that lines or records are lost, and that they are written again: the first of them, and at most once a
+/// minute.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// Those that went out when it looked last.
+    written: u64,
+    /// Those that were lost when it looked last, and before the first that was said.
     lost: u64,
     before: u64,
     is_losing: bool,
     said: Option<Instant>,
 }
 
-impl Watch {
+impl Losses {
     const PAUSE: Duration = Duration::from_secs(60);
 
-    /// After a turn: of all lines so far those that are lost, and whether the turn wrote some. What there is to say.
-    fn turn(
+    /// `written` and `lost`: of all lines (`what`) so far, those that went out and those that are lost. What there is to say.
+    pub fn turn(
         &mut self,
-        lost: u64,
-        has_written: bool,
+        what: &str,
+        (written, lost): (u64, u64),
         why: Option<&str>,
         now: Instant,
     ) -> Option<String> {
+        let has_written = std::mem::replace(&mut self.written, written) < written;
         let before = std::mem::replace(&mut self.lost, lost);
         if lost > before {
             let is_due = self.said.is_none_or(|said| now.duration_since(said) >= Self::PAUSE);
@@ -252,13 +256,13 @@ impl Watch {
             }
             (self.is_losing, self.before, self.said) = (true, before, Some(now));
             let why = why.unwrap_or("the output is too slow");
-            return Some(format!("lines are lost: {why}"));
+            return Some(format!("{what} are lost: {why}"));
         }
         if !self.is_losing || !has_written {
             return None;
         }
         self.is_losing = false;
-        Some(format!("lines are written again; {} were lost", lost - self.before))
+        Some(format!("{what} are written again; {} were lost", lost - self.before))
     }
 }
 
@@ -272,14 +276,13 @@ fn run(shared: &Shared, outlet: &mut dyn Outlet) {
     let mut lines = Vec::new();
     let wait = shared.options.reconnect.max(WAIT_MIN);
     outlet.idle(tally);
-    let (mut watch, mut written) = (Watch::default(), 0);
+    let mut losses = Losses::default();
     loop {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let lost = count(&tally.lost_write) + count(&tally.lost_queue_full);
-        let all = count(&tally.written);
-        let has_written = std::mem::replace(&mut written, all) < all;
+        let lost = [&tally.lost_write, &tally.lost_queue_full, &tally.lost_not_connected];
+        let counts = (count(&tally.written), lost.into_iter().map(count).sum());
         let why = tally.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(said) = watch.turn(lost, has_written, why.as_deref(), Instant::now()) {
+        if let Some(said) = losses.turn("lines", counts, why.as_deref(), Instant::now()) {
             tracing::warn!("{}: {said}", shared.name);
         }
         match shared.queue.take(&mut lines, wait) {
@@ -305,18 +308,19 @@ mod tests {
     fn losses_are_said_once() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let (mut watch, full) = (Watch::default(), Some("a: No space left on device"));
-        assert_eq!(watch.turn(0, true, None, at(0)), None);
-        let said = watch.turn(5, true, full, at(1)).unwrap();
+        let (mut losses, full) = (Losses::default(), Some("a: No space left on device"));
+        let mut turn = |counts, why, at| losses.turn("lines", counts, why, at);
+        assert_eq!(turn((1, 0), None, at(0)), None);
+        let said = turn((2, 5), full, at(1)).unwrap();
         assert_eq!(said, "lines are lost: a: No space left on device");
-        assert_eq!(watch.turn(9, false, full, at(2)), None);
-        assert_eq!(watch.turn(9, false, full, at(3)), None);
-        let said = watch.turn(9, true, full, at(4)).unwrap();
+        assert_eq!(turn((2, 9), full, at(2)), None);
+        assert_eq!(turn((2, 9), full, at(3)), None);
+        let said = turn((3, 9), full, at(4)).unwrap();
         assert_eq!(said, "lines are written again; 9 were lost");
-        assert_eq!(watch.turn(10, true, full, at(5)), None);
-        assert_eq!(watch.turn(10, true, full, at(6)), None);
-        assert!(watch.turn(12, true, full, at(61)).is_some());
-        let said = watch.turn(12, true, full, at(62)).unwrap();
+        assert_eq!(turn((4, 10), full, at(5)), None);
+        assert_eq!(turn((5, 10), full, at(6)), None);
+        assert!(turn((6, 12), full, at(61)).is_some());
+        let said = turn((7, 12), full, at(62)).unwrap();
         assert_eq!(said, "lines are written again; 2 were lost");
     }
 }

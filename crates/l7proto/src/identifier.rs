@@ -184,6 +184,22 @@ impl Identifier {
         self.answer
     }
 
+    /// The side of a stream that is not of this protocol, if both have spoken and the other one is.
+    pub fn misfit(&self, protocol: Protocol, ports: Ports) -> Option<Direction> {
+        let Evidence::Stream { beginnings, seen } = &self.evidence else { return None };
+        let sides = Sides::new(beginnings, *seen);
+        let named = of_ports(Transport::Stream, ports);
+        let fits = sides.fits.map(|own| {
+            let mask = own.speaks_for(named) | own.alone().0;
+            bits(mask).any(|bit| stream::TABLE[bit].protocol == protocol)
+        });
+        match (sides.spoke, fits) {
+            ([true, true], [true, false]) => Some(Direction::Responder),
+            ([true, true], [false, true]) => Some(Direction::Opener),
+            _ => None,
+        }
+    }
+
     /// Settles the matter by what there is: the flow has ended, or nobody wants to wait.
     pub fn finish(&mut self, ports: Ports) -> Answer {
         if self.answer.is_settled() {

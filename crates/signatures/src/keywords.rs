@@ -326,8 +326,20 @@ pub(crate) fn apply(builder: &mut Builder, name: &str, arg: &Arg<'_>) -> Result<
         builder.rule.unsupported.push(crate::Unsupported { keyword, value });
         return Ok(());
     }
+    if let Some((_, hint)) = SNORT3.iter().find(|(known, _)| *known == name) {
+        return Err(Fault::new(builder.at, format!("it is an option of Snort 3; {hint}")));
+    }
     Err(Fault::unknown(builder.at, "unknown option", &WORDS, name))
 }
+
+/// Options of Snort 3 alone, and what stands for them.
+const SNORT3: &[(&str, &str)] = &[
+    ("bufferlen", "here it is `bsize`"),
+    ("file_type", "the types of files are not known"),
+    ("http_param", "write a `pcre` of `http.uri`"),
+    ("rem", "write it in the `msg`, or behind `#` before the rule"),
+    ("service", "write it in place of the protocol"),
+];
 
 #[cfg(test)]
 mod tests {

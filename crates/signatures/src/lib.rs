@@ -48,6 +48,6 @@ pub use load::{FileProblem, LoadError, Loaded, Loader, PROBLEMS_MAX, RuleSet, Su
 pub use model::*;
 pub use options::*;
 pub use parse::{OPTIONS_MAX, VALUE_PARTS_MAX};
-pub use problem::Problem;
+pub use problem::{Problem, nearest};
 pub use text::RULE_BYTES_MAX;
 pub use variables::{VariableError, Variables, nearest_variable};

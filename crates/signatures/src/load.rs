@@ -135,6 +135,11 @@ impl Loader {
         Self { variables, set, by_id, slots }
     }
 
+    /// How many rules it has read, those behind `#` included.
+    pub fn entries(&self) -> u64 {
+        self.set.summary.total + self.set.summary.disabled
+    }
+
     /// Reads a file.
     ///
     /// # Errors

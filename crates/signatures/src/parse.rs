@@ -178,6 +178,9 @@ fn header(line: &[u8]) -> Result<(Rule, usize), Fault> {
     let Some(protocol) = Protocol::from_name(&text) else {
         return Err(match text.is_empty() {
             true => Fault::new(at, "the protocol is missing"),
+            false if text == "file" => {
+                Fault::new(at, "rules of Snort 3 for files are not supported")
+            }
             false => {
                 let reason = format!("unknown protocol `{}`", clip(&text));
                 Fault::unknown(at, reason, PROTOCOL_WORDS, &text)
@@ -196,6 +199,10 @@ fn header(line: &[u8]) -> Result<(Rule, usize), Fault> {
         "->" => Direction::Forward,
         "<>" => Direction::Both,
         "<-" => return Err(Fault::new(at, "`<-` is not an arrow; exchange both sides")),
+        "=>" => {
+            let reason = "`=>` of Suricata 8 is not supported; a rule has buffers of one direction";
+            return Err(Fault::new(at, reason));
+        }
         text => {
             return Err(Fault::new(at, format!("`->` or `<>` expected, not `{}`", clip(text))));
         }
@@ -507,7 +514,9 @@ impl Builder {
             return Err(self.fault(reason));
         }
         let Some((from, check)) = self.last_content else {
-            return Err(self.fault("it needs an earlier content"));
+            let reason =
+                format!("it needs an earlier content; before one it is `{}`", buffer.name());
+            return Err(self.fault(reason));
         };
         let now = self.rule.inspections[from].buffer;
         if now != Buffer::Payload {

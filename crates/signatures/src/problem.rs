@@ -70,9 +70,10 @@ impl Fault {
 }
 
 /// Longer words have no near ones.
-const WORD_MAX: usize = 32;
+const WORD_MAX: usize = 64;
 
-pub(crate) fn nearest(known: &[&'static str], word: &str) -> Option<&'static str> {
+/// The known word nearest to another one, in any case, where one is near.
+pub fn nearest(known: &[&'static str], word: &str) -> Option<&'static str> {
     if word.len() > WORD_MAX || word.is_empty() {
         return None;
     }

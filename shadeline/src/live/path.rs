@@ -21,6 +21,7 @@ use packet::checksum::Checksums;
 use super::dumps::Dumps;
 use super::running::Running;
 use crate::backend::{self, Backends};
+use crate::compilers;
 use crate::failure::Failure;
 use crate::live::Events;
 use crate::ports::{LivePorts, Opening};
@@ -255,19 +256,22 @@ impl DataPath for LivePath {
         publisher: &mut Publisher,
     ) -> Result<(), String> {
         let fixed = &self.fixed;
-        let devices = backend::open(config, &fixed.backends, || publisher.images());
-        let plan = Plan {
+        let mut plan = Plan {
             workers: fixed.workers,
             offline: false,
             under_way: UnderWay::default(),
             on_drop: None,
             on_dump: None,
             file: fixed.file.clone(),
-            devices: devices.map_err(Failure::into_message)?,
+            devices: Vec::new(),
             on_error: fixed.on_error.clone(),
         };
-        let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
-        let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan);
+        // The log has a descriptor of its own: its lines do not wait for the end.
+        let prepared = compilers::without_counts(|| {
+            plan.devices = backend::open(config, &fixed.backends, || publisher.images())?;
+            let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
+            wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan)
+        });
         let prepared = prepared.map_err(Failure::into_message)?;
         let mut prepared = prepared.with_host_gate(fixed.host_police.clone());
         prepared.reserve().map_err(|error| error.to_string())?;

@@ -60,6 +60,8 @@ pub(crate) struct Body {
     pub(crate) failed: Option<FileState>,
     /// It was said that the body is not in its coding.
     pub(crate) is_plain: bool,
+    /// It was said that lines of sizes have more.
+    pub(crate) has_extension: bool,
     /// The lines of the trailer.
     pub(crate) trailer: Vec<u8>,
 }
@@ -168,6 +170,9 @@ impl Body {
                         Chunk::Trailer { .. } => self.trailer.push(rest[0]),
                         _ => self.bytes += 1,
                     }
+                    if rest[0] == b';' && matches!(chunk, Chunk::Size { digits: 1.., .. }) {
+                        self.extended(out);
+                    }
                     match chunk.step(rest[0]) {
                         Some(Some(next)) => self.framing = Framing::Chunked(next),
                         Some(None) => return Taken::Ended(at),
@@ -186,6 +191,18 @@ impl Body {
             }
         }
         Taken::All
+    }
+
+    /// The line of the size of a chunk has more than that.
+    fn extended(&mut self, out: &mut Output<'_>) {
+        if std::mem::replace(&mut self.has_extension, true) {
+            return;
+        }
+        let kind = match self.is_response() {
+            true => AnomalyKind::HttpResponseExtension,
+            false => AnomalyKind::HttpRequestExtension,
+        };
+        out.anomaly(kind, Some(self.content.transaction), Some(self.content.direction));
     }
 
     /// Bytes that will not come; `false` if it is not known where the body goes on.

@@ -23,8 +23,12 @@ pub(crate) struct Headers {
     pub(crate) joined: Fields,
     /// What rules look into has those of one name one by one, as of HTTP/2 in Suricata.
     pub(crate) are_separate: bool,
-    /// There is a line that is no field, or a name with a space or control character.
+    /// There is a name with a space or control character.
     pub(crate) has_invalid: bool,
+    /// There is a line without a colon.
+    pub(crate) has_no_colon: bool,
+    /// The first line goes on with a field, and there is none.
+    pub(crate) is_folded_first: bool,
 }
 
 impl Headers {
@@ -42,9 +46,9 @@ impl Headers {
                         value.push(b' ');
                         value.extend(text);
                     }
-                    None => headers.has_invalid = true,
+                    None => headers.is_folded_first = true,
                 },
-                FieldLine::Other(_) => headers.has_invalid = true,
+                FieldLine::Other(_) => headers.has_no_colon = true,
             }
         }
         headers.joined()
@@ -91,10 +95,12 @@ impl Headers {
         found.map(|(_, value)| &value[..])
     }
 
-    /// The length of the body, and whether it is written as it may be. Lenient as libhtp: of several lengths the first
-    /// counts, and of one its first digits; below zero is none.
-    pub(crate) fn content_length(&self) -> (Option<u64>, bool) {
-        let Some(value) = self.get("content-length") else { return (None, true) };
+    /// The length of the body, whether it is written as it may be, and whether others differ from it. Lenient as libhtp: of
+    /// several lengths the first counts, and of one its first digits; below zero is none.
+    pub(crate) fn content_length(&self) -> Length {
+        let Some(value) = self.get("content-length") else {
+            return Length { bytes: None, is_right: true, is_ambiguous: false };
+        };
         let mut numbers = value.split(|byte| *byte == b',').map(|text| {
             let text = text.trim_ascii();
             let start = text.iter().position(u8::is_ascii_digit).unwrap_or(text.len());
@@ -104,9 +110,9 @@ impl Headers {
             let number = std::str::from_utf8(digits).ok().and_then(|own| own.parse::<u64>().ok());
             (number.filter(|_| !before.contains(&b'-')), digits.len() == text.len())
         });
-        let (first, mut is_right) = numbers.next().unwrap_or_default();
-        is_right &= first.is_some() && numbers.all(|other| other == (first, true));
-        (first, is_right)
+        let (bytes, is_right) = numbers.next().unwrap_or_default();
+        let is_ambiguous = numbers.any(|other| other != (bytes, true));
+        Length { bytes, is_right: is_right && bytes.is_some(), is_ambiguous }
     }
 
     /// `filename` of `Content-Disposition`.
@@ -121,6 +127,14 @@ impl Headers {
         let (first, last) = range.split_once('-')?;
         Some((first.trim().parse().ok()?, last.trim().parse().ok()?, size.trim().parse().ok()))
     }
+}
+
+/// The length of a body, as its head has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Length {
+    pub(crate) bytes: Option<u64>,
+    pub(crate) is_right: bool,
+    pub(crate) is_ambiguous: bool,
 }
 
 /// The first word of a line, and what follows the blanks behind it.

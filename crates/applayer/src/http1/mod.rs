@@ -14,6 +14,7 @@ mod best_fit;
 pub(crate) mod body;
 mod coding;
 pub(crate) mod head;
+pub(crate) mod odd;
 pub(crate) mod uri;
 
 use std::collections::VecDeque;
@@ -35,6 +36,9 @@ use crate::transaction::{Data, Http, Transaction};
 
 /// Bytes of a line that is looked at while a side is lost.
 const LINE_MAX: usize = 8 << 10;
+
+/// Bytes of the name of a file: as long as paths of Linux may be.
+pub(crate) const NAME_MAX: usize = 4096;
 
 /// Another protocol follows.
 struct Change {
@@ -88,11 +92,19 @@ pub(crate) struct Http1 {
     /// What the open ones cost to keep, in bytes.
     cost: usize,
     sides: [Side; 2],
+    /// The port of the server; 0 if it is behind the connection.
+    server_port: u16,
+    /// A request was read.
+    has_request: bool,
+    /// The transaction whose server said last that the client may go on.
+    continued: Option<u64>,
 }
 
 impl Http1 {
-    pub(crate) fn new() -> Self {
-        Self { open: VecDeque::new(), cost: 0, sides: [Side::default(), Side::default()] }
+    /// `server_port`: the port of the server, or 0 if it is behind the connection.
+    pub(crate) fn new(server_port: u16) -> Self {
+        let (open, sides) = (VecDeque::new(), [Side::default(), Side::default()]);
+        Self { open, cost: 0, sides, server_port, has_request: false, continued: None }
     }
 
     fn side(&mut self, direction: Direction) -> &mut Side {
@@ -181,10 +193,15 @@ impl Http1 {
         let kind = match (error, is_request) {
             (HeadError::FirstLine, true) => AnomalyKind::HttpRequestLine,
             (HeadError::FirstLine, false) => AnomalyKind::HttpResponseLine,
-            (_, true) => AnomalyKind::HttpHeadTooLong,
-            (_, false) => AnomalyKind::HttpResponseHeadTooLong,
+            (HeadError::TooLong, true) => AnomalyKind::HttpHeadTooLong,
+            (HeadError::TooLong, false) => AnomalyKind::HttpResponseHeadTooLong,
+            (HeadError::TooManyFields, true) => AnomalyKind::HttpTooManyFields,
+            (HeadError::TooManyFields, false) => AnomalyKind::HttpResponseTooManyFields,
         };
         out.anomaly(kind, None, Some(direction));
+        if kind == AnomalyKind::HttpRequestLine && self.has_request {
+            out.anomaly(AnomalyKind::HttpBodyUnexpected, None, Some(direction));
+        }
         self.side(direction).begin(Place::Lost { in_line });
         self.side(direction).missed = true;
     }
@@ -212,6 +229,7 @@ impl Http1 {
                     bytes: 0,
                     failed: None,
                     is_plain: false,
+                    has_extension: false,
                     trailer: Vec::new(),
                 };
                 side.place = Place::Body(Box::new(body));
@@ -345,6 +363,7 @@ impl Http1 {
         };
         let (host, uri) = (http.host.clone(), http.uri.clone());
         let id = self.begin(out, http);
+        self.has_request = true;
 
         let mut give = |buffer, bytes: &[u8]| out.buffer(id, direction, buffer, 0, bytes);
         give(Buffer::HttpMethod, method);
@@ -368,15 +387,15 @@ impl Http1 {
             None if head.fields() > 0 => odd(AnomalyKind::HttpNoProtocol),
             _ => {}
         }
-        if headers.has_invalid {
-            odd(AnomalyKind::HttpRequestField);
-        }
+        odd::of_first_line(text, head, &mut odd);
+        odd::of_fields(direction, &headers, &mut odd);
         if field.is_none() && is_whole && head.version().is_some_and(|minor| minor >= 1) {
             odd(AnomalyKind::HttpNoHost);
         }
-        if host.as_ref().is_some_and(|host| !uri::is_host(host)) {
-            odd(AnomalyKind::HttpHostInvalid);
-        }
+        // `CONNECT` may have any target.
+        let named = Target { authority: target.authority.filter(|_| !is_connect), ..target };
+        let server_port = if is_connect { 0 } else { self.server_port };
+        odd::of_server(&named, field, server_port, &mut odd);
         if let (Some(authority), Some(field)) = (authority, field)
             && !uri::is_same(&uri::host_port(authority).0, &uri::host_port(field).0)
         {
@@ -430,6 +449,13 @@ impl Http1 {
         let headers = Headers::parse(text);
         let status = head.status();
         if status.is_some_and(|status| (100..200).contains(&status) && status != 101) {
+            let waiting = self.open.iter().find(|t| !t.is_done(direction)).map(|t| t.id);
+            if status == Some(100)
+                && waiting.is_some()
+                && std::mem::replace(&mut self.continued, waiting) == waiting
+            {
+                out.anomaly(AnomalyKind::HttpContinued, waiting, Some(direction));
+            }
             return None;
         }
         let missed = std::mem::take(&mut self.side(direction).missed);
@@ -472,8 +498,10 @@ impl Http1 {
         if !(code.len() == 3 && code.iter().all(u8::is_ascii_digit) && status.is_some()) {
             odd(AnomalyKind::HttpResponseStatus);
         }
-        if headers.has_invalid {
-            odd(AnomalyKind::HttpResponseField);
+        odd::of_fields(direction, &headers, &mut odd);
+        let coding = headers.get("transfer-encoding");
+        if head.version() == Some(0) && coding.is_some_and(odd::has_chunked) {
+            odd(AnomalyKind::HttpChunkedOld);
         }
         if !is_whole {
             return None;
@@ -615,7 +643,19 @@ pub(crate) fn body_of(
         Err(true) => {}
         Err(false) => out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(direction)),
     }
-    Body { framing, decoder, content, bytes: 0, failed: None, is_plain: false, trailer: Vec::new() }
+    if content.name.len() > NAME_MAX {
+        out.anomaly(AnomalyKind::HttpNameTooLong, Some(id), Some(direction));
+    }
+    Body {
+        framing,
+        decoder,
+        content,
+        bytes: 0,
+        failed: None,
+        is_plain: false,
+        has_extension: false,
+        trailer: Vec::new(),
+    }
 }
 
 /// How the body of a message is framed (RFC 9112 §6.3).
@@ -626,8 +666,9 @@ fn framing(
     headers: &Headers,
 ) -> Option<Framing> {
     let mut odd = |kind| out.anomaly(kind, Some(id), Some(direction));
-    let (length, is_right) = headers.content_length();
-    let otherwise = (direction == Direction::ToClient).then_some(Framing::UntilClose);
+    let length = headers.content_length();
+    let is_request = direction == Direction::ToServer;
+    let otherwise = (!is_request).then_some(Framing::UntilClose);
     if let Some(coding) = headers.get("transfer-encoding") {
         if headers.get("content-length").is_some() {
             odd(AnomalyKind::HttpSmuggling);
@@ -637,16 +678,25 @@ fn framing(
             return Some(Framing::Chunked(Chunk::FIRST));
         }
         if !last.eq_ignore_ascii_case(b"identity") {
-            odd(AnomalyKind::HttpTransferCoding);
+            odd(match is_request {
+                true => AnomalyKind::HttpTransferCoding,
+                false => AnomalyKind::HttpResponseTransferCoding,
+            });
         }
     }
-    if !is_right {
-        odd(match direction {
-            Direction::ToServer => AnomalyKind::HttpRequestLength,
-            Direction::ToClient => AnomalyKind::HttpResponseLength,
+    if !length.is_right {
+        odd(match is_request {
+            true => AnomalyKind::HttpRequestLength,
+            false => AnomalyKind::HttpResponseLength,
         });
     }
-    match length {
+    if length.is_ambiguous {
+        odd(match is_request {
+            true => AnomalyKind::HttpRequestLengths,
+            false => AnomalyKind::HttpResponseLengths,
+        });
+    }
+    match length.bytes {
         Some(0) => None,
         Some(length) => Some(Framing::Length(length)),
         None => otherwise,
@@ -769,6 +819,13 @@ impl Parser for Http1 {
         if let Place::Body(body) = &self.side(direction).place {
             let is_whole = body.framing == Framing::UntilClose;
             self.end_body(out, direction, is_whole);
+        }
+        let side = self.side(direction);
+        let is_cut = matches!(side.place, Place::Head)
+            && !side.head.has_first_line()
+            && !side.text.trim_ascii().is_empty();
+        if is_cut && direction == Direction::ToServer {
+            out.anomaly(AnomalyKind::HttpLineIncomplete, None, Some(direction));
         }
         self.cut_head(out, direction);
     }

@@ -40,6 +40,33 @@ pub(crate) fn host_port(authority: &[u8]) -> (Vec<u8>, Option<u16>) {
     (name.trim_ascii().to_ascii_lowercase(), port)
 }
 
+/// The port of an authority or of the value of `Host`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// There is none, or an empty one.
+    None,
+    Number(u16),
+    OutOfRange,
+    NoNumber,
+}
+
+/// The port of an authority or of the value of `Host`.
+pub(crate) fn port(authority: &[u8]) -> Port {
+    let user = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let bracket = authority.iter().rposition(|byte| *byte == b']').unwrap_or(0);
+    let rest = &authority[user.max(bracket)..];
+    let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return Port::None };
+    let text = rest[colon + 1..].trim_ascii();
+    if text.is_empty() {
+        return Port::None;
+    }
+    if !text.iter().all(u8::is_ascii_digit) {
+        return Port::NoNumber;
+    }
+    let number = std::str::from_utf8(text).ok().and_then(|own| own.parse::<u16>().ok());
+    number.filter(|own| *own != 0).map_or(Port::OutOfRange, Port::Number)
+}
+
 /// Whether both are names of one server: the dot of the root may be there or not.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     without_root(one) == without_root(other)
@@ -209,6 +236,20 @@ mod tests {
         assert_eq!(host("u:p@A."), ("a.".into(), None));
         assert_eq!(host("[2001:db8::1]:80"), ("[2001:db8::1]".into(), Some(80)));
         assert_eq!(host("a:99999"), ("a".into(), None));
+        for (text, expected) in [
+            ("a", Port::None),
+            ("a:", Port::None),
+            ("a:80", Port::Number(80)),
+            ("u:p@a:80", Port::Number(80)),
+            ("[2001:db8::1]", Port::None),
+            ("[2001:db8::1]:80", Port::Number(80)),
+            ("a:0", Port::OutOfRange),
+            ("a:65536", Port::OutOfRange),
+            ("a:99999999999999999999", Port::OutOfRange),
+            ("a:8x", Port::NoNumber),
+        ] {
+            assert_eq!(port(text.as_bytes()), expected, "{text}");
+        }
         assert!(is_host(b"a.b-c") && is_host(b"[::1]") && is_host(b"10.0.0.1"));
         assert!(is_host(b"a.b.") && is_same(b"a.b.", b"a.b") && !is_same(b"a.b", b"a.c"));
         assert!(

@@ -17,7 +17,7 @@ use crate::anomaly::AnomalyKind;
 use crate::buffer::Buffer;
 use crate::http1::body::{Body, Framing, Taken};
 use crate::http1::head::{self, Headers};
-use crate::http1::{body_of, uri};
+use crate::http1::{body_of, odd, uri};
 use crate::http2::hpack::{Fields, Table};
 use crate::output::Output;
 use crate::parser::{Next, Parser};
@@ -137,12 +137,14 @@ pub(crate) struct Http2 {
     /// What the open ones cost to keep, in bytes.
     cost: usize,
     sides: [Side; 2],
+    /// The last stream that the client began.
+    last: u32,
 }
 
 impl Default for Http2 {
     fn default() -> Self {
         let sides = [Side::new(Place::Preface(0)), Side::new(Place::Header)];
-        Self { open: Vec::new(), cost: 0, sides }
+        Self { open: Vec::new(), cost: 0, sides, last: 0 }
     }
 }
 
@@ -287,7 +289,13 @@ impl Http2 {
                 out.progress(&mut own.transaction, Progress::Done(Direction::ToServer));
                 Some(own.transaction.id)
             }
-            (Direction::ToServer, None) => Some(self.request(out, block.stream, &headers)),
+            (Direction::ToServer, None) => {
+                if block.stream <= self.last {
+                    out.anomaly(AnomalyKind::Http2StreamReuse, None, Some(direction));
+                }
+                self.last = self.last.max(block.stream);
+                Some(self.request(out, block.stream, &headers))
+            }
             (Direction::ToClient, _) if is_head => self.response(out, block.stream, &headers),
             // A trailer; nobody looks into it, as into those of HTTP/1.
             _ => at.map(|at| self.open[at].transaction.id),
@@ -336,6 +344,9 @@ impl Http2 {
         {
             odd(AnomalyKind::Http2AuthorityMismatch);
         }
+        if authority.is_some_and(|authority| authority.contains(&b'@')) {
+            odd(AnomalyKind::Http2Userinfo);
+        }
         out.progress(&mut own.transaction, Progress::Head(direction));
         self.body(out, at, direction, headers);
         id
@@ -373,6 +384,9 @@ impl Http2 {
         head::buffers(out, id, direction, (&line, &lines(headers)), headers);
         if headers.has_invalid {
             out.anomaly(AnomalyKind::HttpResponseField, Some(id), Some(direction));
+        }
+        if headers.get("content-range").is_some_and(|own| !odd::is_range(own)) {
+            out.anomaly(AnomalyKind::Http2Range, Some(id), Some(direction));
         }
         out.progress(&mut own.transaction, Progress::Head(direction));
         self.body(out, at, direction, headers);

@@ -143,9 +143,17 @@ impl TlsFlow {
             }
             HEARTBEAT if !side.is_encrypted => {
                 // Type, length of the payload; three bytes and sixteen of padding at least (RFC 6520 §4).
-                if let [1, high, low, ..] = side.look[..]
-                    && usize::from(u16::from_be_bytes([high, low])) + 19 > side.record_len
-                {
+                let (is_valid, is_too_long) = match side.look[..] {
+                    [kind @ (1 | 2), high, low, ..] => {
+                        let len = usize::from(u16::from_be_bytes([high, low])) + 19;
+                        (true, kind == 1 && len > side.record_len)
+                    }
+                    _ => (false, false),
+                };
+                self.odd(out, AnomalyKind::TlsHeartbeatSeen, direction);
+                if !is_valid {
+                    self.odd(out, AnomalyKind::TlsHeartbeatInvalid, direction);
+                } else if is_too_long {
                     self.odd(out, AnomalyKind::TlsHeartbeat, direction);
                 }
             }
@@ -183,7 +191,7 @@ impl TlsFlow {
                 side.skipped = len - side.messages.len().min(len);
                 let rest = side.messages.get(len..).unwrap_or_default().to_vec();
                 side.messages = rest;
-                self.odd(out, AnomalyKind::TlsHandshake, direction);
+                self.odd(out, AnomalyKind::TlsHandshakeLength, direction);
                 continue;
             }
             if side.messages.len() < len {
@@ -248,6 +256,9 @@ impl TlsFlow {
         let sni = tls.sni.clone();
         if sni.is_some_and(|sni| sni.is_empty() || !sni.iter().all(u8::is_ascii_graphic)) {
             self.odd(out, AnomalyKind::TlsSni, direction);
+        }
+        for kind in odd_names(&hello) {
+            self.odd(out, kind, direction);
         }
         self.head(out, direction);
         Some(())
@@ -347,6 +358,26 @@ impl TlsFlow {
         }
         is_right.then_some(())
     }
+}
+
+/// What is odd in the names of the server that a client wants (RFC 6066 §3).
+fn odd_names(hello: &ClientHello<'_>) -> Vec<AnomalyKind> {
+    let mut lists = hello.extensions().filter(|(kind, _)| *kind == 0).map(|(_, data)| data);
+    let Some(data) = lists.next() else { return Vec::new() };
+    let several = lists.next().map(|_| AnomalyKind::TlsSeveralSni);
+    // The length of the list; kind, length and bytes of its only name.
+    let of_list = match *data {
+        [a, b, kind, c, d, ref name @ ..] => {
+            let [list, len] = [[a, b], [c, d]].map(|own| usize::from(u16::from_be_bytes(own)));
+            match kind {
+                0 if list + 2 == data.len() && len == name.len() => None,
+                0 => Some(AnomalyKind::TlsSniLength),
+                _ => Some(AnomalyKind::TlsSniType),
+            }
+        }
+        _ => Some(AnomalyKind::TlsSniLength),
+    };
+    several.into_iter().chain(of_list).collect()
 }
 
 /// The random value of a message that asks for another hello (RFC 8446 §4.1.3).

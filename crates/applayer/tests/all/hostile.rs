@@ -263,7 +263,7 @@ fn records_that_lie() {
         (record(99, b"x"), AnomalyKind::TlsRecordType),
         (vec![22, 9, 9, 0, 1, 0], AnomalyKind::TlsRecordVersion),
         (vec![22, 3, 3, 0xff, 0xff], AnomalyKind::TlsRecordLength),
-        (record(22, &[11, 0xff, 0xff, 0xff, 0]), AnomalyKind::TlsHandshake),
+        (record(22, &[11, 0xff, 0xff, 0xff, 0]), AnomalyKind::TlsHandshakeLength),
     ];
     for (bytes, kind) in cases {
         let r = stream(443, &[c(&hello), c(&bytes)]);

@@ -223,6 +223,21 @@ fn what_cannot_be() {
         &block(0, &[(":authority", "a"), ("host", "b"), ("X-Upper", "c")]),
     ));
     assert!(r.has(AnomalyKind::Http2AuthorityMismatch) && r.has(AnomalyKind::HttpRequestField));
+    let user = frame(HEADERS, END_HEADERS, 1, &block(0, &[(":authority", "me@a")]));
+    assert_eq!(begin(&user).kinds(), [AnomalyKind::Http2Userinfo]);
+    // Streams begin in order, and once each; a trailer begins none.
+    let ends = END_HEADERS | END_STREAM;
+    for (streams, expected) in
+        [([1, 3, 5], vec![]), ([1, 5, 3], vec![AnomalyKind::Http2StreamReuse]), ([1, 3, 3], vec![])]
+    {
+        let frames = streams.map(|stream| frame(HEADERS, ends, stream, &get("/")));
+        assert_eq!(begin(&frames.concat()).kinds(), expected, "{streams:?}");
+    }
+    let range = [(":status", "206"), ("content-range", "bytes 9-0/*")];
+    let answer = frame(HEADERS, END_HEADERS, 1, &block(0, &range));
+    let request = frame(HEADERS, ends, 1, &get("/"));
+    let r = stream(80, &[c(PREFACE), c(&request), s(&answer)]);
+    assert_eq!(r.kinds(), [AnomalyKind::Http2Range]);
 }
 
 /// A block that names one large field a thousand times keeps what the bounds allow.

@@ -8,6 +8,7 @@ mod hostile;
 mod http;
 mod http2;
 mod mail;
+mod odd;
 mod random;
 mod recorder;
 mod segments;

@@ -66,6 +66,11 @@ impl Recorder {
         of.map(|(_, (bytes, _))| String::from_utf8_lossy(bytes).into_owned()).collect()
     }
 
+    /// What was odd, sorted.
+    pub fn kinds(&self) -> Vec<AnomalyKind> {
+        self.anomalies.iter().map(|own| own.0).collect()
+    }
+
     pub fn has(&self, kind: AnomalyKind) -> bool {
         self.anomalies.iter().any(|(found, ..)| *found == kind)
     }

@@ -52,7 +52,7 @@ impl Writes {
     /// By the number of a port.
     fn context(&self, port: u16, at_ns: u64) -> Context<'_> {
         let in_iface = self.ports.get(usize::from(port)).map_or("", String::as_str);
-        Context { in_iface, at_ns, is_alerted: false }
+        Context { in_iface, at_ns, ..<_>::default() }
     }
 }
 
@@ -128,6 +128,10 @@ impl Output for Events {
 
     fn last_error(&self) -> Option<String> {
         self.writes.sink.last_error()
+    }
+
+    fn says_losses(&self) -> bool {
+        true
     }
 
     fn reopen(&self) {
@@ -227,7 +231,7 @@ impl Lines {
             vlans: [0; 2],
             range,
         };
-        let context = Context { in_iface: "", at_ns: time_ns, is_alerted: false };
+        let context = Context { in_iface: "", at_ns: time_ns, ..<_>::default() };
         self.writes.eve.anomaly(&anomaly, context, &mut self.line);
         self.put(kept, (flow.start_ns, flow.id), time_ns);
     }
@@ -311,7 +315,7 @@ impl Follower for Lines {
         if self.writes.has(EventType::Anomaly)
             && let Some(anomaly) = anomalies::of_fragments(fragments)
         {
-            let context = Context { in_iface: "", at_ns: fragments.time_ns, is_alerted: false };
+            let context = Context { in_iface: "", at_ns: fragments.time_ns, ..<_>::default() };
             self.stray(&anomaly, context);
         }
         false

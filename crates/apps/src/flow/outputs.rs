@@ -12,10 +12,12 @@
 //! Threads: control has this; what it holds is shared with workers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use control::api::table::thousands;
 use control::config::{Config, EventType};
 use control::metrics::Metrics;
+use flowlog::sink::Losses;
 use serde::Serialize;
 
 use super::events::{EventLines, Events};
@@ -41,6 +43,10 @@ pub trait Output: Send + Sync {
     fn counts(&self) -> Counts;
     /// The last error, in words.
     fn last_error(&self) -> Option<String>;
+    /// Whether it logs losses itself.
+    fn says_losses(&self) -> bool {
+        false
+    }
     /// A file was moved away, or a connection is to be made anew.
     fn reopen(&self) {}
     /// Waits, for a time, until everything is out.
@@ -55,8 +61,8 @@ pub(super) struct Outputs {
     pub(super) listeners: Vec<Arc<dyn Listener>>,
     /// For events of security associations.
     pub(super) lines: Option<EventLines>,
-    /// By output: what was lost when it was logged last.
-    logged: Vec<u64>,
+    /// By output, unless it says itself what is lost.
+    losses: Vec<Option<Losses>>,
 }
 
 /// An output in the report of a run.
@@ -92,9 +98,9 @@ impl Outputs {
     }
 
     fn add(&mut self, output: Arc<dyn Output>, listener: Arc<dyn Listener>) {
+        self.losses.push((!output.says_losses()).then(Losses::default));
         self.all.push(output);
         self.listeners.push(listener);
-        self.logged.push(0);
     }
 
     /// Whether one of them wants flows that go on.
@@ -117,15 +123,15 @@ impl Outputs {
         self.all.iter().for_each(|output| output.close());
     }
 
-    /// Logs what was lost since the last time.
+    /// Logs that records are lost, and that they go out again.
     pub(super) fn log(&mut self) {
-        for (output, logged) in self.all.iter().zip(&mut self.logged) {
-            let lost = output.counts().lost;
-            if lost > *logged {
-                let (key, more) = (output.key(), thousands(lost - *logged));
-                let why = output.last_error().unwrap_or_else(|| "no room in the queue".to_owned());
-                tracing::warn!("flow.{key}: {more} lost: {why}");
-                *logged = lost;
+        for (output, losses) in self.all.iter().zip(&mut self.losses) {
+            let Some(losses) = losses else { continue };
+            let Counts { written, lost } = output.counts();
+            let why = output.last_error();
+            let said = losses.turn("records", (written, lost), why.as_deref(), Instant::now());
+            if let Some(said) = said {
+                tracing::warn!("flow.{}: {said}", output.key());
             }
         }
     }

@@ -105,7 +105,7 @@ fn stream_memory(config: &Config) -> usize {
 /// Logs what of the rules is not evaluated.
 fn say(loaded: &Loaded) {
     const SAID_MAX: usize = 20;
-    for warning in &loaded.warnings {
+    for warning in loaded.of_files.iter().chain(&loaded.warnings) {
         tracing::warn!("{warning}");
     }
     let is_own = |own: &&rules::Refusal| own.file != FURTHER;

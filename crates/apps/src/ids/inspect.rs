@@ -396,6 +396,7 @@ impl Inspector {
                 metadata: &rule.metadata,
                 to_server: Some(alert.sender == Sender::Client),
                 application: flow.application(),
+                protocols: flow.protocols(),
                 transaction_id,
                 transaction: known,
                 files: &self.files,
@@ -726,7 +727,8 @@ impl Inspector {
         let outputs = &self.parts.outputs;
         if outputs.has(IdsEvent::Flow) {
             let in_iface = flow.interface(outputs);
-            let context = Context { in_iface, at_ns: time_ns, is_alerted: flow.is_alerted };
+            let (is_alerted, protocols) = (flow.is_alerted, flow.protocols());
+            let context = Context { in_iface, at_ns: time_ns, is_alerted, protocols };
             match flow.application().filter(|_| record.application.is_none()) {
                 None => outputs.eve.flow(record, context, &mut self.lines.line),
                 own => {
@@ -832,6 +834,11 @@ impl OfFlowKept {
 
     fn application(&self) -> Option<&'static str> {
         self.session.as_ref()?.protocol().map(Protocol::name)
+    }
+
+    fn protocols(&self) -> eve::Protocols {
+        let of = |own: &Session| eve::Protocols::of(own.others(), own.protocol());
+        self.session.as_deref().map(of).unwrap_or_default()
     }
 
     fn interface<'a>(&self, outputs: &'a Outputs) -> &'a str {

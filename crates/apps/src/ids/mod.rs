@@ -83,7 +83,7 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     }
     match rules::load(config, None) {
         Ok(loaded) => {
-            for warning in &loaded.warnings {
+            for warning in loaded.of_files.iter().chain(&loaded.warnings) {
                 findings.warn_of_all(warning.clone());
             }
             for own in &loaded.unused {

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ pub struct Loaded {
     pub problems_dropped: u64,
     /// What is wrong in the files beside the rules.
     pub warnings: Vec<String>,
+    /// What is odd about files of rules: they have none, or are named twice.
+    pub of_files: Vec<String>,
     /// Variables with a value that no rule names.
     pub unused: Vec<Unused>,
     /// Flowbits that rules test and none sets.
@@ -192,19 +194,29 @@ pub fn load_with(
 ) -> Result<Loaded, String> {
     let own = &config.ids;
     let variables = variables(own)?;
+    let (paths, mut of_files) = once(&own.rules);
     let read = || {
         let mut loader = Loader::new(variables.clone());
-        for path in &own.rules {
-            read_rules(&mut loader, path).map_err(|error| format!("cannot read rules: {error}"))?;
+        let mut empty = Vec::new();
+        for path in &paths {
+            let before = loader.entries();
+            read_rules(&mut loader, path).map_err(|LoadError { file, error }| {
+                format!("cannot read the rule file {file}: {error}")
+            })?;
+            if loader.entries() == before {
+                empty.push(format!("{}: the file has no rules", path.display()));
+            }
         }
-        Ok::<_, String>(loader)
+        Ok::<_, String>((loader, empty))
     };
-    let set = read()?.finish();
+    let (loader, empty) = read()?;
+    let set = loader.finish();
+    of_files.extend(empty);
     let text = further(&set);
     let set = if text.is_empty() {
         set
     } else {
-        let mut loader = read()?;
+        let (mut loader, _) = read()?;
         loader.read(FURTHER, &text[..]).map_err(|error| error.to_string())?;
         loader.finish()
     };
@@ -283,6 +295,7 @@ pub fn load_with(
         problems,
         problems_dropped: set.problems_dropped,
         warnings,
+        of_files,
         total: summary.total,
         loaded: summary.loaded - refused.len() as u64,
         disabled: summary.disabled,
@@ -402,25 +415,69 @@ pub fn save_datasets(datasets: &Datasets, output: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// The files, each once, and what is said of those that are named again.
+fn once(paths: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
+    let (mut known, mut said) = (HashSet::new(), Vec::new());
+    let is_first = |path: &&PathBuf| {
+        // What is not there is said when it is opened.
+        let is_new = known.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone()));
+        if !is_new {
+            said.push(format!("{}: the file is named twice; it is read once", path.display()));
+        }
+        is_new
+    };
+    (paths.iter().filter(is_first).collect(), said)
+}
+
 /// A file of rules, which may be compressed by gzip, xz or zstd.
 fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
     let name = path.display().to_string();
-    let open = files::input::open(path).map_err(|error| LoadError { file: name.clone(), error })?;
-    loader.read(&name, open)
+    let failed = |error| LoadError { file: name.clone(), error };
+    let mut open = files::input::open(path).map_err(failed)?;
+    let mut start = Vec::new();
+    (&mut open).take(START).read_to_end(&mut start).map_err(failed)?;
+    if let Some(what) = no_text(&start) {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
+    }
+    loader.read(&name, io::Cursor::new(start).chain(open))
+}
+
+/// Bytes by which it is known whether a file is text.
+const START: u64 = 4096;
+
+/// What a file is by its first bytes that is no text, in words.
+fn no_text(start: &[u8]) -> Option<&'static str> {
+    const KINDS: &[(usize, &[u8], &str)] = &[
+        (257, b"ustar", "the file is a tar archive, not rules: unpack it"),
+        (0, b"PK\x03\x04", "the file is a zip archive, not rules: unpack it"),
+        (0, b"BZh", "the file is compressed by bzip2; gzip, xz and zstd are read"),
+        (0, b"\xff\xfe", "the file is text in UTF-16; save it in UTF-8"),
+        (0, b"\xfe\xff", "the file is text in UTF-16; save it in UTF-8"),
+    ];
+    let is_there = |at: usize, magic: &[u8]| start.get(at..).is_some_and(|s| s.starts_with(magic));
+    let kind = KINDS.iter().find(|(at, magic, _)| is_there(*at, magic));
+    let is_binary = || start.contains(&0);
+    kind.map(|(.., what)| *what)
+        .or_else(|| is_binary().then_some("the file has binary data, not rules"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is loaded of rules.
-    fn loaded(name: &str, rules: &str) -> Loaded {
+    /// What is loaded of files.
+    fn loaded_of(files: Vec<PathBuf>) -> Result<Loaded, String> {
         let text = "mode = \"monitor\"\n[port.a]\n[ids]\n";
         let (mut config, _) = control::config::parse(text, &crate::known_stages()).expect("right");
+        config.ids.rules = files;
+        load(&config, None)
+    }
+
+    /// What is loaded of rules.
+    fn loaded(name: &str, rules: &str) -> Loaded {
         let path = std::env::temp_dir().join(format!("shadeline-{name}-{}", std::process::id()));
         std::fs::write(&path, rules).expect("a temporary file");
-        config.ids.rules.push(path.clone());
-        let own = load(&config, None).expect("it can be read");
+        let own = loaded_of(vec![path.clone()]).expect("it can be read");
         std::fs::remove_file(&path).expect("it was made");
         own
     }
@@ -438,6 +495,54 @@ mod tests {
         let set = own.datasets.get("a").expect("a rule names it");
         assert!(set.saved().is_none(), "nobody writes it");
         assert!(own.warnings.is_empty(), "{:?}", own.warnings);
+    }
+
+    /// What people name in place of a file of rules: what is said has its name and the reason.
+    #[test]
+    fn files_that_are_no_rules() {
+        let folder = std::env::temp_dir().join(format!("shadeline-kinds-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let rule = b"alert tcp any any -> any any (sid:1;)\n";
+        let tar = [&[b'a'; 99][..], &[0; 158], b"ustar", &[0; 250]].concat();
+        let utf16: Vec<u8> =
+            [0xff, 0xfe].into_iter().chain(rule.iter().flat_map(|b| [*b, 0])).collect();
+        let late = [&[b'#'; 3000][..], b"\n\0"].concat();
+        let cases: [(&str, Option<&[u8]>, &str); 8] = [
+            ("none", None, "No such file"),
+            ("tar", Some(&tar), "is a tar archive"),
+            ("zip", Some(b"PK\x03\x04..."), "is a zip archive"),
+            ("bz2", Some(b"BZh91AY"), "compressed by bzip2"),
+            ("utf16", Some(&utf16), "UTF-16"),
+            ("pcap", Some(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]), "binary data"),
+            ("late", Some(&late), "binary data"),
+            ("gz", Some(&[0x1f, 0x8b, 8, 0]), "gzip data is truncated"),
+        ];
+        for (name, bytes, expected) in cases {
+            let path = folder.join(name);
+            bytes.iter().for_each(|bytes| std::fs::write(&path, bytes).expect("it is written"));
+            let said = loaded_of(vec![path.clone()]).expect_err(name);
+            let start = format!("cannot read the rule file {}: ", path.display());
+            assert!(said.starts_with(&start) && said.contains(expected), "{said}");
+        }
+        let said = loaded_of(vec![folder.clone()]).expect_err("a folder");
+        assert!(said.ends_with(": Is a directory"), "{said}");
+
+        // Those without rules, and those named twice, are said; rules that are commented out are some.
+        let file = |name: &str, text: &[u8]| {
+            std::fs::write(folder.join(name), text).expect("it is written");
+            folder.join(name)
+        };
+        let (own, off) =
+            (file("own", rule), file("off", b"#alert tcp any any -> any any (sid:2;)\n"));
+        let again = folder.join(".").join("own");
+        let own =
+            loaded_of(vec![own, file("empty", b"# nothing\n"), off, again.clone()]).expect("rules");
+        let expected = [
+            format!("{}: the file is named twice; it is read once", again.display()),
+            format!("{}: the file has no rules", folder.join("empty").display()),
+        ];
+        assert_eq!((own.of_files, own.total, own.problems), (expected.to_vec(), 1, Vec::new()));
+        std::fs::remove_dir_all(&folder).expect("it was made");
     }
 
     /// Many rules are one warning.

@@ -1,5 +1,6 @@
 //! Readers of single values: each gives the value, or a diagnostic and `None`.
 
+use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -54,12 +55,13 @@ pub fn file(walk: &mut Walk<'_>, value: &Value<'_>, expected: &str) -> Option<Pa
         return None;
     }
     // To open a named pipe is to wait for its writer: what reads such a file decides.
-    let tried = std::fs::metadata(&path).and_then(|about| match about.is_file() {
-        true => std::fs::File::open(&path).map(drop),
-        false => Ok(()),
+    let tried = std::fs::metadata(&path).and_then(|about| match about.file_type() {
+        kind if kind.is_file() => std::fs::File::open(&path).map(drop),
+        kind if kind.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "Is a directory")),
+        _ => Ok(()),
     });
     if let Err(error) = tried {
-        walk.error(value.span(), format!("{}: {error}", path.display())).expected(expected);
+        walk.error(value.span(), format!("cannot read {}: {error}", path.display()));
     }
     Some(path)
 }

@@ -411,6 +411,11 @@ alert http any any -> any any (app-layer-event:http.unknown_error; sid:5;)
 alert pkthdr any any -> any any (decode-event:ipv4.opt_pad_required; sid:6;)
 alert tls any any -> any any (tls_cert_expired; sid:7;)
 alert tls any any -> any any (ssl_state:client_hello; sid:8;)
+alert http any any -> any any (app-layer-event:http.missing_host_headr; sid:9;)
+alert ip any any -> any any (app-layer-event:aplayer_unexpected_protocol; sid:10;)
+alert smb any any -> any any (app-layer-event:smb.internal_error; sid:11;)
+alert http any any -> any any (app-layer-event:HTTP.MISSING_HOST_HEADER; sid:12;)
+alert pkthdr any any -> any any (decode-event:ipv4.trunk_pkt; sid:13;)
 "#;
     let variables = Variables::with_defaults([], []).expect("defaults");
     let mut loader = Loader::new(variables.clone());
@@ -421,14 +426,27 @@ alert tls any any -> any any (ssl_state:client_hello; sid:8;)
     let expected = [
         (1, "dataset none was not loaded"),
         (2, "pcre: a group `(?(`"),
-        (4, "stream-event:3whs_synack_flood"),
-        (5, "app-layer-event:http.unknown_error"),
-        (6, "decode-event:ipv4.opt_pad_required"),
+        (4, "stream-event:3whs_synack_flood: no such event is seen here"),
+        (5, "app-layer-event:http.unknown_error: it is an error of the parser of Suricata"),
+        (6, "decode-event:ipv4.opt_pad_required: no such event is seen here"),
         (7, "option tls_cert_expired"),
         (8, "option ssl_state"),
+        (
+            9,
+            "app-layer-event:http.missing_host_headr: no such event; did you mean `http.missing_host_header`?",
+        ),
+        (
+            10,
+            "app-layer-event:aplayer_unexpected_protocol: no such event; did you mean `applayer_unexpected_protocol`?",
+        ),
+        (11, "app-layer-event:smb.internal_error: no parser here sees events of smb"),
+        (
+            13,
+            "decode-event:ipv4.trunk_pkt: no such event is seen here; did you mean `ipv4.trunc_pkt`?",
+        ),
     ];
     assert_eq!(reasons, expected);
-    assert_eq!(rules.len(), 1);
+    assert_eq!(rules.len(), 2);
 }
 
 #[test]

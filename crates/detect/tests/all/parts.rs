@@ -144,24 +144,53 @@ fn check(seed: u64) -> usize {
     expected.len()
 }
 
-/// A rule on a buffer that both directions have matches once for each of them, as in Suricata; one on several buffers once.
+/// A rule on buffers that both directions have matches once for each that has all of them, as in Suricata. A buffer of one
+/// direction gives all others theirs.
 #[test]
-fn one_buffer_counts_for_each_direction() {
-    let text = r#"
-alert http any any -> any any (http.header; content:"ab"; sid:1;)
-alert http any any -> any any (http.header; content:"ab"; flow:to_server; sid:2;)
-alert http any any -> any any (http.header; content:"ab"; http.method; content:"ab"; sid:3;)
-"#;
+fn rules_match_once_for_each_direction() {
+    let (client, server) = (Sender::Client, Sender::Server);
+    let rules: [(&str, &[Sender]); 9] = [
+        ("http.header; content:\"ab\";", &[client, server]),
+        ("http.header; content:\"ab\"; flow:to_server;", &[client]),
+        ("http.header; content:\"ab\"; http.method; content:\"ab\";", &[client]),
+        ("http.header; content:\"ab\"; file.data; content:\"ab\";", &[server]),
+        ("http.header; content:\"ab\"; http.cookie; content:\"ab\";", &[client]),
+        ("http.header; content:\"ab\"; http.cookie; absent;", &[server]),
+        (
+            "http.header; content:\"ab\"; http.header; to_lowercase; content:\"a\";",
+            &[client, server],
+        ),
+        // One has the cookie, the other one the file.
+        ("http.cookie; content:\"ab\"; file.data; content:\"ab\";", &[]),
+        ("http.method; content:\"ab\"; file.data; content:\"ab\";", &[]),
+    ];
+    let texts = rules.iter().zip(1..).map(|((options, _), sid)| {
+        format!("alert http any any -> any any ({options} sid:{sid};)\n")
+    });
     let variables = Variables::with_defaults([], []).expect("defaults");
     let mut loader = Loader::new(variables.clone());
-    loader.read("rules", text.as_bytes()).expect("memory");
-    let (rules, _) = Ruleset::compile(&loader.finish(), &variables, &Options::default());
+    loader.read("rules", texts.collect::<String>().as_bytes()).expect("memory");
+    let set = loader.finish();
     let given = |buffer| Given { buffer, transaction: 0, bytes: b"ab".to_vec(), cut: 1 };
-    let steps = [[0, 2, 2], [5, 5, 2]].map(|step| step.map(given).to_vec());
-    let (client, server) = (Sender::Client, Sender::Server);
-    let expected = [(1, client), (1, server), (2, client), (3, client)];
-    let expected = expected.map(|(sid, sender)| (sid, Some(0), sender));
-    assert_eq!(alerts(&Arc::new(rules), &steps, false), expected);
+    let expected: Vec<_> = rules
+        .iter()
+        .zip(1..)
+        .flat_map(|((_, senders), sid)| senders.iter().map(move |own| (sid, Some(0), *own)))
+        .collect();
+    for search in [Search::Shared, Search::Grouped, Search::Every] {
+        let options = Options { search, ..Options::default() };
+        let (rules, refused) = Ruleset::compile(&set, &variables, &options);
+        assert!(refused.is_empty(), "{refused:?}");
+        let rules = Arc::new(rules);
+        // In any order of the sides.
+        for steps in
+            [[&[0, 2, 3, 4][..], &[5, 6]], [&[5, 6], &[0, 2, 3, 4]], [&[2, 5, 0, 3, 4], &[2, 5, 6]]]
+        {
+            let steps = steps.map(|step| step.iter().copied().map(given).collect());
+            let found = alerts(&rules, &steps, false);
+            assert_eq!(found, expected, "{search:?} {steps:?}");
+        }
+    }
 }
 
 #[test]

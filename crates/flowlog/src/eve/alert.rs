@@ -2,7 +2,7 @@
 
 use applayer::{File, Transaction};
 
-use super::{Eve, Origin, application};
+use super::{Eve, Origin, Protocols, application};
 use crate::json::{self, Object};
 
 /// What became of the packet.
@@ -46,6 +46,8 @@ pub struct Alert<'a> {
     pub to_server: Option<bool>,
     /// The application of the flow, by Suricata's name.
     pub application: Option<&'a str>,
+    /// What its sides speak beside it.
+    pub protocols: Protocols,
     /// The number of the transaction in which the match is.
     pub transaction_id: Option<u64>,
     /// What is known of that transaction.
@@ -81,6 +83,7 @@ impl Eve {
         if let Some(name) = alert.application {
             line.string("app_proto", name);
         }
+        alert.protocols.write(&mut line);
         direction(&mut line, alert.to_server);
         line.end();
         out.push(b'\n');

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::records::{self, START_NS, address, any_record};
 
 fn context(in_iface: &str) -> Context<'_> {
-    Context { in_iface, at_ns: START_NS + 60_000_000_000, is_alerted: false }
+    Context { in_iface, at_ns: START_NS + 60_000_000_000, ..<_>::default() }
 }
 
 fn anomaly(kind: AnomalyKind) -> Anomaly {
@@ -35,7 +35,8 @@ fn lines() -> Vec<u8> {
     for kind in [Conflict, Gap, Checksum, ResetOutOfWindow] {
         eve.anomaly(&anomaly(kind), context("eth0"), &mut out);
     }
-    let alerted = Context { in_iface: "we\"ird\\\n\u{1}é", at_ns: 0, is_alerted: true };
+    let alerted =
+        Context { in_iface: "we\"ird\\\n\u{1}é", at_ns: 0, is_alerted: true, ..<_>::default() };
     Eve::default().flow(&records::tcp(), alerted, &mut out);
     out
 }
@@ -112,7 +113,7 @@ proptest! {
         community_id_seed: Option<u16>,
     ) {
         let eve = Eve { community_id_seed };
-        let context = Context { in_iface: &name, at_ns, is_alerted: at_ns % 2 == 0 };
+        let context = Context { in_iface: &name, at_ns, is_alerted: at_ns % 2 == 0, ..<_>::default() };
         let mut out = Vec::new();
         eve.flow(&record, context, &mut out);
         let text = std::str::from_utf8(&out).unwrap();

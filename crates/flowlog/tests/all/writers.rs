@@ -10,7 +10,7 @@ use applayer::{
 };
 use flowlog::eve::{
     Alert, Anomaly, AnomalyKind, ApplicationAnomaly, AssociationEvent, Context, Decision, Drop,
-    Eve, Origin, Range,
+    Eve, Origin, Protocols, Range,
 };
 use l7proto::{Ports, Transport};
 use packet::tunnel::{Kind, Path, Tunnel};
@@ -186,7 +186,8 @@ pub(crate) fn eve(bytes: &[u8]) {
         let kind = input.byte() % 7;
         let record = input.record();
         let at_ns = input.number();
-        let context = Context { in_iface: &interface, at_ns, is_alerted: input.is() };
+        let context =
+            Context { in_iface: &interface, at_ns, is_alerted: input.is(), ..<_>::default() };
         let origin = Origin {
             flow_id: input.option(|_| record.id),
             src: (record.client, record.client_port),
@@ -252,6 +253,11 @@ pub(crate) fn eve(bytes: &[u8]) {
                     metadata: &metadata[..usize::from(input.is())],
                     to_server: input.option(Input::is),
                     application: record.application,
+                    protocols: Protocols {
+                        to_server: input.is().then_some("http"),
+                        original: input.is().then_some("smtp"),
+                        ..<_>::default()
+                    },
                     transaction_id: input.option(Input::number),
                     transaction: said.transactions.first(),
                     files: &said.files,

@@ -122,7 +122,14 @@ fn unquote(bytes: &[u8], at: usize) -> Result<(&[u8], bool), Fault> {
         Some(inner) => Ok((inner, true)),
         None if rest.contains(&b'"') => {
             let end = rest.iter().rposition(|b| *b == b'"').unwrap_or(0);
-            Err(Fault::new(at + end + 2, "`;` is missing after the closing `\"`"))
+            let is_list = rest[end + 1..].trim_ascii_start().starts_with(b",");
+            let reason = match is_list {
+                true => {
+                    "options of a content behind a `,` are those of Snort 3; here each is one by itself, as `nocase;`"
+                }
+                false => "`;` is missing after the closing `\"`",
+            };
+            Err(Fault::new(at + end + 2, reason))
         }
         None => Err(Fault::new(
             at,

@@ -92,6 +92,7 @@ impl Inspector {
                 metadata: &rule.metadata,
                 to_server: None,
                 application: None,
+                protocols: Default::default(),
                 transaction_id: None,
                 transaction: None,
                 files: &[],

@@ -71,7 +71,7 @@ impl Inspector {
         if !outputs.has(IdsEvent::Anomaly) {
             return is_dropped;
         }
-        let context = Context { in_iface, at_ns, is_alerted: false };
+        let context = Context { in_iface, at_ns, ..<_>::default() };
         outputs.eve.anomaly(anomaly, context, &mut self.lines.line);
         // Packets between the same ends come to the same worker, in their order.
         self.strays = self.strays.wrapping_add(1);

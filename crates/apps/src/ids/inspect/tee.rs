@@ -1,12 +1,12 @@
 //! What a session says of a flow: it goes to the detector, and into lines.
 
-use applayer::{Anomaly, File, Piece, Progress, Sink, Transaction};
+use applayer::{Anomaly, Data, Email, File, Piece, Progress, Sink, Transaction};
 use control::config::IdsEvent;
 use detect::{Detector, Feed, Sender};
 use flowlog::eve::{ApplicationAnomaly, Eve, Origin};
 use l7proto::Protocol;
 
-use super::{OfFlowKept, Parts, RECENT_MAX};
+use super::{LATEST_MAX, OfFlowKept, Parts, RECENT_MAX};
 use crate::ids::counters::add;
 use crate::ids::outputs::{Lines, To};
 
@@ -89,6 +89,23 @@ impl Sink for Tee<'_> {
         self.write(kind, Sender::Client, |eve, origin, out| {
             eve.transaction(origin, transaction, out);
         });
+    }
+
+    fn mail(&mut self, transaction: u64, email: &Email) {
+        // What has no room is shown without its mail.
+        if !self.lines.outputs.has_files() || email.cost() > LATEST_MAX {
+            return;
+        }
+        let is_it = |own: &Transaction| own.id == transaction;
+        if !self.recent.iter().any(is_it)
+            && let Some(latest) = self.flow.latest.as_deref().filter(|own| is_it(own)).cloned()
+        {
+            self.remember(&latest);
+        }
+        let known = self.recent.iter_mut().rfind(|own| is_it(own)).map(|own| &mut own.data);
+        if let Some(Data::Smtp(smtp)) = known {
+            smtp.email.clone_from(email);
+        }
     }
 
     fn file(&mut self, file: &File) {
