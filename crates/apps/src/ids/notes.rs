@@ -139,11 +139,14 @@ fn why_never(rule: &Rule) -> Option<String> {
         _ => None,
     });
     let first = names.next();
-    if let Some((first, other)) = first.and_then(|first| Some((first, names.find(|own| *own != first)?))) {
+    if let Some((first, other)) =
+        first.and_then(|first| Some((first, names.find(|own| *own != first)?)))
+    {
         return Some(format!("a flow is not both {first} and {other}"));
     }
     let mut checks = rule.inspections.iter().flat_map(|own| &own.checks);
-    let decodes_nothing = |own: &Check| matches!(own, Check::Base64Decode(own) if own.bytes == Some(0));
+    let decodes_nothing =
+        |own: &Check| matches!(own, Check::Base64Decode(own) if own.bytes == Some(0));
     { checks.any(decodes_nothing) }.then(|| "`base64_decode` decodes 0 bytes".to_owned())
 }
 
