@@ -351,7 +351,6 @@ impl Module for Bench {
                 destination: (d.dst_ip().expect("IP"), ports.1),
                 protocol: d.protocol.0,
                 application: None,
-                is_alerted: false,
                 is_inner: input.tunnels.is_some(),
                 is_dropped: verdict.drops,
                 is_at_end: false,
