@@ -10,7 +10,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-use apps::ids::counters::{Counters, counted, get};
+use apps::ids::counters::{Counters, RuleId, counted, get};
 use apps::ids::explain::{self, Explained, Step};
 use apps::ids::notes::UnsetBit;
 use apps::ids::rules::{self, FURTHER, Loaded, Refusal};
@@ -63,8 +63,8 @@ pub(crate) fn run(args: &IdsArgs) -> Result<(), Failure> {
     let attachments: [&(dyn Any + Sync); 2] = [&loaded, &counters];
     let carried = Carry::without_outputs(&config, &interfaces, opened?, &attachments);
     let (report, elapsed) = offline::carry(carried)?;
-    if let Some((explained, steps)) = &explained {
-        explanation(args, explained, steps, &loaded, &counters)?;
+    if let Some(explained) = &explained {
+        explanation(args, explained, &loaded, &counters)?;
     } else {
         let figures = Figures::of(&loaded, &counters, report.rx_packets);
         let rows = figures.rules.as_slice();
@@ -346,8 +346,9 @@ impl Figures {
 }
 
 /// The rules of the files, and beside them those that explain one.
-fn explained(config: &Config, sid: u32) -> Result<(Loaded, (Explained, Vec<Step>)), Failure> {
+fn explained(config: &Config, sid: u32) -> Result<(Loaded, Explanation), Failure> {
     let mut made = Err(String::new());
+    let mut hiding = Vec::new();
     let loaded = rules::load_with(config, None, |set| {
         let (steps, text) = match explain::find(set, &config.ids.rules, sid) {
             Ok(own) => {
@@ -357,10 +358,20 @@ fn explained(config: &Config, sid: u32) -> Result<(Loaded, (Explained, Vec<Step>
             Err(error) => (Err(error), String::new()),
         };
         made = steps;
+        hiding = explain::hiding(set, sid, config.ids.action == IdsAction::Inline);
         text.into_bytes()
     });
     let loaded = loaded.map_err(Failure::other)?;
-    Ok((loaded, made.map_err(Failure::other)?))
+    let (explained, steps) = made.map_err(Failure::other)?;
+    Ok((loaded, Explanation { explained, steps, hiding }))
+}
+
+/// What explains a rule.
+struct Explanation {
+    explained: Explained,
+    steps: Vec<Step>,
+    /// Other rules, whose packets and flows raise no alerts of it, and what they do with them.
+    hiding: Vec<(RuleId, &'static str)>,
 }
 
 /// A condition and how often it held.
@@ -388,8 +399,7 @@ impl Row for StepRow {
 /// `--explain`.
 fn explanation(
     args: &IdsArgs,
-    explained: &Explained,
-    steps: &[Step],
+    Explanation { explained, steps, hiding }: &Explanation,
     loaded: &Loaded,
     counters: &Counters,
 ) -> Result<(), Failure> {
@@ -430,8 +440,17 @@ fn explanation(
         }
         Some(own) => Some(format!("it is refused, so it is not evaluated: {own}")),
         None if rule.noalert => Some("it has `noalert`, so its matches raise no alerts".to_owned()),
+        None if explained.passes() => {
+            Some("it passes what it matches, so its matches raise no alerts".to_owned())
+        }
         None => None,
     };
+    let has_matched = |own: &&(RuleId, _)| matches.contains_key(&own.0);
+    let hides = hiding.iter().find(has_matched).filter(|_| silent.is_none());
+    let hidden = hides.map(|((_, by), does)| {
+        format!("rule {by} matches as well and {does} what it matches, which raises no alert then")
+    });
+    let silent = silent.or(hidden);
     if args.json {
         if let Some(why) = silent {
             note!("rule {sid}: {why}");
@@ -439,5 +458,10 @@ fn explanation(
         return output::json(&rows);
     }
     let why = silent.map(|why| format!("; {why}")).unwrap_or_default();
-    print(format_args!("{}rule {sid}: {}{why}\n", table(&rows), counted(alerts, "alert")))
+    // What it matches is counted, as other rules do not hide it here.
+    let count = match hides.is_none() && !explained.passes() {
+        true => counted(alerts, "alert"),
+        false => format!("{} {}", thousands(alerts), if alerts == 1 { "match" } else { "matches" }),
+    };
+    print(format_args!("{}rule {sid}: {count}{why}\n", table(&rows)))
 }

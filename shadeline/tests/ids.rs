@@ -234,6 +234,21 @@ fn encrypted_connections_are_bypassed() {
     let [own] = &all[..] else { panic!("{all:?}") };
     assert_eq!((&own["app_proto"], &own["flow"]["state"]), (&"tls".into(), &"bypassed".into()));
     assert_eq!(own["flow"]["bypass"], "local");
+    // Neither events of flows nor labels prevent it.
+    let capture =
+        format!("a={}", captures.join("zeek/tls/tls-conn-with-extensions.pcap").display());
+    let config = "mode = \"monitor\"\n[port.a]\nchecksums = \"ignore\"\n[flow]\nevents = \"flow.json\"\n\
+        [l7]\n[ids]\nrules = [\"local.rules\"]\noutput = \"out\"\n";
+    let config = folder.write("all.toml", config);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shadeline"));
+    command.current_dir(folder.path()).arg("run").arg(&config);
+    let out = command.args(["-r", &capture]).output().expect("the program runs");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    for file in ["flow.json", "out/eve.json"] {
+        let events = std::fs::read_to_string(folder.join(file)).expect("it is written");
+        assert!(events.contains("\"state\":\"bypassed\""), "{file}: {events}");
+    }
+    std::fs::remove_dir_all(folder.join("out")).expect("a folder");
     // STARTTLS is not followed.
     let all = flows("zeek/tls/imap-starttls.pcap");
     assert!(
@@ -506,6 +521,9 @@ fn flows_that_exceed_a_bound_become_what_is_configured() {
         assert_eq!(count("\"event_type\":\"alert\""), alerts, "{name}: {events}");
         // One of each end.
         assert_eq!(count("\"event_type\":\"drop\""), drops.min(2), "{name}: {events}");
+        let reasons = ["applayer error", "flow drop"];
+        let reasons = reasons.map(|own| count(&format!("\"reason\":\"{own}\"")));
+        assert_eq!(reasons, [usize::from(drops > 0); 2], "{name}: {events}");
         assert_eq!(said.contains("ids_limit"), drops > 0, "{name}: {said}");
         let told = line.is_none_or(|line| said.contains(line));
         assert!(told && said.contains("bounds exceeded") == line.is_some(), "{name}: {said}");

@@ -17,6 +17,8 @@ struct Side {
     text: Vec<u8>,
     /// Where messages begin is not known any more.
     is_lost: bool,
+    /// It was said that a length is 0.
+    is_empty: bool,
 }
 
 /// A flow of DNS.
@@ -53,6 +55,9 @@ impl Parser for DnsFlow {
             bytes = &bytes[len..];
             if side.text.len() == 2 && side.text[..] == [0, 0] {
                 side.text.clear();
+                if !std::mem::replace(&mut side.is_empty, true) {
+                    out.anomaly(AnomalyKind::DnsMalformed, None, Some(direction));
+                }
             } else if let Some((found, _)) = dns::tcp_message(&side.text) {
                 message(out, direction, found);
                 side.text.clear();

@@ -8,6 +8,8 @@
 //!
 //! The end of a line before a boundary belongs to the boundary, so it waits for the line behind it.
 
+mod words;
+
 use crate::anomaly::AnomalyKind;
 use crate::buffer::Buffer;
 use crate::file::{FileState, OpenFile};
@@ -264,6 +266,7 @@ impl Mime {
             self.part.encoding = encoding(get("content-transfer-encoding").unwrap_or_default());
             let name = parameter(disposition, "filename");
             let name = name.or_else(|| parameter(kind, "name").filter(|_| self.is_mail));
+            let name = if self.is_mail { name.map(words::decoded) } else { name };
             let is_attached = self.is_mail && is_type(disposition, b"attachment");
             let is_message = self.is_mail && is_type(kind, b"message/rfc822");
             if name.is_some() || is_attached {

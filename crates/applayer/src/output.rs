@@ -30,7 +30,8 @@ impl Output<'_> {
         let id = self.numbers.transaction;
         self.numbers.transaction += 1;
         let (start_ns, last_ns) = (self.time_ns, self.time_ns);
-        let transaction = Transaction { id, start_ns, last_ns, done: [false; 2], data };
+        let transaction =
+            Transaction { id, start_ns, last_ns, done: [false; 2], is_late: false, data };
         self.sink.transaction(&transaction, Progress::Begun);
         transaction
     }

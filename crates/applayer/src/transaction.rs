@@ -17,6 +17,8 @@ pub struct Transaction {
     pub last_ns: u64,
     /// Which sides are done: to the server, to the client.
     pub done: [bool; 2],
+    /// It is the response to a request that was given up as too many were open: that one was reported as a transaction.
+    pub is_late: bool,
     /// What it says.
     pub data: Data,
 }

@@ -12,11 +12,13 @@ use crate::header::Header;
 use crate::rule::Way;
 use crate::{FlowState, Packet, Sender, conditions, sender_of};
 
-/// Events that rules may name, sorted. Suricata has more; those of fragments that do not all come are not Suricata's.
+/// Events that rules may name, sorted. Suricata has more; those of fragments that do not all come, or that have a tunnel in them, are not
+/// Suricata's.
 pub const EVENTS: &[&str] = &[
     "icmpv4.pkt_too_small",
     "icmpv6.pkt_too_small",
     "ip.pkt_too_small",
+    "ip.tunnel_in_fragments",
     "ipv4.frag_ignored",
     "ipv4.frag_invalid_length",
     "ipv4.frag_missing",
@@ -37,6 +39,7 @@ pub const EVENTS: &[&str] = &[
     "ipv6.wrong_ip_version",
     "tcp.invalid_checksum",
     "tcp.pkt_too_small",
+    "too_many_layers",
     "udp.pkt_too_small",
 ];
 

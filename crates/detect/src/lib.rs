@@ -57,7 +57,7 @@ pub use input::{BufferPart, Packet, Sender};
 pub use keywords::{is_later, keywords};
 pub use late::Late;
 pub use pattern::PatternLimits;
-pub use reputation::{Reputation, ReputationError};
+pub use reputation::{Reputation, ReputationError, ReputationProblem};
 pub use ruleset::{ActionKind, Options, Refused, RuleInfo, Ruleset, Search};
 pub use sets::{Dataset, Datasets, SetKind};
 pub use tables::HostTables;

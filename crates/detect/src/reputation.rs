@@ -63,20 +63,31 @@ fn masked(bits: u128, len: u8) -> u128 {
     bits & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
+/// A line that does not apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReputationProblem {
+    /// Which of the files of reputations; `None`: the categories.
+    pub file: Option<usize>,
+    /// The line, from 1.
+    pub line: u64,
+    /// Why, in words.
+    pub reason: &'static str,
+}
+
 impl Reputation {
-    /// Reads categories, then reputations. What is wrong in them comes back as line and reason; the other lines apply.
+    /// Reads categories, then reputations. What is wrong in them comes back as file, line and reason; the other lines apply.
     ///
     /// # Errors
     /// A reader fails.
     pub fn read(
         categories: impl BufRead,
         files: impl IntoIterator<Item = impl BufRead>,
-    ) -> Result<(Self, Vec<String>), ReputationError> {
+    ) -> Result<(Self, Vec<ReputationProblem>), ReputationError> {
         let mut tables = Tables::default();
         let mut problems = Vec::new();
-        lines(categories, &mut problems, |parts| tables.category(parts))?;
-        for file in files {
-            lines(file, &mut problems, |parts| tables.add(parts))?;
+        lines(categories, None, &mut problems, |parts| tables.category(parts))?;
+        for (at, file) in files.into_iter().enumerate() {
+            lines(file, Some(at), &mut problems, |parts| tables.add(parts))?;
         }
         for family in &mut tables.families {
             family.sort_unstable_by_key(|(len, _)| std::cmp::Reverse(*len));
@@ -111,7 +122,7 @@ impl Reputation {
 
 impl Tables {
     fn category(&mut self, parts: &[&str]) -> Result<(), &'static str> {
-        let [number, name, ..] = parts else { return Err("it is written NUMBER,NAME,DESCRIPTION") };
+        let [number, name, _] = parts else { return Err("it is written NUMBER,NAME,DESCRIPTION") };
         let number: u8 = number.parse().map_err(|_| "the number is not 1 to 60")?;
         if number == 0 || usize::from(number) > CATEGORIES_MAX {
             return Err("the number is not 1 to 60");
@@ -170,13 +181,14 @@ impl Tables {
 
 fn lines(
     reader: impl BufRead,
-    problems: &mut Vec<String>,
+    file: Option<usize>,
+    problems: &mut Vec<ReputationProblem>,
     mut take: impl FnMut(&[&str]) -> Result<(), &'static str>,
 ) -> io::Result<()> {
     let mut wrong = 0;
-    for (at, line) in reader.lines().enumerate() {
-        let line = line?;
-        let text = line.trim();
+    for (text, line) in reader.lines().zip(1..) {
+        let text = text?;
+        let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -184,7 +196,7 @@ fn lines(
         if let Err(reason) = take(&parts) {
             wrong += 1;
             if wrong <= NAMED_MAX {
-                problems.push(format!("{}: {reason}", at + 1));
+                problems.push(ReputationProblem { file, line, reason });
             }
         }
     }
@@ -225,13 +237,15 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_with_the_category_applies() {
-        let categories = "1,Bad,bad hosts\n# x\n2,Mail,sends mail\n61,No,none\n";
+        let categories = "1,Bad,bad hosts\n# x\n2,Mail,sends mail\n61,No,none\n4,Short\n";
         let scores = "192.0.2.0/24,1,10\n192.0.2.7,1,100\n192.0.2.7,2,5\n2001:db8::/32,1,7\n\
                       192.0.2.9,3,1\n192.0.2.9,1,128\nhost,1,1\n192.0.2.1/33,1,1\n192.0.2.1\n";
         let (own, problems) = Reputation::read(categories.as_bytes(), [scores.as_bytes()]).unwrap();
         assert_eq!(own.len(), 4);
-        let lines: Vec<&str> = problems.iter().map(|p| p.split(':').next().unwrap()).collect();
-        assert_eq!(lines, ["4", "5", "6", "7", "8", "9"], "{problems:?}");
+        let lines: Vec<_> = problems.iter().map(|own| (own.file, own.line)).collect();
+        let expected: Vec<_> =
+            [(None, 4), (None, 5)].into_iter().chain((5..=9).map(|line| (Some(0), line))).collect();
+        assert_eq!(lines, expected, "{problems:?}");
         let score =
             |address: &str, name| own.score(address.parse().unwrap(), own.category(name).unwrap());
         assert_eq!(score("192.0.2.7", "bad"), Some(100));

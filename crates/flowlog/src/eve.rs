@@ -52,7 +52,7 @@ use stream::record::{FlowRecord, FlowState, Reason, SideRecord, TcpState};
 
 use crate::json::{self, Object};
 use crate::{community_id, protocol, time};
-pub use alert::{Alert, Decision, Drop};
+pub use alert::{Alert, Decision, Drop, Dropped};
 pub use anomaly::{Anomaly, AnomalyKind, Range};
 pub use application::ApplicationAnomaly;
 pub use association::AssociationEvent;
@@ -73,8 +73,6 @@ pub struct Context<'a> {
     pub in_iface: &'a str,
     /// When the line is written (`timestamp`), in nanoseconds since 1970.
     pub at_ns: u64,
-    /// Whether a rule raised an alert for the flow (`flow.alerted`).
-    pub is_alerted: bool,
     /// What its sides speak beside its application.
     pub protocols: Protocols,
 }
@@ -185,7 +183,7 @@ impl Eve {
             flow.string("bypass", "local");
         }
         flow.string("reason", reason(record.reason));
-        flow.boolean("alerted", context.is_alerted);
+        flow.boolean("alerted", record.is_alerted);
         flow.end();
         self.community_id(&mut line, record);
         if let Some(state) = record.tcp {
@@ -233,7 +231,7 @@ impl Eve {
         }
     }
 
-    /// Appends the line of event type `anomaly`. [`Context::is_alerted`] has no field in it.
+    /// Appends the line of event type `anomaly`.
     pub fn anomaly(&self, anomaly: &Anomaly, context: Context<'_>, out: &mut Vec<u8>) {
         let &Anomaly { kind, flow_id, protocol, src, dst, vlans, range } = anomaly;
         let event_type = "anomaly";

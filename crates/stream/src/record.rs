@@ -44,6 +44,8 @@ pub struct FlowRecord {
     pub handshake_rtt_ns: Option<u64>,
     /// The application, by its name, where somebody has found it out: the tracker does not look into payloads.
     pub application: Option<&'static str>,
+    /// A rule of somebody who inspects it has raised an alert.
+    pub is_alerted: bool,
 }
 
 /// What one end of a flow sent.

@@ -74,7 +74,7 @@ use waiting::Waiting;
 use whole::Whole;
 
 pub use input::{Input, Reject, checked_segment};
-pub use module::{Fragments, Identity, Module, OfFlow, Passed};
+pub use module::{Fragments, Identity, Module, OfFlow, Passed, Unseen};
 pub use numbers::NO_NUMBER;
 pub use sharing::NO_GROUP;
 pub use timeouts::{IDLE_NS, IdleTimeouts};
@@ -551,6 +551,7 @@ impl<M: Module> Tracker<M> {
                 continue;
             }
             self.count_tunnels(&own, 1);
+            self.rest.note_depth(row, &own);
             let tracked = match about {
                 Some(sequence) => self.whole_error(row, &own, (side, found), sequence),
                 None => self.row(row, &own, key, side, found, (1, own.frame_len.into())),
@@ -659,7 +660,11 @@ impl<M: Module> Tracker<M> {
         let is_tunnel =
             !kinds.is_empty() && tunnel::inside(frame, decoded, kinds, checksums).is_some();
         self.counts.tunnels_in_fragments += u64::from(is_tunnel);
+        if is_tunnel {
+            self.rest.module.not_looked_into(number, datagram, Unseen::InFragments);
+        }
         self.count_tunnels(datagram, frames.0);
+        self.rest.note_depth(number, datagram);
         match self.of_one(datagram) {
             Ok((key, row)) => {
                 let Row { side, about, .. } = row;

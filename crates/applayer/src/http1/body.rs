@@ -60,6 +60,8 @@ pub(crate) struct Body {
     pub(crate) failed: Option<FileState>,
     /// It was said that the body is not in its coding.
     pub(crate) is_plain: bool,
+    /// It was said that the body is in another coding.
+    pub(crate) is_other: bool,
     /// It was said that lines of sizes have more.
     pub(crate) has_extension: bool,
     /// The lines of the trailer.
@@ -240,6 +242,16 @@ impl Body {
         let limits = *out.limits;
         let content = &mut self.content;
         let result = decoder.feed(bytes, &limits, &mut |bytes| content.write(out, bytes));
+        self.decoded(out, result);
+    }
+
+    /// What the decoder found out.
+    fn decoded(&mut self, out: &mut Output<'_>, result: Result<(), CodingError>) {
+        let Some(decoder) = &self.decoder else { return };
+        if decoder.is_other() && !std::mem::replace(&mut self.is_other, true) {
+            let id = self.content.transaction;
+            out.anomaly(AnomalyKind::HttpUnknownCoding, Some(id), Some(self.content.direction));
+        }
         if decoder.is_plain() && !std::mem::replace(&mut self.is_plain, true) {
             let id = self.content.transaction;
             out.anomaly(AnomalyKind::HttpDecompression, Some(id), Some(self.content.direction));
@@ -256,6 +268,11 @@ impl Body {
 
     /// The body has ended, whole or not.
     pub(crate) fn end(mut self, out: &mut Output<'_>, is_whole: bool) -> [u64; 2] {
+        if let Some(decoder) = self.decoder.as_mut().filter(|_| self.failed.is_none()) {
+            let (limits, content) = (*out.limits, &mut self.content);
+            let result = decoder.finish(&limits, &mut |bytes| content.write(out, bytes));
+            self.decoded(out, result);
+        }
         let is_content_whole = self.decoder.as_ref().is_none_or(Decoder::is_whole);
         let state = match self.failed {
             Some(state) => state,

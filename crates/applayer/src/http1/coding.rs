@@ -17,6 +17,8 @@ const STEP: usize = 32 << 10;
 const INFLATE: usize = 44 << 10;
 /// Bytes of the body for which the ratio is reckoned.
 const BLOCK: u64 = 512;
+/// Bytes of what is said to be gzip, and is none, by which it is found out whether it is deflate.
+const TRIAL: usize = 64;
 
 /// Why the content ends before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,24 +89,48 @@ impl Decoder {
             let (piece, rest) = bytes.split_at(len);
             bytes = rest;
             self.taken += len as u64;
-            let given = &mut self.given;
-            // What the body up to the end of this block may become.
-            let ratio = self.taken.next_multiple_of(BLOCK).saturating_mul(limits.ratio);
-            let most = limits.decoded_bytes.min(ratio.max(limits.ratio_from_bytes));
-            let mut last = |bytes: &[u8]| {
-                let room = most.saturating_sub(*given);
-                let len = usize::try_from(room).map_or(bytes.len(), |room| bytes.len().min(room));
-                *given += len as u64;
-                content(&bytes[..len]);
-                if len == bytes.len() { Ok(()) } else { Err(CodingError::Bomb) }
-            };
-            let result = feed(&mut self.layers, piece, &mut last);
-            if let Err(error) = result {
-                self.error = Some(error);
-                return result;
-            }
+            self.step(limits, content, |layers, last| feed(layers, piece, last))?;
         }
         Ok(())
+    }
+
+    /// The body has ended: what was held to find out its coding is content.
+    pub(crate) fn finish(
+        &mut self,
+        limits: &Limits,
+        content: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), CodingError> {
+        if self.error.is_some() {
+            return Ok(());
+        }
+        self.step(limits, content, finish)
+    }
+
+    fn step(
+        &mut self,
+        limits: &Limits,
+        content: &mut dyn FnMut(&[u8]),
+        own: impl FnOnce(&mut [Inflate], Content<'_>) -> Result<(), CodingError>,
+    ) -> Result<(), CodingError> {
+        let given = &mut self.given;
+        // What the body up to the end of this block may become.
+        let ratio = self.taken.next_multiple_of(BLOCK).saturating_mul(limits.ratio);
+        let most = limits.decoded_bytes.min(ratio.max(limits.ratio_from_bytes));
+        let mut last = |bytes: &[u8]| {
+            let room = most.saturating_sub(*given);
+            let len = usize::try_from(room).map_or(bytes.len(), |room| bytes.len().min(room));
+            *given += len as u64;
+            content(&bytes[..len]);
+            if len == bytes.len() { Ok(()) } else { Err(CodingError::Bomb) }
+        };
+        let result = own(&mut self.layers, &mut last);
+        self.error = result.err();
+        result
+    }
+
+    /// The body is in another coding than the one that its head names.
+    pub(crate) fn is_other(&self) -> bool {
+        self.layers.iter().any(|layer| layer.is_other)
     }
 
     /// The body is not in the coding that its head names.
@@ -127,6 +153,14 @@ fn feed(layers: &mut [Inflate], bytes: &[u8], last: Content<'_>) -> Result<(), C
     }
 }
 
+fn finish(layers: &mut [Inflate], last: Content<'_>) -> Result<(), CodingError> {
+    let Some((first, others)) = layers.split_first_mut() else { return Ok(()) };
+    if first.place == Place::Trial {
+        first.end_trial(true, &mut |content| feed(others, content, last))?;
+    }
+    finish(others, last)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The fixed part of a header.
@@ -140,6 +174,8 @@ enum Place {
     Skip(u8),
     Trailer(u8),
     Data,
+    /// The body is no gzip; it may be deflate.
+    Trial,
     /// The body is no gzip at all: it is its own content.
     Plain,
     /// All that comes is behind the content.
@@ -156,6 +192,8 @@ struct Inflate {
     /// Flags of a gzip header that are still to be done.
     flags: u8,
     members: u32,
+    /// It is not in the coding that was named.
+    is_other: bool,
     out: Box<[u8]>,
 }
 
@@ -168,6 +206,7 @@ impl Inflate {
             header: Vec::new(),
             flags: 0,
             members: 0,
+            is_other: false,
             out: vec![0; STEP].into_boxed_slice(),
         }
     }
@@ -194,16 +233,19 @@ impl Inflate {
                 Place::Header => {
                     self.header.push(*first);
                     self.end_header_byte();
-                    if self.place == Place::Plain {
-                        let start = std::mem::take(&mut self.header);
-                        content(&start)?;
-                    } else if self.place == Place::Data
+                    if self.place == Place::Data
                         && self.coding == Coding::Deflate
-                        && !self.is_zlib()
+                        && !is_zlib(&self.header)
                     {
                         // Raw deflate, as some servers send it: the two bytes are data.
                         let header = std::mem::take(&mut self.header);
                         self.data(&header, content)?;
+                    }
+                }
+                Place::Trial => {
+                    self.header.push(*first);
+                    if self.header.len() == TRIAL {
+                        self.end_trial(false, content)?;
                     }
                 }
                 Place::ExtraLen => {
@@ -245,21 +287,20 @@ impl Inflate {
         Ok(())
     }
 
-    fn is_zlib(&self) -> bool {
-        let [cmf, flags] = self.header[..] else { return false };
-        cmf & 15 == 8 && u16::from_be_bytes([cmf, flags]).is_multiple_of(31)
-    }
-
     /// One more byte of a header.
     fn end_header_byte(&mut self) {
         match self.coding {
+            // No deflate begins like this.
+            Coding::Deflate if self.header[..] == [0x1f, 0x8b] => {
+                (self.coding, self.is_other) = (Coding::Gzip, true);
+            }
             Coding::Deflate if self.header.len() == 2 => self.place = Place::Data,
             Coding::Gzip => {
                 let magic = [0x1f, 0x8b, 8];
                 let is_gzip = self.header.iter().zip(magic).all(|(found, wanted)| *found == wanted);
                 if !is_gzip {
                     // Behind a member, what is no other one is padding.
-                    self.place = if self.members > 0 { Place::End } else { Place::Plain };
+                    self.place = if self.members > 0 { Place::End } else { Place::Trial };
                 } else if self.header.len() == 10 {
                     self.flags = self.header[3] & 0x1e;
                     self.header.clear();
@@ -267,6 +308,37 @@ impl Inflate {
                 }
             }
             Coding::Deflate => {}
+        }
+    }
+
+    /// What is said to be gzip, and is none, is deflate, in its container or without, or else its own content.
+    fn end_trial(&mut self, is_over: bool, content: Content<'_>) -> Result<(), CodingError> {
+        let held = std::mem::take(&mut self.header);
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+        let zlib = is_zlib(&held).then_some(2);
+        // Few texts are deflate for so long, and no deflate is text.
+        let begins = zlib.into_iter().chain([0]).filter(|_| is_over || !held.iter().all(is_text));
+        let begin = { begins }.find(|begin| self.inflates(&held[*begin..], is_over));
+        self.inflate.reset(false);
+        let Some(begin) = begin else {
+            self.place = Place::Plain;
+            return content(&held);
+        };
+        (self.coding, self.is_other, self.place) = (Coding::Deflate, true, Place::Data);
+        self.data(&held[begin..], content).map(|_| ())
+    }
+
+    /// Whether these bytes begin a stream of deflate; or are one, with a sum behind it perhaps.
+    fn inflates(&mut self, bytes: &[u8], is_whole: bool) -> bool {
+        self.inflate.reset(false);
+        let status = self.inflate.decompress(bytes, &mut self.out, FlushDecompress::None);
+        let behind = bytes.len() - (self.inflate.total_in() as usize).min(bytes.len());
+        match status {
+            Err(_) => false,
+            Ok(flate2::Status::StreamEnd) => {
+                self.inflate.total_out() > 0 && (behind <= 8 || !is_whole)
+            }
+            Ok(_) => !is_whole,
         }
     }
 
@@ -316,6 +388,12 @@ impl Inflate {
     }
 }
 
+/// Whether a container of deflate begins like this.
+fn is_zlib(bytes: &[u8]) -> bool {
+    let [cmf, flags, ..] = *bytes else { return false };
+    cmf & 15 == 8 && u16::from_be_bytes([cmf, flags]).is_multiple_of(31)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -343,6 +421,8 @@ mod tests {
             let result = decoder.feed(piece, limits, &mut |bytes| content.extend(bytes));
             error = error.or(result.err());
         }
+        let result = decoder.finish(limits, &mut |bytes| content.extend(bytes));
+        error = error.or(result.err());
         (content, error, decoder.is_whole())
     }
 
@@ -362,12 +442,17 @@ mod tests {
         named.write_all(&text).unwrap();
         let (front, back) = text.split_at(1000);
         let members = [gzip(front), gzip(back), b"padding".to_vec()].concat();
+        let (zlib, raw) = (zlib.finish().unwrap(), raw.finish().unwrap());
         let cases = [
+            (vec![Coding::Gzip], zlib.clone()),
+            (vec![Coding::Gzip], raw.clone()),
+            (vec![Coding::Deflate], gzip(&text)),
+            (vec![Coding::Gzip, Coding::Deflate], gzip(&zlib)),
             (vec![Coding::Gzip], gzip(&text)),
             (vec![Coding::Gzip], named.finish().unwrap()),
             (vec![Coding::Gzip], members),
-            (vec![Coding::Deflate], zlib.finish().unwrap()),
-            (vec![Coding::Deflate], raw.finish().unwrap()),
+            (vec![Coding::Deflate], zlib),
+            (vec![Coding::Deflate], raw),
             (vec![Coding::Gzip, Coding::Gzip], gzip(&gzip(&text))),
             (vec![], text.clone()),
         ];
@@ -380,6 +465,19 @@ mod tests {
                 let (content, error, is_whole) =
                     decode(&codings, &body[..body.len() / 2], 64, &Limits::default());
                 assert!(error.is_none() && !is_whole && text.starts_with(&content));
+            }
+        }
+    }
+
+    /// What is said to be gzip and is text is text, however short.
+    #[test]
+    fn text_is_its_own_content() {
+        let all: [&[u8]; 7] =
+            [b"", b"x", b"x^", b"K\0", b"knock, knock", b"x\x9c and more", &[b's'; 300]];
+        for text in all {
+            for size in [1, 5, 1000] {
+                let (content, error, _) = decode(&[Coding::Gzip], text, size, &Limits::default());
+                assert!(content == text && error.is_none(), "{text:?} {size} {content:?}");
             }
         }
     }

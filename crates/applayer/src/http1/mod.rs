@@ -98,13 +98,15 @@ pub(crate) struct Http1 {
     has_request: bool,
     /// The transaction whose server said last that the client may go on.
     continued: Option<u64>,
+    /// Requests that were given up before their responses, which come before all others.
+    given_up: u64,
 }
 
 impl Http1 {
     /// `server_port`: the port of the server, or 0 if it is behind the connection.
     pub(crate) fn new(server_port: u16) -> Self {
         let (open, sides) = (VecDeque::new(), [Side::default(), Side::default()]);
-        Self { open, cost: 0, sides, server_port, has_request: false, continued: None }
+        Self { open, cost: 0, sides, server_port, has_request: false, continued: None, given_up: 0 }
     }
 
     fn side(&mut self, direction: Direction) -> &mut Side {
@@ -131,11 +133,24 @@ impl Http1 {
             let oldest = self.open.iter().position(|transaction| !is_read(transaction));
             let Some(mut oldest) = oldest.and_then(|at| self.remove(at)) else { break };
             out.anomaly(AnomalyKind::HttpTooManyOpen, Some(oldest.id), None);
+            let is_answered = oldest.is_done(Direction::ToClient) || !has_request(&oldest);
+            self.given_up += u64::from(!is_answered);
             out.progress(&mut oldest, Progress::Finished);
         }
         let transaction = out.begin(Data::Http(Box::new(http)));
         let id = transaction.id;
         self.cost += cost;
+        self.open.push_back(transaction);
+        id
+    }
+
+    /// Begins the transaction of a response whose request was given up. It is the only one beyond the limit.
+    fn begin_late(&mut self, out: &mut Output<'_>) -> u64 {
+        self.given_up -= 1;
+        let mut transaction = out.begin(Data::Http(Box::default()));
+        transaction.is_late = true;
+        let id = transaction.id;
+        self.cost += cost_of(&transaction);
         self.open.push_back(transaction);
         id
     }
@@ -229,6 +244,7 @@ impl Http1 {
                     bytes: 0,
                     failed: None,
                     is_plain: false,
+                    is_other: false,
                     has_extension: false,
                     trailer: Vec::new(),
                 };
@@ -459,8 +475,14 @@ impl Http1 {
             return None;
         }
         let missed = std::mem::take(&mut self.side(direction).missed);
+        // Behind a gap it is not known whose response it is.
+        self.given_up = if missed { 0 } else { self.given_up };
         let mut waiting = self.open.iter().filter(|t| !t.is_done(direction)).map(|t| t.id);
-        let id = if missed { waiting.next_back() } else { waiting.next() };
+        let id = match self.given_up {
+            0 if missed => waiting.next_back(),
+            0 => waiting.next(),
+            _ => Some(self.begin_late(out)),
+        };
         let id = id.unwrap_or_else(|| {
             let id = self.begin(out, Http::default());
             out.anomaly(AnomalyKind::HttpUnmatchedResponse, Some(id), Some(direction));
@@ -653,6 +675,7 @@ pub(crate) fn body_of(
         bytes: 0,
         failed: None,
         is_plain: false,
+        is_other: false,
         has_extension: false,
         trailer: Vec::new(),
     }

@@ -47,6 +47,8 @@ struct Side {
     record_len: usize,
     records: u32,
     is_lost: bool,
+    /// It was said that a record has a version that does not exist.
+    is_odd: bool,
 }
 
 /// A flow of TLS.
@@ -82,16 +84,21 @@ impl TlsFlow {
         let len = usize::from(u16::from_be_bytes([high, low]));
         (side.kind, side.left, side.record_len) = (kind, len, len);
         side.records += 1;
-        // Drafts of TLS 1.3 have 0x7f as major version in hellos only.
+        let records = side.records;
+        // Implementations take any minor version. Drafts of TLS 1.3 have 0x7f as major version in hellos only.
+        let is_odd = major == 3 && minor > 4 && !std::mem::replace(&mut side.is_odd, true);
         let wrong = if !(CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(&kind) {
             Some(AnomalyKind::TlsRecordType)
-        } else if major != 3 || minor > 4 {
+        } else if major != 3 {
             Some(AnomalyKind::TlsRecordVersion)
-        } else if len > RECORD_MAX || side.records > RECORDS_MAX {
+        } else if len > RECORD_MAX || records > RECORDS_MAX {
             Some(AnomalyKind::TlsRecordLength)
         } else {
             None
         };
+        if is_odd {
+            self.odd(out, AnomalyKind::TlsRecordVersion, direction);
+        }
         if let Some(kind) = wrong {
             self.odd(out, kind, direction);
             return false;

@@ -93,6 +93,18 @@ fn messages_of_a_stream() {
     assert_eq!(r.text(1, Buffer::DnsQueryName).as_deref(), Some("b.example"));
 }
 
+/// Messages of no bytes are odd, and what follows them is read.
+#[test]
+fn lengths_of_zero() {
+    let message = query(b"a.example");
+    let framed = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
+    for zeros in [2, 6, 100] {
+        let r = stream(53, &[c(&[&vec![0; zeros][..], &framed].concat())]);
+        assert_eq!(r.text(0, Buffer::DnsQueryName).as_deref(), Some("a.example"), "{zeros}");
+        assert_eq!(r.kinds(), [applayer::AnomalyKind::DnsMalformed], "{zeros}");
+    }
+}
+
 #[test]
 fn broken_messages() {
     let first = c(&query(b"www.example"));

@@ -163,6 +163,57 @@ fn forms_and_their_files() {
     assert!(r.files.iter().all(|file| file.state == FileState::Closed));
 }
 
+/// What names one coding and has another is read all the same, and is odd.
+#[test]
+fn a_body_in_another_coding_than_its_head_says() {
+    use flate2::write::{DeflateEncoder, ZlibEncoder};
+    let text = "some text with a word in it, ".repeat(20);
+    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
+    zlib.write_all(text.as_bytes()).unwrap();
+    let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+    raw.write_all(text.as_bytes()).unwrap();
+    let (zlib, raw) = (zlib.finish().unwrap(), raw.finish().unwrap());
+    let (odd, failed) = (AnomalyKind::HttpUnknownCoding, AnomalyKind::HttpDecompression);
+    let plain = text.clone().into_bytes();
+    let cases = [
+        ("deflate", gzip(text.as_bytes()), odd),
+        ("gzip", zlib, odd),
+        ("gzip", raw, odd),
+        ("gzip", plain, failed),
+        ("gzip", b"short".to_vec(), failed),
+    ];
+    for (name, sent, kind) in cases {
+        let expected = if sent == b"short" { "short" } else { &text };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: {name}\r\nContent-Length: {}\r\n\r\n",
+            sent.len()
+        );
+        let response = [head.as_bytes(), &sent].concat();
+        let r = stream(80, &[c(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), s(&response)]);
+        assert_eq!(r.text(0, Buffer::HttpResponseBody).as_deref(), Some(expected), "{name}");
+        assert_eq!(r.kinds(), [kind], "{name}");
+    }
+}
+
+/// Requests that are given up have a transaction each; what answers them later is none of another request.
+#[test]
+fn responses_of_requests_that_were_given_up() {
+    let requests: String =
+        (0..200).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    let answer = |n: u32| format!("HTTP/1.1 {} OK\r\nContent-Length: 1\r\n\r\nx", 200 + n % 100);
+    let answers: String = (0..200).map(answer).collect();
+    let r = stream(80, &[c(requests.as_bytes()), s(answers.as_bytes())]);
+    let own: Vec<_> = r.finished.iter().filter(|own| !own.is_late).map(http).collect();
+    assert_eq!(own.len(), 200);
+    let answered = own.iter().filter(|own| own.status.is_some());
+    for http in answered.clone() {
+        let number: u16 = String::from_utf8_lossy(&http.uri)[1..].parse().expect("a number");
+        assert_eq!(http.status, Some(200 + number % 100));
+    }
+    assert_eq!(answered.count(), Limits::default().open_transactions);
+    assert!(!r.has(AnomalyKind::HttpUnmatchedResponse), "{:?}", r.kinds());
+}
+
 #[test]
 fn one_side_alone_and_from_the_middle() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";

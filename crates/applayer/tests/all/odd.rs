@@ -268,6 +268,29 @@ fn tls() {
     }
 }
 
+/// Implementations take a hello in a record of any minor version. One that is too long is refused by all, and is odd.
+#[test]
+fn records_of_odd_versions_and_lengths() {
+    let extension = [0, 0, 0, 6, 0, 4, 0, 0, 1, b'a'];
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0, 1, 1, 0, 0, 10], &extension].concat();
+    let message = [&[1, 0, 0, body.len() as u8][..], &body].concat();
+    for (minor, expected) in
+        [(1, vec![]), (4, vec![]), (5, vec![TlsRecordVersion]), (0xff, vec![TlsRecordVersion])]
+    {
+        let half = message.len() as u8 / 2;
+        let (front, back) = message.split_at(half.into());
+        let first = [&[22, 3, minor, 0, half][..], front].concat();
+        let rest = [&[22, 3, minor, 0, back.len() as u8][..], back].concat();
+        let r = stream(40_000, &[c(&[first, rest].concat())]);
+        assert_eq!(r.text(0, applayer::Buffer::TlsSni).as_deref(), Some("a"), "{minor}");
+        assert_eq!(r.kinds(), expected, "{minor}");
+    }
+    let long = [&[22, 3, 1, 0xff, 0xff][..], &message, &[0; 20_000]].concat();
+    let r = stream(40_000, &[c(&long)]);
+    assert_eq!(r.protocols, [Some(Protocol::Tls)]);
+    assert_eq!(r.kinds(), [TlsRecordLength]);
+}
+
 /// Commands and replies that are longer than the limit have Suricata's names.
 #[test]
 fn lines_of_ftp() {

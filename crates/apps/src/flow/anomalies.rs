@@ -6,7 +6,7 @@ use flowlog::eve::{Anomaly, AnomalyKind};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::defrag::Reason;
 use stream::tcp::Event;
-use stream::tracker::{Fragments, Input, Reject};
+use stream::tracker::{Fragments, Input, Reject, Unseen};
 
 /// What an event of a connection is; `None` where nothing is wrong, or a gap says the same.
 pub(crate) const fn of_event(event: Event) -> Option<AnomalyKind> {
@@ -54,19 +54,32 @@ pub(crate) const DEPTH_REACHED: &str = "reassembly_depth_reached";
 
 /// What is wrong with a packet that belongs to no flow; `None` if it is not IP.
 pub(crate) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
-    let d = input.decoded;
     let kind = match why {
         Reject::NotIp | Reject::Untracked => return None,
         Reject::Checksum => AnomalyKind::Checksum,
-        Reject::Malformed => malformed(d),
+        Reject::Malformed => malformed(input.decoded),
     };
+    Some(of_packet_alone(input, kind))
+}
+
+/// What of a packet is not looked into.
+pub(crate) fn of_tunnel(input: &Input<'_>, why: Unseen) -> Anomaly {
+    let kind = match why {
+        Unseen::TooDeep => AnomalyKind::TunnelTooDeep,
+        Unseen::InFragments => AnomalyKind::TunnelInFragments,
+    };
+    of_packet_alone(input, kind)
+}
+
+fn of_packet_alone(input: &Input<'_>, kind: AnomalyKind) -> Anomaly {
+    let d = input.decoded;
     let ports = d.ports().unwrap_or_default();
     let vlan = |n: usize| if usize::from(d.vlan_count) > n { d.vlan_tci[n] & 0xfff } else { 0 };
     let none: IpAddr = match d.kind {
         Kind::Ipv6 => Ipv6Addr::UNSPECIFIED.into(),
         _ => Ipv4Addr::UNSPECIFIED.into(),
     };
-    Some(Anomaly {
+    Anomaly {
         kind,
         flow_id: None,
         protocol: d.protocol.0,
@@ -74,7 +87,7 @@ pub(crate) fn of_packet(input: &Input<'_>, why: Reject) -> Option<Anomaly> {
         dst: (d.dst_ip().unwrap_or(none), ports.1),
         vlans: [vlan(0), vlan(1)],
         range: None,
-    })
+    }
 }
 
 fn malformed(d: &Decoded) -> AnomalyKind {

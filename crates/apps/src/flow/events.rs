@@ -15,7 +15,7 @@ use flowlog::eve::{Anomaly, AnomalyKind, AssociationEvent, Context, Eve, Range};
 use flowlog::sink::{self, Sink, Target};
 use packet::IpProtocol;
 use stream::tcp::Event;
-use stream::tracker::{self, Fragments, Identity, Input, Reject};
+use stream::tracker::{self, Fragments, Identity, Input, Reject, Unseen};
 use stream::{FlowRecord, Side};
 
 use super::anomalies;
@@ -257,9 +257,10 @@ impl Lines {
 }
 
 impl Follower for Lines {
-    /// Wrong checksums are anomalies.
-    fn is_indifferent(&self) -> bool {
-        !self.writes.has(EventType::Anomaly)
+    /// Of packets that are passed over it misses wrong checksums and old timestamps, which nobody verifies in them. All else that is
+    /// odd is heard of.
+    fn is_indifferent(&self, _: &Kept) -> bool {
+        true
     }
 
     fn packet(
@@ -307,6 +308,14 @@ impl Follower for Lines {
         }
         if let Some(anomaly) = anomalies::of_packet(input, why) {
             let writes = self.writes.clone();
+            self.stray(&anomaly, writes.context(input.port, input.time_ns));
+        }
+    }
+
+    fn not_looked_into(&mut self, _: usize, input: &Input<'_>, why: Unseen) {
+        if self.writes.has(EventType::Anomaly) {
+            let writes = self.writes.clone();
+            let anomaly = anomalies::of_tunnel(input, why);
             self.stray(&anomaly, writes.context(input.port, input.time_ns));
         }
     }

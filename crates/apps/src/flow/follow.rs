@@ -14,7 +14,7 @@ use std::sync::Arc;
 use controlplane::PartId;
 use stream::table::Slot;
 use stream::tcp::{End, Event, Segment, Want};
-use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Passed, Reject};
+use stream::tracker::{Fragments, Identity, Input, Module, OfFlow, Passed, Reject, Unseen};
 use stream::{FlowRecord, Side};
 
 use super::search::LiteralPart;
@@ -62,9 +62,9 @@ pub trait Follower: Send {
     /// The flow ends: see [`Module::closing`].
     fn closing(&mut self, _flow: &Identity) {}
 
-    /// It does not matter to it which packets of flows are passed over ([`Want::PassOver`]): it reads neither packets nor bytes, and
-    /// not what is rejected.
-    fn is_indifferent(&self) -> bool {
+    /// It does not matter to it whether further packets of a flow are passed over ([`Want::PassOver`]): it needs neither packets nor
+    /// bytes of it any more.
+    fn is_indifferent(&self, _kept: &Kept) -> bool {
         false
     }
 
@@ -136,8 +136,16 @@ pub trait Follower: Send {
         None
     }
 
+    /// Whether it has raised an alert for a flow that is about to be reported. The others read it in the record.
+    fn is_alerted(&mut self, _record: &FlowRecord, _kept: &mut Kept) -> bool {
+        false
+    }
+
     /// A packet belongs to no flow. It is in this row of the chunk; none where a stage before has dropped it.
     fn rejected(&mut self, _row: Option<usize>, _input: &Input<'_>, _why: Reject) {}
+
+    /// The packet of a row has a tunnel in it that is not looked into: see [`Module::not_looked_into`].
+    fn not_looked_into(&mut self, _row: usize, _input: &Input<'_>, _why: Unseen) {}
 
     /// A fragment has come: see [`Module::fragment`]. Returns whether it is dropped behind this stage, so that it need not be held
     /// back for its datagram.
@@ -152,6 +160,9 @@ pub trait Follower: Send {
 
     /// The flow of this number never was: the packet that opened it was dropped. Its end is not reported.
     fn never_was(&mut self, _flow: u64) {}
+
+    /// A flow has ended, and is about to be reported: nothing of it follows.
+    fn ending(&mut self, _record: &FlowRecord, _kept: &mut Kept, _time_ns: u64) {}
 
     /// A flow has ended, at `time_ns` nanoseconds since 1970.
     fn ended(&mut self, _record: &FlowRecord, _client: Side, _kept: &mut Kept, _time_ns: u64) {}
@@ -248,8 +259,8 @@ impl Followers {
         own.fold(false, |all, own| all | own)
     }
 
-    /// The record, with the application that a follower knows.
-    fn with_application<'a>(
+    /// The record, with what followers know of the flow.
+    fn completed<'a>(
         &mut self,
         record: &'a FlowRecord,
         state: &mut KeptByAll,
@@ -257,9 +268,11 @@ impl Followers {
         let all = self.all.iter_mut().enumerate();
         let application =
             { all }.find_map(|(at, follower)| follower.application(record, state.of(at)));
-        match application {
-            Some(_) => Cow::Owned(FlowRecord { application, ..record.clone() }),
-            None => Cow::Borrowed(record),
+        let mut all = self.all.iter_mut().enumerate();
+        let is_alerted = all.any(|(at, follower)| follower.is_alerted(record, state.of(at)));
+        match application.is_some() || is_alerted {
+            true => Cow::Owned(FlowRecord { application, is_alerted, ..record.clone() }),
+            false => Cow::Borrowed(record),
         }
     }
 }
@@ -326,7 +339,7 @@ impl Module for Followers {
             let own = follower.data(flow, state.of(at), side, offset, bytes);
             match own {
                 Want::PassOver => passing += 1,
-                _ => others += usize::from(!follower.is_indifferent()),
+                _ => others += usize::from(!follower.is_indifferent(state.of(at))),
             }
             want = match (want, own) {
                 (Want::More | Want::PassOver, _) | (_, Want::More | Want::PassOver) => Want::More,
@@ -394,7 +407,7 @@ impl Module for Followers {
     }
 
     fn goes_on(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
-        let record = &self.with_application(record, state);
+        let record = &self.completed(record, state);
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.goes_on(record, client, state.of(at), time_ns);
         }
@@ -403,6 +416,11 @@ impl Module for Followers {
     fn rejected(&mut self, number: usize, input: &Input<'_>, why: Reject) {
         let row = self.rows.get(number).map(|row| usize::from(*row));
         self.all.iter_mut().for_each(|follower| follower.rejected(row, input, why));
+    }
+
+    fn not_looked_into(&mut self, number: usize, input: &Input<'_>, why: Unseen) {
+        let row = self.rows[number].into();
+        self.all.iter_mut().for_each(|follower| follower.not_looked_into(row, input, why));
     }
 
     fn fragment(&mut self, number: usize, input: &Input<'_>) {
@@ -423,7 +441,10 @@ impl Module for Followers {
     }
 
     fn ended(&mut self, record: &FlowRecord, client: Side, state: &mut KeptByAll, time_ns: u64) {
-        let record = &self.with_application(record, state);
+        for (at, follower) in self.all.iter_mut().enumerate() {
+            follower.ending(record, state.of(at), time_ns);
+        }
+        let record = &self.completed(record, state);
         for (at, follower) in self.all.iter_mut().enumerate() {
             follower.ended(record, client, state.of(at), time_ns);
         }

@@ -43,6 +43,24 @@ pub struct Explained {
     pub is_disabled: bool,
 }
 
+impl Explained {
+    /// It passes what it matches.
+    pub fn passes(&self) -> bool {
+        self.rule.action == Action::Pass
+    }
+}
+
+/// Other rules than that with a sid, whose matches hide packets and flows from it, and what they do with those.
+pub fn hiding(set: &RuleSet, sid: u32, is_inline: bool) -> Vec<(RuleId, &'static str)> {
+    let others = set.rules.iter().map(|own| &own.rule).filter(|own| own.sid != sid);
+    let hides = |own: &Rule| match own.action {
+        Action::Pass => Some(((own.gid, own.sid), "passes")),
+        Action::Alert | Action::Log => None,
+        _ => is_inline.then_some(((own.gid, own.sid), "drops")),
+    };
+    others.filter_map(hides).collect()
+}
+
 /// The rule with a sid: one that is evaluated or refused, or is in one of these files behind `#`.
 ///
 /// # Errors

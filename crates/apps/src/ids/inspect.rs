@@ -28,7 +28,7 @@ use applayer::{Direction, File, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
-use flowlog::eve::{self, AnomalyKind, Context, Decision, Origin};
+use flowlog::eve::{self, AnomalyKind, Context, Decision, Dropped, Origin};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
@@ -416,7 +416,7 @@ impl Inspector {
                 // The packet that is dropped may be one of the other end than the alert's.
                 let origin = flow.origin(&outputs, open.sender, open.time_ns);
                 let to_server = Some(open.sender == Sender::Client);
-                let dropped = eve::Drop { len: open.len, alert: Some(report), to_server };
+                let dropped = eve::Drop { len: open.len, why: Dropped::Rule(report), to_server };
                 outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
                 let key = flow.key(open.time_ns);
                 self.lines.put(To::Eve, key);
@@ -433,7 +433,12 @@ impl Inspector {
             if open.row.is_some() && outputs.has(IdsEvent::Drop) {
                 let origin = flow.origin(&outputs, open.sender, open.time_ns);
                 let to_server = Some(open.sender == Sender::Client);
-                let dropped = eve::Drop { len: open.len, alert: None, to_server };
+                let why = match only_invalid {
+                    true => Dropped::Stream,
+                    false if is_over => Dropped::Limit,
+                    false => Dropped::Flow,
+                };
+                let dropped = eve::Drop { len: open.len, why, to_server };
                 outputs.eve.dropped(&origin, &dropped, &mut self.lines.line);
                 let key = flow.key(open.time_ns);
                 self.lines.put(To::Eve, key);
@@ -713,13 +718,16 @@ impl Inspector {
         self.stream_bytes -= flow.stream_bytes;
     }
 
+    fn ending(&mut self, id: u64, time_ns: u64) {
+        self.end_step();
+        self.lines.release(time_ns);
+        self.begin_end(id, time_ns);
+        self.session(id, |session, limits, now, sink| session.finish(limits, now, sink));
+        self.end_step();
+        self.lines.release(time_ns);
+    }
+
     fn ended(&mut self, record: &FlowRecord, time_ns: u64) {
-        self.end_step();
-        self.lines.release(time_ns);
-        self.begin_end(record.id, time_ns);
-        self.session(record.id, |session, limits, now, sink| session.finish(limits, now, sink));
-        self.end_step();
-        self.lines.release(time_ns);
         add(&self.parts.counters.flows, 1);
         let Some(mut flow) = self.flows.remove(&record.id) else { return };
         self.session_bytes -= flow.session_bytes;
@@ -727,15 +735,8 @@ impl Inspector {
         let outputs = &self.parts.outputs;
         if outputs.has(IdsEvent::Flow) {
             let in_iface = flow.interface(outputs);
-            let (is_alerted, protocols) = (flow.is_alerted, flow.protocols());
-            let context = Context { in_iface, at_ns: time_ns, is_alerted, protocols };
-            match flow.application().filter(|_| record.application.is_none()) {
-                None => outputs.eve.flow(record, context, &mut self.lines.line),
-                own => {
-                    let record = FlowRecord { application: own, ..record.clone() };
-                    outputs.eve.flow(&record, context, &mut self.lines.line);
-                }
-            }
+            let context = Context { in_iface, at_ns: time_ns, protocols: flow.protocols() };
+            outputs.eve.flow(record, context, &mut self.lines.line);
             let key = flow.key(time_ns);
             self.lines.put(To::Eve, key);
         }

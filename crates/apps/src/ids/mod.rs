@@ -10,6 +10,7 @@
 //! - [`outputs`] is where events go; [`counters`] is what `ctl show ids` and `stats` say.
 //!
 //! # Deliberately absent
+//! - Inspection behind a firewall: it is that of the stage `flow`, whatever drops packets before `ids`.
 //! - Drops by rules that match packets of no flow (ARP, broken IP): such packets are alerted.
 //! - Answers to the receiver of other packets than TCP segments: it hears nothing of them.
 //! - Fragments put together where a firewall or a wire forwards them one by one: what they carry is not inspected there.
@@ -72,7 +73,14 @@ pub const STAGES: &[StageKind] = &[StageKind {
     settings: Settings::None,
 }];
 
-/// `check`: files that cannot be read, rules that are not evaluated.
+/// Whether a firewall is between the stage in which packets are inspected and the one that drops them.
+fn is_behind_a_firewall(kinds: &[String]) -> bool {
+    let Some(at) = kinds.iter().position(|kind| kind == STAGE) else { return false };
+    let before = kinds[..at].iter().skip_while(|kind| *kind != flow::STAGE);
+    { before }.any(|kind| kind == crate::firewall::STAGE)
+}
+
+/// `check`: files that cannot be read, rules that are not evaluated, packets that are inspected and do not get so far.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
     if config.ids.device && !has_device {
@@ -80,6 +88,13 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             "`device` of [ids] only costs time with this back end: choose auto, opencl or cuda"
                 .to_owned(),
         );
+    }
+    for own in config.in_use().filter(|own| is_behind_a_firewall(&own.kinds)) {
+        findings.warn_of_all(format!(
+            "pipeline `{}`: packets are inspected in the stage `flow`, so rules also match packets that the firewall between \
+             `flow` and `ids` drops, and events report them: place `ids` before the firewall",
+            own.name
+        ));
     }
     match rules::load(config, None) {
         Ok(loaded) => {
@@ -101,5 +116,25 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             }
         }
         Err(error) => findings.error_of_all(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_firewall_between_flow_and_ids_is_warned_of() {
+        let said = |stages: &str| {
+            let text = format!(
+                "mode = \"own\"\n[port.a]\n[port.b]\n[flow]\n[ids]\n[firewall]\n[pipeline.own]\nstages = [{stages}]\n"
+            );
+            let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+            let mut findings = Findings::default();
+            check(&config, &Interfaces::of(&config), &mut findings);
+            findings.0.len()
+        };
+        assert_eq!(said("\"flow\", \"firewall\", \"ids\", \"wire\""), 1);
+        assert_eq!(said("\"flow\", \"ids\", \"firewall\", \"wire\""), 0);
     }
 }

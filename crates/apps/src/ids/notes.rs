@@ -1,10 +1,14 @@
 //! What can be read and is seldom meant: variables that no rule names, flowbits that no rule sets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::path::Path;
 
 use control::config::Ids;
-use signatures::{Condition, Flowbits, List, RuleSet, Variables, nearest_variable};
+use signatures::config::{Class, Limit};
+use signatures::{
+    Check, Condition, Flowbits, List, Protocol, Rule, RuleSet, Variables, nearest_variable,
+};
 
 /// A variable with a value that no rule names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +68,97 @@ fn names<T>(list: &List<T>, seen: &mut impl FnMut(&str)) {
         List::Not(inner) => names(inner, seen),
         List::Several(members) => members.iter().for_each(|own| names(own, seen)),
     }
+}
+
+/// Classes that rules name and the file of classes does not have: of each, the first rule that names it.
+pub(super) fn unknown_classes(set: &RuleSet, classes: &HashMap<String, Class>) -> Vec<String> {
+    let mut unknown: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for (index, loaded) in set.rules.iter().enumerate() {
+        let Some(name) = &loaded.rule.classtype else { continue };
+        let key = name.to_ascii_lowercase();
+        if !classes.contains_key(&key) {
+            unknown.entry(key).or_insert((index, 0)).1 += 1;
+        }
+    }
+    let mut all: Vec<_> = unknown.into_values().collect();
+    all.sort();
+    let said = all.into_iter().map(|(index, rules)| {
+        let own = &set.rules[index];
+        let (file, line, sid) = (&set.files[own.file], own.line, own.rule.sid);
+        let name = own.rule.classtype.as_deref().unwrap_or_default();
+        let others = match rules {
+            0 | 1 => String::new(),
+            2 => "; another rule does, too".to_owned(),
+            rules => format!("; {} others do, too", rules - 1),
+        };
+        format!(
+            "{file}:{line}: rule {sid} names the class `{name}`, which the classification file does not have{others}"
+        )
+    });
+    said.collect()
+}
+
+/// Rules that can be read and never match: of each, why.
+pub(super) fn never(set: &RuleSet, is_refused: impl Fn(usize) -> bool) -> Vec<String> {
+    let all = set.rules.iter().enumerate().filter(|(index, _)| !is_refused(*index));
+    let said = all.filter_map(|(_, own)| {
+        let why = why_never(&own.rule)?;
+        let (file, line, sid) = (&set.files[own.file], own.line, own.rule.sid);
+        Some(format!("{file}:{line}: rule {sid} never matches: {why}"))
+    });
+    said.collect()
+}
+
+fn why_never(rule: &Rule) -> Option<String> {
+    use Protocol::{Icmp, Icmpv4, Icmpv6, Sctp, Tcp, TcpPacket, TcpStream, Udp};
+    let protocol = rule.protocol;
+    let is_tcp = matches!(protocol, Tcp | TcpPacket | TcpStream);
+    let is_icmp = matches!(protocol, Icmp | Icmpv4 | Icmpv6);
+    let is_other = matches!(protocol, Udp | Sctp);
+    let of_icmp = rule.conditions.iter().find_map(|own| match own {
+        Condition::Itype(_) => Some("itype"),
+        Condition::Icode(_) => Some("icode"),
+        Condition::IcmpId(_) => Some("icmp_id"),
+        Condition::IcmpSeq(_) => Some("icmp_seq"),
+        _ => None,
+    });
+    let of_tcp = rule.conditions.iter().find_map(|own| match own {
+        Condition::Flags(_) => Some("flags"),
+        Condition::Seq(_) => Some("seq"),
+        Condition::Ack(_) => Some("ack"),
+        Condition::Window(_) => Some("window"),
+        Condition::Mss(_) => Some("tcp.mss"),
+        _ => None,
+    });
+    let other = of_icmp.filter(|_| is_tcp || is_other).or(of_tcp.filter(|_| is_icmp || is_other));
+    if let Some(keyword) = other {
+        return Some(format!("packets of {} have no `{keyword}`", protocol.name()));
+    }
+    let mut names = rule.conditions.iter().filter_map(|own| match own {
+        Condition::AppProtocol { negated: false, name, mode: None } => Some(name),
+        _ => None,
+    });
+    let first = names.next();
+    if let Some((first, other)) =
+        first.and_then(|first| Some((first, names.find(|own| *own != first)?)))
+    {
+        return Some(format!("a flow is not both {first} and {other}"));
+    }
+    let mut checks = rule.inspections.iter().flat_map(|own| &own.checks);
+    let decodes_nothing =
+        |own: &Check| matches!(own, Check::Base64Decode(own) if own.bytes == Some(0));
+    { checks.any(decodes_nothing) }.then(|| "`base64_decode` decodes 0 bytes".to_owned())
+}
+
+/// Limits of a rule that no file of rules has.
+pub(super) fn limits_of_no_rule(set: &RuleSet, limits: &[Limit], path: &Path) -> Vec<String> {
+    if !limits.iter().any(|own| own.sid != 0) {
+        return Vec::new();
+    }
+    let known: HashSet<u32> = set.rules.iter().map(|own| own.rule.sid).collect();
+    let vain = limits.iter().filter(|own| own.sid != 0 && !known.contains(&own.sid));
+    vain.map(|own| format!("{}:{}: no rule has sid {}", path.display(), own.line, own.sid))
+        .collect()
 }
 
 /// A flowbit that rules test and none sets: they never match.

@@ -18,7 +18,7 @@ use control::config::{Config, Ids};
 use detect::{Datasets, Options, Reputation, Ruleset};
 use signatures::config::{LimitKind, classifications, thresholds};
 use signatures::{
-    Check, Condition, FileProblem, LoadError, Loader, Problem, Rule, RuleSet, SetOperation,
+    Action, Check, Condition, FileProblem, LoadError, Loader, Problem, Rule, RuleSet, SetOperation,
     Variables,
 };
 
@@ -45,7 +45,8 @@ pub struct Loaded {
     pub problems_dropped: u64,
     /// What is wrong in the files beside the rules.
     pub warnings: Vec<String>,
-    /// What is odd about files of rules: they have none, or are named twice.
+    /// What is odd about files of rules: they have none, or are named twice; rules never match or name classes that there are not;
+    /// limits are those of no rule.
     pub of_files: Vec<String>,
     /// Variables with a value that no rule names.
     pub unused: Vec<Unused>,
@@ -104,7 +105,8 @@ impl Loaded {
     /// One line: how many rules there are.
     pub fn summary(&self) -> String {
         // Never rounded up to all of them.
-        let percent = (self.share() * 1e4).floor() / 100.0;
+        let most = if self.loaded == self.total { 100.0 } else { 99.99 };
+        let percent = ((self.share() * 1e4).round() / 100.0).min(most);
         format!(
             "{}: {} loaded ({percent:.2} %), {} not; {} disabled",
             counted(self.total, "rule"),
@@ -183,7 +185,8 @@ pub fn load(config: &Config, before: Option<(&Ruleset, &Datasets)>) -> Result<Lo
     load_with(config, before, |_| Vec::new())
 }
 
-/// The same with further rules, made of those of the files; their text is one rule a line.
+/// The same with further rules, made of those of the files; their text is one rule a line. If there are any, rules of all actions
+/// only alert: none hides from others what it drops or passes.
 ///
 /// # Errors
 /// As [`load`].
@@ -197,10 +200,10 @@ pub fn load_with(
     let (paths, mut of_files) = once(&own.rules);
     let read = || {
         let mut loader = Loader::new(variables.clone());
-        let mut empty = Vec::new();
+        let (mut empty, mut left) = (Vec::new(), RULES_BYTES_MAX);
         for path in &paths {
             let before = loader.entries();
-            read_rules(&mut loader, path).map_err(|LoadError { file, error }| {
+            read_rules(&mut loader, path, &mut left).map_err(|LoadError { file, error }| {
                 format!("cannot read the rule file {file}: {error}")
             })?;
             if loader.entries() == before {
@@ -218,7 +221,9 @@ pub fn load_with(
     } else {
         let (mut loader, _) = read()?;
         loader.read(FURTHER, &text[..]).map_err(|error| error.to_string())?;
-        loader.finish()
+        let mut set = loader.finish();
+        set.rules.iter_mut().for_each(|own| own.rule.action = Action::Alert);
+        set
     };
     let mut warnings = Vec::new();
     let mut options = Options { midstream: config.flow.midstream, ..Options::default() };
@@ -230,6 +235,9 @@ pub fn load_with(
         options.classes = read.found;
     }
     warnings.extend(unclassified(own, &set));
+    if own.classification.is_some() {
+        of_files.extend(notes::unknown_classes(&set, &options.classes));
+    }
     if let Some(path) = &own.thresholds {
         let open = File::open(path).and_then(|file| thresholds(BufReader::new(file)));
         let read = open.map_err(|error| say(path, error))?;
@@ -280,10 +288,14 @@ pub fn load_with(
     let number = |file: &String| set.files.iter().position(|own| own == file);
     problems.sort_by_cached_key(|own| (number(&own.file), own.line, own.column));
     let summary = set.summary;
+    if let Some(path) = &own.thresholds {
+        of_files.extend(notes::limits_of_no_rule(&set, &options.limits, path));
+    }
     let counts_hosts =
         !options.limits.is_empty() || set.rules.iter().any(|own| counts_hosts(&own.rule));
     let indices: HashSet<usize> = refused.iter().map(|own| own.index).collect();
     let is_refused = |index: usize| indices.contains(&index);
+    of_files.extend(notes::never(&set, is_refused));
     let (unused, unset_bits) = (notes::unused(own, &set), notes::unset_bits(&set, is_refused));
     Ok(Loaded {
         counts_hosts,
@@ -365,7 +377,10 @@ fn reputation(own: &Ids, warnings: &mut Vec<String>) -> Result<Reputation, Strin
     let files = own.reputation.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let (read, wrong) =
         Reputation::read(open(categories)?, files).map_err(|e| format!("reputation: {e}"))?;
-    warnings.extend(wrong.iter().map(|line| format!("reputation, line {line}")));
+    warnings.extend(wrong.iter().map(|wrong| {
+        let path = wrong.file.and_then(|at| own.reputation.get(at)).unwrap_or(categories);
+        format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)
+    }));
     Ok(read)
 }
 
@@ -430,7 +445,8 @@ fn once(paths: &[PathBuf]) -> (Vec<&PathBuf>, Vec<String>) {
 }
 
 /// A file of rules, which may be compressed by gzip, xz or zstd.
-fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
+/// `left`: bytes of rules that may be read.
+fn read_rules(loader: &mut Loader, path: &Path, left: &mut u64) -> Result<(), LoadError> {
     let name = path.display().to_string();
     let failed = |error| LoadError { file: name.clone(), error };
     let mut open = files::input::open(path).map_err(failed)?;
@@ -439,7 +455,45 @@ fn read_rules(loader: &mut Loader, path: &Path) -> Result<(), LoadError> {
     if let Some(what) = no_text(&start) {
         return Err(failed(io::Error::new(io::ErrorKind::InvalidData, what)));
     }
-    loader.read(&name, io::Cursor::new(start).chain(open))
+    loader.read(&name, Bounded { reader: io::Cursor::new(start).chain(open), left })
+}
+
+/// Bytes of all files of rules, as text. A rule takes up to about eighty times its length of memory, most of it for expressions.
+const RULES_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads no more than there may be.
+struct Bounded<'a, R> {
+    reader: R,
+    left: &'a mut u64,
+}
+
+impl<R: BufRead> Read for Bounded<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let from = self.fill_buf()?;
+        let len = from.len().min(into.len());
+        into[..len].copy_from_slice(&from[..len]);
+        self.consume(len);
+        Ok(len)
+    }
+}
+
+impl<R: BufRead> BufRead for Bounded<'_, R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let bytes = self.reader.fill_buf()?;
+        match *self.left {
+            0 if !bytes.is_empty() => {
+                let most = RULES_BYTES_MAX >> 20;
+                let what = format!("the files of rules have more than {most} MiB together");
+                Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+            }
+            left => Ok(&bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))]),
+        }
+    }
+
+    fn consume(&mut self, len: usize) {
+        *self.left -= len as u64;
+        self.reader.consume(len);
+    }
 }
 
 /// Bytes by which it is known whether a file is text.
@@ -471,6 +525,29 @@ mod tests {
         let (mut config, _) = control::config::parse(text, &crate::known_stages()).expect("right");
         config.ids.rules = files;
         load(&config, None)
+    }
+
+    #[test]
+    fn files_of_rules_have_a_bound_together() {
+        let mut left = 10;
+        let mut read = |text: &[u8], all: &mut Vec<u8>| {
+            Bounded { reader: text, left: &mut left }.read_to_end(all).map_err(|own| own.kind())
+        };
+        let mut all = Vec::new();
+        assert_eq!(read(b"sixsix", &mut all), Ok(6));
+        assert_eq!(read(b"more", &mut all), Ok(4));
+        assert_eq!(read(b"", &mut all), Ok(0));
+        assert_eq!(read(b"x", &mut all), Err(io::ErrorKind::FileTooLarge));
+        assert_eq!(all, b"sixsixmore");
+    }
+
+    #[test]
+    fn shares_are_rounded_but_not_up_to_all() {
+        let text = |loaded, total| Loaded { loaded, total, ..Loaded::default() }.summary();
+        assert!(text(11, 89).contains("(12.36 %)"), "{}", text(11, 89));
+        assert!(text(13, 14).contains("(92.86 %)"), "{}", text(13, 14));
+        assert!(text(99_999, 100_000).contains("(99.99 %)"));
+        assert!(text(14, 14).contains("(100.00 %)"));
     }
 
     /// What is loaded of rules.

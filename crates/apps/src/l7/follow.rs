@@ -138,6 +138,12 @@ impl<H: Hears> Follower for Labels<H> {
         self.hears.labelled(label, is_settled, &mut own.counted);
     }
 
+    /// A label that is final is that of all packets that follow, and what was passed over is counted when the flow ends.
+    fn is_indifferent(&self, kept: &Kept) -> bool {
+        let own = kept.as_ref().and_then(|own| own.downcast_ref::<OfLabels>());
+        own.is_none_or(|own| own.labelling.has_enough())
+    }
+
     fn datagram(&mut self, flow: &Identity, kept: &mut Kept, _: &Place, whole: &OfFlow<'_>) {
         let Some(own) = Self::known(kept).filter(|own| !own.labelling.has_enough()) else { return };
         own.look_at(flow, whole);

@@ -11,6 +11,7 @@
 //! Threads: one worker; control takes the lock for a moment.
 
 use stream::FlowRecord;
+use stream::record::FlowState;
 use stream::tracker::OfFlow;
 
 use super::follow::{Counted, Hears, Labels, OfLabels};
@@ -202,16 +203,21 @@ impl Hears for Gathering {
 
     fn ended(&mut self, record: &FlowRecord, own: Option<&mut OfLabels>, _: u64) {
         let all = &mut *lock(&self.0);
+        let sum = |of: fn(&stream::SideRecord) -> u64| record.sides.iter().map(of).sum::<u64>();
+        let (packets, bytes) = (sum(|side| side.packets), sum(|side| side.bytes));
         match own {
             Some(own) => {
                 let label = all.sure(own.labelling.label());
                 all.count(label, &mut own.counted);
+                // Packets that were passed over.
+                if record.state == FlowState::Bypassed
+                    && let Some((_, sum)) = all.sums.get_mut(own.counted.place.wrapping_sub(1))
+                {
+                    sum[1] += packets.saturating_sub(own.counted.packets);
+                    sum[2] += bytes.saturating_sub(own.counted.bytes);
+                }
             }
-            None => {
-                let sum = |of: fn(&stream::SideRecord) -> u64| record.sides.iter().map(of).sum();
-                let (packets, bytes) = (sum(|side| side.packets), sum(|side| side.bytes));
-                all.count(None, &mut Counted { packets, bytes, place: 0 });
-            }
+            None => all.count(None, &mut Counted { packets, bytes, place: 0 }),
         }
     }
 }

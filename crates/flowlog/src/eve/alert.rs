@@ -56,13 +56,26 @@ pub struct Alert<'a> {
     pub files: &'a [File],
 }
 
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug)]
+pub enum Dropped<'a> {
+    /// By the rule of this alert.
+    Rule(Alert<'a>),
+    /// Its flow was dropped before.
+    Flow,
+    /// It is a segment of no stream.
+    Stream,
+    /// Its flow exceeds a bound of its inspection.
+    Limit,
+}
+
 /// A packet that was dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Drop<'a> {
     /// Bytes of the packet of IP.
     pub len: u64,
-    /// The alert that dropped it; `None` if its flow was dropped before.
-    pub alert: Option<Alert<'a>>,
+    /// Why.
+    pub why: Dropped<'a>,
     /// The client sent it.
     pub to_server: Option<bool>,
 }
@@ -95,9 +108,18 @@ impl Eve {
         direction(&mut line, drop.to_server);
         let mut object = line.object("drop");
         object.number("len", drop.len);
-        object.string("reason", if drop.alert.is_some() { "rules" } else { "flow drop" });
+        // By the names that Suricata has for reasons of drops (`PktDropReasonToString` in its `src/decode.c`).
+        object.string(
+            "reason",
+            match drop.why {
+                Dropped::Rule(_) => "rules",
+                Dropped::Flow => "flow drop",
+                Dropped::Stream => "stream error",
+                Dropped::Limit => "applayer error",
+            },
+        );
         object.end();
-        if let Some(alert) = &drop.alert {
+        if let Dropped::Rule(alert) = &drop.why {
             of_rule(&mut line, alert);
         }
         line.end();

@@ -85,11 +85,15 @@ pub enum AnomalyKind {
     FragmentIgnored,
     /// Other fragments of the packet did not come in time, or not before the run ended.
     FragmentsMissing,
+    /// The packet of a tunnel came in fragments: what is inside is not looked into.
+    TunnelInFragments,
+    /// A tunnel in more others than are looked into.
+    TunnelTooDeep,
 }
 
 impl AnomalyKind {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Conflict,
         Self::Gap,
         Self::NotKept,
@@ -116,6 +120,8 @@ impl AnomalyKind {
         Self::FragmentLength,
         Self::FragmentIgnored,
         Self::FragmentsMissing,
+        Self::TunnelInFragments,
+        Self::TunnelTooDeep,
     ];
 
     /// The value of `anomaly.type`: `stream`, or `decode` for what is seen in a packet alone.
@@ -182,6 +188,8 @@ impl AnomalyKind {
             (AnomalyKind::FragmentIgnored, true) => "decoder.ipv6.frag_ignored",
             (AnomalyKind::FragmentsMissing, false) => "decoder.ipv4.frag_missing",
             (AnomalyKind::FragmentsMissing, true) => "decoder.ipv6.frag_missing",
+            (AnomalyKind::TunnelInFragments, _) => "decoder.ip.tunnel_in_fragments",
+            (AnomalyKind::TunnelTooDeep, _) => "decoder.too_many_layers",
         }
     }
 }

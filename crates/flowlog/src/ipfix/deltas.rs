@@ -99,6 +99,7 @@ mod tests {
             tcp: None,
             handshake_rtt_ns: None,
             application: None,
+            is_alerted: false,
         }
     }
 

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use flowlog::eve::{Anomaly, AnomalyKind, Context, Eve, Range};
 use proptest::prelude::*;
 use serde_json::Value;
+use stream::FlowRecord;
 
 use crate::records::{self, START_NS, address, any_record};
 
@@ -35,9 +36,9 @@ fn lines() -> Vec<u8> {
     for kind in [Conflict, Gap, Checksum, ResetOutOfWindow] {
         eve.anomaly(&anomaly(kind), context("eth0"), &mut out);
     }
-    let alerted =
-        Context { in_iface: "we\"ird\\\n\u{1}é", at_ns: 0, is_alerted: true, ..<_>::default() };
-    Eve::default().flow(&records::tcp(), alerted, &mut out);
+    let alerted = FlowRecord { is_alerted: true, ..records::tcp() };
+    let context = Context { in_iface: "we\"ird\\\n\u{1}é", at_ns: 0, ..<_>::default() };
+    Eve::default().flow(&alerted, context, &mut out);
     out
 }
 
@@ -113,7 +114,7 @@ proptest! {
         community_id_seed: Option<u16>,
     ) {
         let eve = Eve { community_id_seed };
-        let context = Context { in_iface: &name, at_ns, is_alerted: at_ns % 2 == 0, ..<_>::default() };
+        let context = Context { in_iface: &name, at_ns, ..<_>::default() };
         let mut out = Vec::new();
         eve.flow(&record, context, &mut out);
         let text = std::str::from_utf8(&out).unwrap();

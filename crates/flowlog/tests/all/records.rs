@@ -46,6 +46,7 @@ pub(crate) fn tcp() -> FlowRecord {
         tcp: Some(TcpState::TimeWait),
         handshake_rtt_ns: Some(20_345_678),
         application: None,
+        is_alerted: false,
     }
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn udp6() -> FlowRecord {
         tcp: None,
         handshake_rtt_ns: None,
         application: None,
+        is_alerted: false,
     }
 }
 
@@ -218,6 +220,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = FlowRecord> {
                 tcp,
                 handshake_rtt_ns: rtt,
                 application: None,
+                is_alerted: false,
             }
         },
     )

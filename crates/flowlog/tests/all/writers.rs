@@ -10,7 +10,7 @@ use applayer::{
 };
 use flowlog::eve::{
     Alert, Anomaly, AnomalyKind, ApplicationAnomaly, AssociationEvent, Context, Decision, Drop,
-    Eve, Origin, Protocols, Range,
+    Dropped, Eve, Origin, Protocols, Range,
 };
 use l7proto::{Ports, Transport};
 use packet::tunnel::{Kind, Path, Tunnel};
@@ -125,6 +125,7 @@ impl Input<'_> {
             tcp: self.option(|own| own.of(&[SynSent, Established, FinWait1, TimeWait, Closed])),
             handshake_rtt_ns: self.option(Self::number),
             application: self.of(&[None, Some("tls"), Some("http"), Some("failed")]),
+            is_alerted: self.is(),
         }
     }
 }
@@ -186,8 +187,7 @@ pub(crate) fn eve(bytes: &[u8]) {
         let kind = input.byte() % 7;
         let record = input.record();
         let at_ns = input.number();
-        let context =
-            Context { in_iface: &interface, at_ns, is_alerted: input.is(), ..<_>::default() };
+        let context = Context { in_iface: &interface, at_ns, ..<_>::default() };
         let origin = Origin {
             flow_id: input.option(|_| record.id),
             src: (record.client, record.client_port),
@@ -265,7 +265,12 @@ pub(crate) fn eve(bytes: &[u8]) {
                 eve.alert(&origin, &alert, &mut out);
                 let dropped = Drop {
                     len: input.number(),
-                    alert: input.option(|_| alert),
+                    why: match input.byte() % 4 {
+                        0 => Dropped::Rule(alert),
+                        1 => Dropped::Flow,
+                        2 => Dropped::Stream,
+                        _ => Dropped::Limit,
+                    },
                     to_server: alert.to_server,
                 };
                 eve.dropped(&origin, &dropped, &mut out);

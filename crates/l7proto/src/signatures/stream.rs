@@ -119,6 +119,7 @@ pub(crate) const TABLE: &[Signature] = &[
     both(Irc, Words(IRC), Parser(irc_reply)),
     both(Http1, Parser(http_request), Words(&[b"HTTP/1.", b"HTTP/0.9"])),
     both(Redis, Parser(redis_command), Parser(redis_reply)),
+    pair(Redis, Parser(redis_inline), Parser(redis_reply)),
     pair(Modbus, Parser(modbus_request), Parser(modbus_response)),
     both(Dns, Parser(dns_query), Parser(dns_response)),
     pair(Dns, Parser(odd_dns_query), Parser(odd_dns_response)),
@@ -238,10 +239,10 @@ fn yes(is: bool) -> Fit {
     if is { Fit::Yes } else { Fit::No }
 }
 
-/// The record of a handshake, up to the version in the message (RFC 8446 §5.1).
+/// The record of a handshake, up to the version in the message (RFC 8446 §5.1). Implementations take any minor version of the
+/// record, and one whose length is too great is a hello all the same.
 fn hello(bytes: &[u8], kind: u8) -> Fit {
-    check!(bytes:
-        0 => |b| b == 0x16, 1 => |b| b == 3, 2 => |b| b <= 4, 3 => |b| b <= 0x48);
+    check!(bytes: 0 => |b| b == 0x16, 1 => |b| b == 3);
     let Some(found) = bytes.get(5) else { return Fit::More };
     if *found != kind {
         return Fit::No;
@@ -504,24 +505,39 @@ fn number_line(bytes: &[u8]) -> Fit {
     }
 }
 
-/// An array of strings, or an inline command.
-fn redis_command(bytes: &[u8]) -> Fit {
+/// A command in a line by itself: its words are those of any text, so an answer has to say the same.
+fn redis_inline(bytes: &[u8]) -> Fit {
     let words: &[&[u8]] = &[
-        b"PING",
+        b"PING\r",
+        b"PING\n",
         b"AUTH ",
-        b"HELLO",
+        b"HELLO\r",
+        b"HELLO 2",
+        b"HELLO 3",
         b"INFO\r",
+        b"INFO\n",
         b"SET ",
+        b"GET ",
         b"CLIENT ",
-        b"SELECT ",
-        b"CONFIG ",
+        b"SELECT 0",
+        b"SELECT 1",
+        b"CONFIG GET ",
+        b"CONFIG SET ",
         b"MONITOR\r",
-        b"COMMAND",
+        b"COMMAND\r",
+        b"COMMAND DOCS",
+        b"COMMAND INFO",
+        b"COMMAND COUNT",
         b"SUBSCRIBE ",
         b"QUIT\r",
     ];
+    words_fit(words, bytes)
+}
+
+/// An array of strings.
+fn redis_command(bytes: &[u8]) -> Fit {
     if bytes[0] != b'*' {
-        return words_fit(words, bytes);
+        return Fit::No;
     }
     match number_line(&bytes[1..]) {
         Fit::Yes => {
@@ -585,8 +601,17 @@ fn modbus_response(bytes: &[u8]) -> Fit {
     }
 }
 
+/// What is behind lengths of 0, of messages that are none.
+fn behind_nothing(mut bytes: &[u8]) -> &[u8] {
+    while let [0, 0, rest @ ..] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
 /// A length (RFC 1035 §4.2.2), a header with one question, and the first label.
 fn dns(bytes: &[u8], response: bool) -> Fit {
+    let bytes = behind_nothing(bytes);
     // No message is shorter than its header and a question.
     if let [0, 0..17, ..] = bytes {
         return Fit::No;
@@ -613,6 +638,11 @@ fn dns_response(bytes: &[u8]) -> Fit {
 
 /// The same with any operation, flags and counts. Alone it is DNS on its port only.
 fn odd_dns(bytes: &[u8], response: bool) -> Fit {
+    let all = bytes.len();
+    let bytes = behind_nothing(bytes);
+    if all == PREFIX && bytes.len() < 15 {
+        return Fit::Yes;
+    }
     if let [0, 0..17, ..] = bytes {
         return Fit::No;
     }

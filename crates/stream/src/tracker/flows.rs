@@ -7,7 +7,7 @@ use packet::IpProtocol;
 use packet::tunnel::Path;
 
 use super::input::Input;
-use super::module::{Identity, Module, OfFlow};
+use super::module::{Identity, Module, OfFlow, Unseen};
 use super::timeouts::{ByPhase, Phase};
 use super::tracked::{PacketState, Tracked};
 use super::{Options, Row};
@@ -596,6 +596,14 @@ impl<M: Module> Rest<M> {
         self.states[at] = M::State::default();
     }
 
+    /// The module hears of a tunnel in too many others.
+    #[inline(always)]
+    pub(super) fn note_depth(&mut self, number: usize, input: &Input<'_>) {
+        if input.tunnels.is_some_and(Path::is_too_deep) {
+            self.module.not_looked_into(number, input, Unseen::TooDeep);
+        }
+    }
+
     /// Reports a flow that goes on, if its period is over at `now_ns` and it had packets in it. There was no packet between
     /// its last one and `now_ns`. What has closed does not go on: all that is left to say of it is said at its end.
     #[inline(always)]
@@ -684,6 +692,7 @@ impl<M: Module> Rest<M> {
             tcp: is_tcp.then(|| connection.state()),
             handshake_rtt_ns: connection.handshake_rtt_ns().filter(|_| is_tcp),
             application: None,
+            is_alerted: false,
         }
     }
 }

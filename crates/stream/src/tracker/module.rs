@@ -110,6 +110,9 @@ pub trait Module {
     /// A packet belongs to no flow. `number` is its place in the batch; of a datagram in fragments that of the last one that came.
     fn rejected(&mut self, _number: usize, _input: &Input<'_>, _why: Reject) {}
 
+    /// The packet at this place in the batch has a tunnel in it that is not looked into. What is outside of it is given as ever.
+    fn not_looked_into(&mut self, _number: usize, _input: &Input<'_>, _why: Unseen) {}
+
     /// A fragment has come, at this place in the batch. It is given once, whatever becomes of its datagram; not where the caller
     /// holds fragments back.
     fn fragment(&mut self, _number: usize, _input: &Input<'_>) {}
@@ -173,6 +176,15 @@ impl<'a> OfFlow<'a> {
             None => payload,
         })
     }
+}
+
+/// Why a tunnel is not looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// There are as many around it as are looked into.
+    TooDeep,
+    /// Its packet came in fragments.
+    InFragments,
 }
 
 /// How many packets, such as those of flows that were passed over.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use detect::Ruleset;
 use stream::tcp::{End, Event, Segment, Want};
-use stream::tracker::{Fragments, Identity, Input, OfFlow, Passed, Reject};
+use stream::tracker::{Fragments, Identity, Input, OfFlow, Passed, Reject, Unseen};
 use stream::{FlowRecord, Side};
 
 use super::{Passing, Shared};
@@ -101,6 +101,13 @@ impl Follower for Following {
         lock(&self.0).flows.get(&record.id)?.application()
     }
 
+    /// What the latest packet of the flow raised is among it, whatever other flows the worker has.
+    fn is_alerted(&mut self, record: &FlowRecord, _: &mut Kept) -> bool {
+        let mut own = lock(&self.0);
+        own.end_step();
+        own.flows.get(&record.id).is_some_and(|flow| flow.is_alerted)
+    }
+
     fn event(&mut self, flow: &Identity, _: &mut Kept, side: Side, event: Event, _: u64) {
         if event == Event::GivenUp {
             lock(&self.0).not_kept(flow.id);
@@ -121,6 +128,10 @@ impl Follower for Following {
         }
     }
 
+    fn not_looked_into(&mut self, row: usize, input: &Input<'_>, why: Unseen) {
+        lock(&self.0).not_looked_into(row, input, why);
+    }
+
     fn fragment(&mut self, row: usize, input: &Input<'_>) -> bool {
         lock(&self.0).fragment(row, input)
     }
@@ -131,6 +142,10 @@ impl Follower for Following {
 
     fn never_was(&mut self, flow: u64) {
         lock(&self.0).never_was(flow);
+    }
+
+    fn ending(&mut self, record: &FlowRecord, _: &mut Kept, time_ns: u64) {
+        lock(&self.0).ending(record.id, time_ns);
     }
 
     fn ended(&mut self, record: &FlowRecord, _: Side, _: &mut Kept, time_ns: u64) {

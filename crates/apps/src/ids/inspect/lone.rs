@@ -113,7 +113,7 @@ impl Inspector {
                 && outputs.has(IdsEvent::Drop)
                 && let Some(len) = len.take()
             {
-                let dropped = eve::Drop { len, alert: Some(report), to_server: None };
+                let dropped = eve::Drop { len, why: eve::Dropped::Rule(report), to_server: None };
                 outputs.eve.dropped(origin, &dropped, &mut self.lines.line);
                 self.lines.put(To::Eve, key);
             }

@@ -3,7 +3,7 @@
 use control::config::IdsEvent;
 use detect::Event;
 use flowlog::eve::{Anomaly, Context, Origin};
-use stream::tracker::{Fragments, Input, Reject};
+use stream::tracker::{Fragments, Input, Reject, Unseen};
 
 use super::Inspector;
 use super::hashes::address_hash;
@@ -28,6 +28,13 @@ impl Inspector {
             let len = input.frame_len.saturating_sub(input.decoded.l3_offset.into()).into();
             self.odd(&anomaly, At::Packet { port: input.port, row, len }, input.time_ns);
         }
+    }
+
+    /// A tunnel in a packet is not looked into.
+    pub(super) fn not_looked_into(&mut self, row: usize, input: &Input<'_>, why: Unseen) {
+        let len = input.frame_len.saturating_sub(input.decoded.l3_offset.into()).into();
+        let at = At::Packet { port: input.port, row: Some(row), len };
+        self.odd(&anomalies::of_tunnel(input, why), at, input.time_ns);
     }
 
     /// What became of fragments; whether a datagram that is whole is dropped.

@@ -72,7 +72,7 @@ impl Sink for Tee<'_> {
         if progress != Progress::Begun && self.lines.outputs.has_files() {
             self.remember(transaction);
         }
-        if progress != Progress::Finished {
+        if progress != Progress::Finished || transaction.is_late {
             return;
         }
         let name = transaction.protocol().name();

@@ -55,6 +55,7 @@ impl<M: Module> Tracker<M> {
         }
         rest.report(slot, key, *hot, input.time_ns);
         let of_flow = OfFlow { number, slot, side, is_first: false, is_rest: false, input };
+        rest.note_depth(number, input);
         rest.packet(key, &of_flow);
         let Record { warm, connection } = rest.records.get_mut(slot.index())?;
         let offset = rest.reassembler.carry_on(connection, side, &segment, input.time_ns);
