@@ -285,6 +285,7 @@ impl<M: Module> Tracker<M> {
         FlowTable::<Hot>::memory_bytes(options.flows)
             + Rest::<M>::memory_bytes(options.flows)
             + options.tcp.buffer_bytes
+            + Reassembler::memory_bytes_beside(&options.tcp)
             + options.defrag.bytes
             + Helpers::memory_bytes(options.helpers)
     }
