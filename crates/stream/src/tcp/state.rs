@@ -122,7 +122,7 @@ impl Reassembler {
 
     /// The first segment of a connection that a SYN began which was kept: those that were copied come before it. Not before a SYN-ACK,
     /// which is the first that the other end sends: it has not taken what came earlier. Nor those that acknowledge what the
-    /// other end is far from sending.
+    /// other end is far from sending. The numbers of that end are those of its own segment, whatever was acknowledged.
     #[cold]
     pub(super) fn bring_copies(
         &mut self,
@@ -131,13 +131,25 @@ impl Reassembler {
         (side, first): (Side, &Segment<'_>),
         sink: &mut impl Sink,
     ) {
+        let is_server = side != client;
+        let (known, most) = match is_server {
+            true => (first.sequence, i32::try_from(first.len()).unwrap_or(FAR_MAX)),
+            false => (first.acknowledgment, 0),
+        };
         let mut room = Behind::room();
         while let Some((copy, time_ns)) = self.behind.take(number, &mut room) {
-            let known = if side == client { first.acknowledgment } else { first.sequence };
-            let is_near = distance(known, copy.acknowledgment).unsigned_abs() <= FAR_MAX as u32;
-            if first.flags & flags::SYN == 0 && is_near {
-                let _ = self.plain(connection, client, &copy, time_ns, sink);
+            let is_near = (-FAR_MAX..=most).contains(&distance(known, copy.acknowledgment));
+            if first.flags & flags::SYN != 0 || !is_near {
+                continue;
             }
+            let guess = |connection: &mut Connection| {
+                if is_server {
+                    guess(connection, side, first.sequence);
+                }
+            };
+            guess(connection);
+            let _ = self.plain(connection, client, &copy, time_ns, sink);
+            guess(connection);
         }
     }
 
@@ -606,6 +618,15 @@ enum Believed {
     /// Once the other end goes on behind it.
     NotYet,
     No,
+}
+
+/// A side of which nothing else is known is at this number.
+fn guess(connection: &mut Connection, side: Side, sequence: u32) {
+    if connection.has(side, bits::UNKNOWN | bits::GUESSED) {
+        connection.base[side.index()] = sequence;
+        connection.unset(side, bits::UNKNOWN);
+        connection.set(side, bits::GUESSED);
+    }
 }
 
 /// Keeps the highest acknowledgment by a side; whether it is that.

@@ -41,6 +41,17 @@ fn a_port_used_again_without_syn_ack() {
             "B . 90001 700002; A . 700002 90001 good",
             ["good", ""],
         ),
+        // Whatever it acknowledges moves no number of the server.
+        (
+            "A S 700001 0; !A . 700002 -60001 one; *B . 90001 700005 yes",
+            "B . 90001 700005 yes; A . 700005 90004 two",
+            ["onetwo", "yes"],
+        ),
+        (
+            "A S 700001 0; !A . 700002 90002 one; *B . 90001 700005 y",
+            "B . 90001 700005 y; A . 700005 90002 two",
+            ["onetwo", "y"],
+        ),
         // Another SYN: those behind the one before are none of its.
         (
             "A S 700001 0; !A . 700002 90001 bad; A S 600001 0; *B . 90001 600002",
