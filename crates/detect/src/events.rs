@@ -43,9 +43,10 @@ pub const EVENTS: &[&str] = &[
     "udp.pkt_too_small",
 ];
 
-/// Events of streams that rules may name (`stream-event`), sorted. Suricata has more; `data_after_fin`, `data_on_syn`, `no_flags`,
+/// Events of streams that rules may name (`stream-event`), sorted. Suricata has more; `ack_unseen_data`, `data_after_fin`, `data_on_syn`, `no_flags`,
 /// `rst_in_window` and `rst_out_of_window` are not Suricata's.
 pub const STREAM_EVENTS: &[&str] = &[
+    "ack_unseen_data",
     "data_after_fin",
     "data_on_syn",
     "est_packet_out_of_window",

@@ -55,7 +55,7 @@
 //! | data on SYN or SYN-ACK | [`Options::syn_data`]; held until the other side acknowledges it, dropped if it acknowledges only SYN |
 //! | another SYN before the answer | the first and the last one are kept, and SYN-ACK chooses |
 //! | urgent data | [`Options::urgent`]: a byte like others, or no byte of the stream. The byte is the one before the pointer (RFC 6093), if it is in the segment with URG |
-//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; with [`Options::resynchronise`] so does another segment of that end which acknowledges a number behind SYN. Without it, SYN of the client alone may do so |
+//! | SYN of an open connection | [`Event::SynConflict`]; its number is kept. The other end may challenge it (RFC 5961 §4), and the first one resets the old connection by the number of the challenge (RFC 9293 §3.5.1). If a SYN-ACK acknowledges it, and its sender has sent nothing else that is next, it began another connection; with [`Options::resynchronise`] so does another segment of that end which acknowledges a number behind SYN, and what followed SYN is kept for that. Without it, SYN of the client alone may do so |
 //! | simultaneous open, split handshake | established when both sides acknowledged; the client is the first that sent SYN |
 //! | one direction only | streams advance; numbers of the unseen side follow the acknowledgments |
 //! | FIN again; with another number | nothing; [`Event::FinConflict`], ignored |
@@ -65,7 +65,8 @@
 //! | keep-alive, zero-window probe | at most one byte that had been acknowledged: [`Connection::keep_alives`] |
 //! | new byte into a closed window | delivered: if the host refused it, it comes again, and is a retransmission |
 //! | outside of the window | [`Event::OutOfWindow`], ignored. If both sides jump consistently (the capture lost both), they continue there, by option: [`Event::Resynchronised`] |
-//! | acknowledgment of data that was not sent | [`Event::AckInvalid`], the segment is ignored. With [`Options::resynchronise`] the data may be missing, and is believed within the window; so it is if a side sent fragments, or SYN was not seen |
+//! | acknowledgment of data that was not sent | [`Event::AckInvalid`], the segment is ignored. With [`Options::resynchronise`] the data may be missing: within the window it is [`Event::AckUnseen`], and becomes a gap once its sender goes on behind it. If a side sent fragments, or SYN was not seen, it is believed within the window |
+//! | not next, and beyond the announced window, but not far | [`Event::BeyondWindow`]; taken with [`Options::resynchronise`], as acknowledgments may be missing, else [`Outcome::Unread`] |
 //! | acknowledgment further behind the last one than the largest window (RFC 5961 §5.2) | [`Event::AckInvalid`], [`Outcome::Unread`] |
 //!
 //! # Limits
@@ -80,6 +81,7 @@
 //! A [`Reassembler`] belongs to one worker, as do the connections that it serves. It takes its memory at creation. Time is
 //! the caller's.
 
+mod behind;
 mod buffer;
 mod connection;
 mod data;
@@ -91,6 +93,7 @@ mod tests;
 
 use packet::tcp::{TcpView, flags};
 
+use self::behind::Behind;
 use self::buffer::{BLOCK, Buffer, UNIT};
 use self::connection::distance;
 pub use self::connection::{Again, Connection, Conntrack};
@@ -196,10 +199,15 @@ pub enum Event {
     SynConflict,
     /// An acknowledgment of data that cannot have been sent.
     AckInvalid,
+    /// An acknowledgment of data that nobody has seen: it was not captured, or never sent.
+    AckUnseen,
     /// An acknowledgment of data that was not captured.
     AcknowledgedLost,
     /// The segment is far outside of the window.
     OutOfWindow,
+    /// Data that is not next begins beyond the announced window, but not far: its receiver refuses it, or acknowledgments were not
+    /// captured.
+    BeyondWindow,
     /// Both sides continue beyond their windows: the capture lost what is between.
     Resynchronised,
     /// Other bytes than those that are buffered for the same place.
@@ -349,6 +357,7 @@ pub struct Counters {
 /// Follows the connections of one worker, and holds the segments that wait.
 pub struct Reassembler {
     buffer: Buffer,
+    behind: Behind,
     options: Options,
     /// Units of one connection at most.
     units_per_flow: u32,
@@ -364,9 +373,15 @@ impl Reassembler {
         Self {
             units_per_flow: units_per_flow.min(buffer.units_total()),
             buffer,
+            behind: Behind::new(options.buffer_bytes),
             options,
             counters: Counters::default(),
         }
+    }
+
+    /// Bytes of memory beside [`Options::buffer_bytes`].
+    pub const fn memory_bytes_beside(options: &Options) -> usize {
+        Behind::memory_bytes(options.buffer_bytes)
     }
 
     /// The options.
@@ -514,6 +529,9 @@ impl Reassembler {
     ) -> Outcome {
         if segment.len() > PAYLOAD_MAX {
             return Outcome::Ignored;
+        }
+        if let Some(copies) = connection.take_copies() {
+            self.bring_copies(connection, copies, (side, segment), sink);
         }
         if segment.flags & flags::RST != 0 {
             return self.reset(connection, side, segment, sink);

@@ -285,6 +285,7 @@ impl<M: Module> Tracker<M> {
         FlowTable::<Hot>::memory_bytes(options.flows)
             + Rest::<M>::memory_bytes(options.flows)
             + options.tcp.buffer_bytes
+            + Reassembler::memory_bytes_beside(&options.tcp)
             + options.defrag.bytes
             + Helpers::memory_bytes(options.helpers)
     }
@@ -588,6 +589,8 @@ impl<M: Module> Tracker<M> {
         let Some(hot) = self.table.get_mut(slot) else { return };
         hot.is_early = true;
         self.table.set_seen(slot, ms_of(self.rest.latest(slot)));
+        // The table tells no times apart that are weeks from each other.
+        self.note_gap(slot);
     }
 
     /// Removes flows that no packet of the batch has begun.

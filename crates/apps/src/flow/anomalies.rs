@@ -13,8 +13,9 @@ pub(crate) const fn of_event(event: Event) -> Option<AnomalyKind> {
     Some(match event {
         Event::Conflict => AnomalyKind::Conflict,
         Event::GivenUp => AnomalyKind::NotKept,
-        Event::OutOfWindow => AnomalyKind::OutOfWindow,
+        Event::OutOfWindow | Event::BeyondWindow => AnomalyKind::OutOfWindow,
         Event::AckInvalid => AnomalyKind::AckInvalid,
+        Event::AckUnseen => AnomalyKind::AckUnseen,
         Event::SynConflict => AnomalyKind::SynConflict,
         Event::FinConflict => AnomalyKind::FinConflict,
         Event::DataAfterFin => AnomalyKind::DataAfterFin,

@@ -39,10 +39,12 @@ pub enum AnomalyKind {
     Gap,
     /// TCP: bytes that came before others were not kept, as there was no memory for them.
     NotKept,
-    /// TCP: a segment is far outside of the window.
+    /// TCP: a segment is outside of the window.
     OutOfWindow,
     /// TCP: an acknowledgment of data that cannot have been sent.
     AckInvalid,
+    /// TCP: an acknowledgment of data that was not captured, or never sent.
+    AckUnseen,
     /// TCP: SYN of a connection that is open, with another number.
     SynConflict,
     /// TCP: FIN at another place than the one before, or before bytes that were seen.
@@ -93,12 +95,13 @@ pub enum AnomalyKind {
 
 impl AnomalyKind {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Conflict,
         Self::Gap,
         Self::NotKept,
         Self::OutOfWindow,
         Self::AckInvalid,
+        Self::AckUnseen,
         Self::SynConflict,
         Self::FinConflict,
         Self::DataAfterFin,
@@ -132,6 +135,7 @@ impl AnomalyKind {
             | AnomalyKind::NotKept
             | AnomalyKind::OutOfWindow
             | AnomalyKind::AckInvalid
+            | AnomalyKind::AckUnseen
             | AnomalyKind::SynConflict
             | AnomalyKind::FinConflict
             | AnomalyKind::DataAfterFin
@@ -154,6 +158,7 @@ impl AnomalyKind {
             (AnomalyKind::NotKept, _) => "stream.reassembly_insert_memcap",
             (AnomalyKind::OutOfWindow, _) => "stream.est_packet_out_of_window",
             (AnomalyKind::AckInvalid, _) => "stream.pkt_invalid_ack",
+            (AnomalyKind::AckUnseen, _) => "stream.ack_unseen_data",
             (AnomalyKind::SynConflict, _) => "stream.est_syn_resend_diff_seq",
             (AnomalyKind::FinConflict, _) => "stream.fin_out_of_window",
             (AnomalyKind::DataAfterFin, _) => "stream.data_after_fin",

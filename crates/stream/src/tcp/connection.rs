@@ -57,6 +57,8 @@ pub(super) mod marks {
     pub(in crate::tcp) const LEAPT: u16 = 1 << 8;
     /// Its window is that of a segment behind SYN: it is scaled.
     pub(in crate::tcp) const SCALED: u16 = 1 << 9;
+    /// The other side acknowledged what nobody has seen of it: the capture has lost it, or it was never sent.
+    pub(in crate::tcp) const DOUBTED: u16 = 1 << 10;
 }
 
 /// The shift of a side whose SYN was not seen: windows are taken as large as they can be.
@@ -155,11 +157,20 @@ pub struct Again {
     len: u16,
     window: u16,
     scale: u8,
+    /// Number of the copies of segments behind it; 0 for none.
+    number: u16,
 }
 
 impl Again {
-    const NONE: Again =
-        Again { side: None, sequence: 0, next: 0, len: 0, window: 0, scale: SCALE_UNKNOWN };
+    const NONE: Again = Again {
+        side: None,
+        sequence: 0,
+        next: 0,
+        len: 0,
+        window: 0,
+        scale: SCALE_UNKNOWN,
+        number: 0,
+    };
 
     /// The end that sent SYN.
     pub fn client(&self) -> Option<Side> {
@@ -260,8 +271,14 @@ impl Connection {
         Policy::from_index(self.policy)
     }
 
-    /// Keeps SYN of a side, whatever is to become of it.
-    pub(super) fn note_again(&mut self, side: Side, segment: &super::Segment<'_>, scale: u8) {
+    /// Keeps SYN of a side, whatever is to become of it. Copies of what follows it have this number.
+    pub(super) fn note_again(
+        &mut self,
+        side: Side,
+        segment: &super::Segment<'_>,
+        scale: u8,
+        number: u16,
+    ) {
         self.again = Again {
             side: Some(side),
             sequence: segment.sequence,
@@ -269,7 +286,40 @@ impl Connection {
             len: segment.len().min(u16::MAX.into()) as u16,
             window: segment.window,
             scale,
+            number,
         };
+    }
+
+    /// The number of a SYN that was kept, if this segment may be one behind it, at most `reach` further.
+    pub(super) fn follows_again(
+        &self,
+        side: Side,
+        segment: &super::Segment<'_>,
+        reach: i32,
+    ) -> Option<u16> {
+        let ahead = distance(self.again.sequence.wrapping_add(1), segment.sequence);
+        (self.has_left(side) && (0..=reach).contains(&ahead)).then_some(self.again.number)
+    }
+
+    /// The client and the number of its copies, of a connection that a SYN began which was kept, and that has not been given them.
+    #[inline]
+    pub(super) fn take_copies(&mut self) -> Option<(Side, u16)> {
+        if self.state != TcpState::SynSent || self.again.side.is_some() {
+            return None;
+        }
+        let number = std::mem::take(&mut self.again.number);
+        (number != 0).then_some((self.client, number))
+    }
+
+    /// The number of the copies behind a SYN of `side` that was kept, if it is this one again.
+    pub(super) fn copies_of(&self, side: Side, sequence: u32) -> Option<u16> {
+        let is_it = self.has_left(side) && self.again.sequence == sequence;
+        is_it.then_some(self.again.number)
+    }
+
+    /// Whether a SYN was kept.
+    pub(super) fn keeps_syn(&self) -> bool {
+        self.again.side.is_some()
     }
 
     /// Whether `side` has not carried on with this connection since a SYN that was kept.
@@ -286,15 +336,16 @@ impl Connection {
     }
 
     /// Whether a segment shows that the SYN that was kept began a connection, whose SYN-ACK was not captured: the other end
-    /// acknowledges a number behind SYN, at most `reach` further, and neither of its numbers is one of the connection before,
-    /// where acknowledgments are no further than `plausible` from what comes next. Of the end that sent SYN, what goes on behind it
-    /// counts only if nothing was ever seen of the other end: two packets that do not arrive there would show it else.
+    /// acknowledges a number behind SYN, at most `reach` further, and its numbers are not those of the connection before: it does
+    /// not go on there, and its acknowledgment, or its own number, is further than `plausible` (of that and of this) from what comes
+    /// next. Of the end that sent SYN, what goes on behind it counts only if nothing was ever seen of the other end: two packets
+    /// that do not arrive there would show it else.
     pub(super) fn goes_on_again(
         &self,
         side: Side,
         segment: &super::Segment<'_>,
         reach: i32,
-        plausible: i32,
+        plausible: [i32; 2],
     ) -> bool {
         let first = self.again.sequence.wrapping_add(1);
         if self.has_left(side) {
@@ -303,11 +354,15 @@ impl Connection {
                 && !self.marked(side.other(), marks::ACKED);
         }
         let client = side.other();
+        let is_far = |next: u32, number: u32, plausible: i32| {
+            distance(next, number).unsigned_abs() > plausible.unsigned_abs()
+        };
         self.has_left(client)
             && (0..=reach).contains(&distance(first, segment.acknowledgment))
-            && distance(self.next(client), segment.acknowledgment).unsigned_abs()
-                > plausible.unsigned_abs()
             && segment.sequence != self.next(side)
+            && (is_far(self.next(client), segment.acknowledgment, plausible[0])
+                || !self.has(side, bits::UNKNOWN)
+                    && is_far(self.next(side), segment.sequence, plausible[1]))
     }
 
     /// Whether a reset of `side` refuses the SYN that was kept.
@@ -331,9 +386,10 @@ impl Connection {
         }
     }
 
-    /// Makes a connection of which nothing was seen the one that this SYN began.
+    /// Makes a connection of which nothing was seen the one that this SYN began. Its first segment brings those that were copied.
     pub fn begin_again(&mut self, again: &Again) {
         let Some(side) = again.side else { return };
+        self.again = Again { number: again.number, ..Again::NONE };
         let first = again.sequence.wrapping_add(1);
         self.client = side;
         self.state = TcpState::SynSent;

@@ -6,7 +6,7 @@
 //! `position` moves here only, and with it what the sink has been given: data, or a gap.
 
 use super::buffer::{Buffer, Found, Part, Place};
-use super::connection::{Connection, bits, marks};
+use super::connection::{Connection, bits, distance, marks};
 use super::policy::Policy;
 use super::{End, Event, Full, Reassembler, Sink, Urgent, Want};
 use crate::key::Side;
@@ -463,6 +463,12 @@ impl Reassembler {
             to = to.max(connection.cold(side).lost_end);
             if connection.has(side, bits::FIN) {
                 to = to.max(connection.cold(side).fin_place);
+            }
+            if connection.marked(side, marks::DOUBTED) && self.options.acknowledged_is_lost {
+                // It may have been the last.
+                let acknowledged = connection.acked[side.other().index()];
+                let ahead = distance(connection.next(side), acknowledged).max(0);
+                to = to.max(connection.place(side) + u64::from(ahead.unsigned_abs()));
             }
             self.give_up(connection, side, to, sink);
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use packet::tcp::flags;
 
+use super::behind::Behind;
 use super::connection::{Connection, SCALE_UNKNOWN, bits, distance, is_after, marks};
 use super::data::Data;
 use super::{End, Event, Outcome, Reassembler, Segment, Sink};
@@ -50,9 +51,7 @@ impl Reassembler {
             connection.mark(side.other(), marks::FAR);
             return if segment.is_empty() { Outcome::Accepted } else { Outcome::Unread };
         }
-        let plausible = window_max(connection, side).min(FAR_MAX); // unknown windows are very large
-        if self.options.resynchronise && connection.goes_on_again(side, segment, FAR_MAX, plausible)
-        {
+        if self.options.resynchronise && self.is_of_another(connection, side, segment, now_ns) {
             return Outcome::Restart;
         }
         if connection.has(side, bits::UNKNOWN)
@@ -72,6 +71,16 @@ impl Reassembler {
             return Outcome::Ignored;
         }
         note_window(connection, side, segment.window);
+        if connection.marked(side, marks::DOUBTED) {
+            self.settle_doubt(connection, side, segment.sequence, sink);
+        }
+        if is_beyond(connection, side, segment) {
+            // A receiver does not take it, unless the capture lost an acknowledgment.
+            sink.event(side, Event::BeyondWindow);
+            if !self.options.resynchronise {
+                return Outcome::Unread;
+            }
+        }
         let other = side.other();
         let has_both = connection.marked(side, marks::ACKED)
             && (connection.marked(other, marks::ACKED) || connection.has(other, bits::GUESSED));
@@ -89,6 +98,58 @@ impl Reassembler {
         match self.content(connection, side, segment, now_ns, sink) {
             true => Outcome::Accepted,
             false => Outcome::Unread,
+        }
+    }
+
+    /// Whether a segment shows that a SYN that was kept began another connection. One that may be behind it is copied.
+    fn is_of_another(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        segment: &Segment<'_>,
+        now_ns: u64,
+    ) -> bool {
+        // Unknown windows are very large.
+        let plausible = [side, side.other()].map(|side| window_max(connection, side).min(FAR_MAX));
+        if connection.goes_on_again(side, segment, FAR_MAX, plausible) {
+            return true;
+        }
+        if let Some(number) = connection.follows_again(side, segment, FAR_MAX) {
+            self.behind.keep(number, segment, now_ns);
+        }
+        false
+    }
+
+    /// The first segment of a connection that a SYN began which was kept: those that were copied come before it. Not before a SYN-ACK,
+    /// which is the first that the other end sends: it has not taken what came earlier. Nor those that acknowledge what the
+    /// other end is far from sending. The numbers of that end are those of its own segment, whatever was acknowledged.
+    #[cold]
+    pub(super) fn bring_copies(
+        &mut self,
+        connection: &mut Connection,
+        (client, number): (Side, u16),
+        (side, first): (Side, &Segment<'_>),
+        sink: &mut impl Sink,
+    ) {
+        let is_server = side != client;
+        let (known, most) = match is_server {
+            true => (first.sequence, i32::try_from(first.len()).unwrap_or(FAR_MAX)),
+            false => (first.acknowledgment, 0),
+        };
+        let mut room = Behind::room();
+        while let Some((copy, time_ns)) = self.behind.take(number, &mut room) {
+            let is_near = (-FAR_MAX..=most).contains(&distance(known, copy.acknowledgment));
+            if first.flags & flags::SYN != 0 || !is_near {
+                continue;
+            }
+            let guess = |connection: &mut Connection| {
+                if is_server {
+                    guess(connection, side, first.sequence);
+                }
+            };
+            guess(connection);
+            let _ = self.plain(connection, client, &copy, time_ns, sink);
+            guess(connection);
         }
     }
 
@@ -250,7 +311,7 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) -> bool {
-        let (at, other) = (side.index(), side.other());
+        let other = side.other();
         let is_guess = connection.has(other, bits::UNKNOWN | bits::GUESSED);
         let mut beyond = distance(connection.next(other), acknowledgment);
         if is_guess && (connection.has(other, bits::UNKNOWN) || beyond > 0) {
@@ -269,14 +330,21 @@ impl Reassembler {
                 self.release_held(connection, other, beyond > 0, sink);
                 beyond = distance(connection.next(other), acknowledgment);
             }
-            if beyond > 0 && !self.acknowledge_beyond(connection, side, beyond, sink) {
-                return false;
+            if beyond > 0 {
+                match self.acknowledge_beyond(connection, side, beyond, sink) {
+                    Believed::Yes => {}
+                    Believed::NotYet => {
+                        note_acknowledged(connection, side, acknowledgment);
+                        return true;
+                    }
+                    Believed::No => return false,
+                }
+            } else if connection.marked(other, marks::DOUBTED) && beyond == 0 {
+                // It says itself that this is all.
+                self.settle_doubt(connection, other, acknowledgment.wrapping_sub(1), sink);
             }
         }
-        let is_first = !connection.marked(side, marks::ACKED);
-        if is_first || is_after(acknowledgment, connection.acked[at]) {
-            connection.mark(side, marks::ACKED);
-            connection.acked[at] = acknowledgment;
+        if note_acknowledged(connection, side, acknowledgment) {
             connection.time_acknowledgment(other, acknowledgment, now_ns);
         }
         self.acknowledge_fin(connection, side);
@@ -290,45 +358,88 @@ impl Reassembler {
         side: Side,
         beyond: i32,
         sink: &mut impl Sink,
-    ) -> bool {
+    ) -> Believed {
         let other = side.other();
         let acknowledgment = connection.next(other).wrapping_add(beyond as u32);
         let next = connection.next(other);
         let known = connection.acknowledged(side).map_or(next, |known| latest(known, next));
+        let has_fin = connection.has(other, bits::FIN);
+        let fin = u32::from(has_fin && !connection.marked(other, marks::FIN_PASSED));
+        let is_seen = !is_after(acknowledgment, seen_end(connection, other).wrapping_add(fin));
+        let may_jump = self.options.resynchronise;
         // Where every packet passes, what was sent was seen.
-        let is_all_seen = !self.options.resynchronise
+        let is_all_seen = !may_jump
             && connection.marked(other, marks::SYN)
             && !connection.marked(other, marks::FRAGMENTS);
         let is_plausible = match is_all_seen {
-            true => {
-                let has_fin = connection.has(other, bits::FIN);
-                let fin = u32::from(has_fin && !connection.marked(other, marks::FIN_PASSED));
-                let end = seen_end(connection, other).wrapping_add(fin);
-                !is_after(acknowledgment, end)
-            }
+            true => is_seen,
             false => distance(known, acknowledgment) <= window_max(connection, side),
         };
-        let may_jump = self.options.resynchronise;
-        if !(is_plausible || may_jump && is_confirmed(connection, other, acknowledgment)) {
+        let is_confirmed = may_jump && is_confirmed(connection, other, acknowledgment);
+        if !(is_plausible || is_confirmed) {
             sink.event(side, Event::AckInvalid);
-            return false;
+            return Believed::No;
+        }
+        if may_jump && !is_seen && !is_confirmed {
+            if !connection.marked(other, marks::DOUBTED) {
+                connection.mark(other, marks::DOUBTED);
+                sink.event(side, Event::AckUnseen);
+            }
+            return Believed::NotYet;
         }
         if !is_all_seen {
             connection.mark(other, marks::LEAPT);
         }
-        let mut to = connection.place(other) + u64::from(beyond.unsigned_abs());
-        if connection.has(other, bits::FIN) {
-            to = to.min(connection.cold(other).fin_place);
+        self.pass_acknowledged(connection, other, beyond, sink);
+        Believed::Yes
+    }
+
+    /// The other end has acknowledged `beyond` bytes of a side that are missing.
+    fn pass_acknowledged(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        beyond: i32,
+        sink: &mut impl Sink,
+    ) {
+        connection.unmark(side, marks::DOUBTED);
+        let mut to = connection.place(side) + u64::from(beyond.unsigned_abs());
+        if connection.has(side, bits::FIN) {
+            to = to.min(connection.cold(side).fin_place);
         }
-        if connection.has(other, bits::STOPPED) {
-            let numbers = to.saturating_sub(connection.place(other));
-            connection.skip(other, numbers);
-            self.pass_fin(connection, other, sink);
-        } else if self.options.acknowledged_is_lost && to > connection.place(other) {
-            sink.event(side, Event::AcknowledgedLost);
-            self.give_up(connection, other, to, sink);
+        if connection.has(side, bits::STOPPED) {
+            let numbers = to.saturating_sub(connection.place(side));
+            connection.skip(side, numbers);
+            self.pass_fin(connection, side, sink);
+        } else if self.options.acknowledged_is_lost && to > connection.place(side) {
+            sink.event(side.other(), Event::AcknowledgedLost);
+            self.give_up(connection, side, to, sink);
         }
-        true
+    }
+
+    /// A side of which the other one has acknowledged what nobody has seen is at this number: if that is behind what was acknowledged,
+    /// the capture has lost it; if not, it was never sent.
+    #[cold]
+    fn settle_doubt(
+        &mut self,
+        connection: &mut Connection,
+        side: Side,
+        sequence: u32,
+        sink: &mut impl Sink,
+    ) {
+        let (next, other) = (connection.next(side), side.other());
+        connection.unmark(side, marks::DOUBTED);
+        let acknowledged = connection.acked[other.index()];
+        let beyond = distance(next, acknowledged);
+        if beyond <= 0 {
+            return; // it was seen after all
+        }
+        if distance(acknowledged, sequence) >= 0 {
+            connection.mark(side, marks::LEAPT);
+            return self.pass_acknowledged(connection, side, beyond, sink);
+        }
+        sink.event(other, Event::AckInvalid);
+        connection.acked[other.index()] = next;
     }
 
     fn acknowledge_fin(&mut self, connection: &mut Connection, side: Side) {
@@ -470,7 +581,9 @@ impl Reassembler {
             let is_last = acknowledged.is_none() && segment.sequence == connection.highest(side);
             // Acknowledgments of what was not captured are ahead of it.
             let expected = acknowledged.map_or(next, |own| latest(own, next));
-            let is_next = segment.sequence == expected;
+            // Or they are of what was never sent.
+            let is_doubted = connection.marked(side, marks::DOUBTED);
+            let is_next = segment.sequence == expected || is_doubted && segment.sequence == next;
             let ahead = distance(acknowledged.unwrap_or(next), segment.sequence);
             let window = connection.window(other).min(DISTANCE_MAX as u32) as i32;
             (is_next || is_last, (0..window).contains(&ahead))
@@ -489,10 +602,57 @@ impl Reassembler {
             sink.event(side, Event::ResetOutOfWindow);
             return Outcome::Ignored;
         }
+        if connection.marked(side, marks::DOUBTED) {
+            self.settle_doubt(connection, side, segment.sequence, sink);
+        }
         self.finish(connection, End::Reset, sink);
         connection.state = TcpState::Closed;
         Outcome::Accepted
     }
+}
+
+/// Whether an acknowledgment is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Believed {
+    Yes,
+    /// Once the other end goes on behind it.
+    NotYet,
+    No,
+}
+
+/// A side of which nothing else is known is at this number.
+fn guess(connection: &mut Connection, side: Side, sequence: u32) {
+    if connection.has(side, bits::UNKNOWN | bits::GUESSED) {
+        connection.base[side.index()] = sequence;
+        connection.unset(side, bits::UNKNOWN);
+        connection.set(side, bits::GUESSED);
+    }
+}
+
+/// Keeps the highest acknowledgment by a side; whether it is that.
+fn note_acknowledged(connection: &mut Connection, side: Side, acknowledgment: u32) -> bool {
+    let at = side.index();
+    let is_first = !connection.marked(side, marks::ACKED);
+    let is_highest = is_first || is_after(acknowledgment, connection.acked[at]);
+    if is_highest {
+        connection.mark(side, marks::ACKED);
+        connection.acked[at] = acknowledgment;
+    }
+    is_highest
+}
+
+/// Whether data that is not the next begins beyond what the other end has acknowledged and the largest window that it has announced: the
+/// last one may be of a segment that came late. Of an unknown scale it is not known.
+fn is_beyond(connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
+    let (other, next) = (side.other(), connection.next(side));
+    let ahead = distance(next, segment.sequence);
+    if ahead <= 0 || segment.is_empty() || connection.cold(other).scale == SCALE_UNKNOWN {
+        return false;
+    }
+    let Some(acknowledged) = connection.acknowledged(other) else { return false };
+    let window = connection.window(other).max(connection.cold(other).window_largest);
+    let end = latest(acknowledged, next).wrapping_add(window);
+    distance(end, segment.sequence) >= 0
 }
 
 /// A segment without SYN and RST of a connection that was reset: on its way before its sender has heard of that, or another one.
@@ -533,7 +693,12 @@ fn is_old(connection: &Connection, side: Side, acknowledgment: u32) -> bool {
         false => 0,
     };
     let largest = cold.window_largest.max(before).min(DISTANCE_MAX as u32) as i32;
-    distance(connection.acked[side.index()], acknowledgment) < -largest
+    // What may never have been sent does not count.
+    let last = match connection.marked(side.other(), marks::DOUBTED) {
+        true => connection.next(side.other()),
+        false => connection.acked[side.index()],
+    };
+    distance(last, acknowledgment) < -largest
 }
 
 /// One beyond the highest sequence number that was seen of a side, which may be behind a hole.

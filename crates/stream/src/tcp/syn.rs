@@ -84,7 +84,7 @@ impl Reassembler {
                 } else {
                     // Which of both has arrived, SYN-ACK says.
                     sink.event(side, Event::SynConflict);
-                    keep(connection, side, segment);
+                    self.keep_syn(connection, side, segment);
                 }
                 repeated
             }
@@ -104,10 +104,21 @@ impl Reassembler {
                 if side != connection.client && !self.options.resynchronise {
                     return Outcome::Ignored;
                 }
-                keep(connection, side, segment);
+                self.keep_syn(connection, side, segment);
                 repeated
             }
         }
+    }
+
+    /// Keeps SYN, whose answer is to show what it began.
+    fn keep_syn(&mut self, connection: &mut Connection, side: Side, segment: &Segment<'_>) {
+        let scale = SynOptions::parse(segment.options).scale.unwrap_or(SCALE_NONE);
+        let number = match self.options.resynchronise {
+            true => connection.copies_of(side, segment.sequence),
+            false => Some(0),
+        };
+        let number = number.unwrap_or_else(|| self.behind.begin());
+        connection.note_again(side, segment, scale, number);
     }
 
     /// Data of SYN or SYN-ACK, which waits until it is acknowledged.
@@ -179,6 +190,19 @@ impl Reassembler {
         Outcome::Accepted
     }
 
+    /// Whether SYN-ACK began another connection in a capture that has this direction only: nothing was ever seen of the end that it
+    /// answers, and the side has sent SYN-ACK of another number before.
+    fn is_lone(&self, connection: &Connection, side: Side, segment: &Segment<'_>) -> bool {
+        let other = side.other();
+        self.options.resynchronise
+            && self.options.midstream
+            && side != connection.client
+            && !connection.keeps_syn()
+            && connection.initial_sequence(side).is_some_and(|own| own != segment.sequence)
+            && !connection.marked(other, marks::SYN | marks::ACKED)
+            && connection.has(other, bits::GUESSED)
+    }
+
     /// SYN with ACK of a side that may have sent SYN before.
     fn answer_again(
         &mut self,
@@ -188,7 +212,7 @@ impl Reassembler {
         now_ns: u64,
         sink: &mut impl Sink,
     ) -> Outcome {
-        if connection.is_answered_again(side, segment) {
+        if connection.is_answered_again(side, segment) || self.is_lone(connection, side, segment) {
             return Outcome::Restart;
         }
         let is_late = connection.has(side, bits::GUESSED)
@@ -214,12 +238,6 @@ impl Reassembler {
         // What is behind a late one was delivered, and data of the first one is held.
         if segment.is_empty() { Outcome::Accepted } else { Outcome::Unread }
     }
-}
-
-/// Keeps SYN, whose answer is to show what it began.
-fn keep(connection: &mut Connection, side: Side, segment: &Segment<'_>) {
-    let scale = SynOptions::parse(segment.options).scale.unwrap_or(SCALE_NONE);
-    connection.note_again(side, segment, scale);
 }
 
 /// Takes the numbers of a side from its SYN.

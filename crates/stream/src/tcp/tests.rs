@@ -3,6 +3,7 @@
 mod cases;
 mod model;
 mod property;
+mod reuse;
 
 use packet::tcp::flags::{ACK, SYN};
 

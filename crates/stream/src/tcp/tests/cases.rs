@@ -29,7 +29,7 @@ fn number(text: &str) -> u32 {
     text.parse::<i64>().expect("a number") as u32
 }
 
-fn play(bench: &mut Bench, script: &str) {
+pub(super) fn play(bench: &mut Bench, script: &str) {
     for line in script.split(';').map(str::trim).filter(|line| !line.is_empty()) {
         if line == "close" {
             bench.close();
@@ -72,7 +72,7 @@ fn play(bench: &mut Bench, script: &str) {
     }
 }
 
-fn show(sink: &Recorder, side: Side) -> String {
+pub(super) fn show(sink: &Recorder, side: Side) -> String {
     let end = match sink.end[side.index()] {
         None => "",
         Some(End::Fin) => "|",
@@ -287,6 +287,9 @@ fn reuse() {
         "SYN of before again"; "A . 1 1 x; A S 0 0; B SA 0 1; A . 2 1 y" => "xy" "" Established []
         "SYN of the server"; "B S 9 0" => "" "" Established [SynConflict]
         "another SYN-ACK"; "!B SA 9 1" => "" "" Established [SynConflict]
+        "another SYN-ACK, one direction only"; "- B SA 0 1; B . 1 1 xy; B SA 0 1; *B SA 900000 500" => "" "xy" Established [JoinedMidstream]
+        "another SYN-ACK, and SYN of the other end"; "- B SA 0 1; A S 7 0; !B SA 900000 500" => "" "" SynReceived [JoinedMidstream SynConflict SynConflict]
+        "in a firewall, another SYN-ACK, one direction only" with firewall; "- B SA 0 1; B . 1 1 xy; !B SA 900000 500" => "" "xy" Established [JoinedMidstream SynConflict]
     }
 }
 
@@ -333,6 +336,17 @@ fn windows() {
         "beyond"; "!A . 200001 1 x; A . 1 1 a" => "a" "" Established [OutOfWindow]
         "far behind"; "!A . -1900000000 1 x; A . 1 1 a" => "a" "" Established [OutOfWindow]
         "scaled by one side only"; "- A S 0 0; B SA 0 1 scale=14; A . 1 1; !A . 200001 1 x" => "" "" Established [OutOfWindow]
+        "not next, and beyond what is announced"; "B . 1 1 window=4; A . 3 1 cd; A . 5 1 ef; A . 1 1 ab" => "abcdef" "" Established [BeyondWindow]
+        "beyond what is announced, next"; "B . 1 1 window=0; A . 1 1 ab; A . 3 1 cd" => "abcd" "" Established []
+        "acknowledgment of what was never sent"; "!B . 1 900001; B . 1 5 y; A . 1 2 abcd; A . 5 2 ef; B . 2 7" => "abcdef" "y" Established [AckInvalid AckUnseen]
+        "the same, said by who sent it"; "B . 1 9; A . 1 1 abcd; B . 1 5; close" => "abcd~" "~" Established [AckUnseen AckInvalid]
+        "the same, far ahead"; "B . 1 60001; A . 5 1 ef; B . 1 1; A . 1 1 abcd; B . 1 7" => "abcdef" "" Established [AckUnseen AckInvalid]
+        "the same, and reset"; "B . 1 9; A R 1 0" => "x" "x" Closed [AckUnseen AckInvalid]
+        "acknowledgment of what was not captured"; "B . 1 5; A . 5 1 ef; A . 7 1 gh" => "----efgh" "" Established [AckUnseen AcknowledgedLost]
+        "the same, and more is lost"; "B . 1 5; A . 8 1 hi; B . 1 10" => "-------hi" "" Established [AckUnseen AcknowledgedLost AcknowledgedLost]
+        "the same, and FIN"; "B . 1 5; A FA 5 1; B . 1 6" => "----|" "" FinWait2 [AckUnseen AcknowledgedLost]
+        "the same, and reset behind it"; "B . 1 5; A R 5 0" => "----x" "x" Closed [AckUnseen AcknowledgedLost]
+        "the same, and nothing more"; "B . 1 5; close" => "----~" "~" Established [AckUnseen]
         "acknowledgment beyond"; "!B . 1 900001; B . 1 1 y" => "" "y" Established [AckInvalid]
         "FIN beyond"; "!A FA 900001 1; A . 1 1 a" => "a" "" Established [OutOfWindow]
         "an old acknowledgment"; "B . 1 1 y; A . 1 2; ?A . 1 -999 bad; A . 1 -998 ok" => "ok" "y" Established [AckInvalid]
@@ -343,6 +357,7 @@ fn windows() {
         "in a firewall, of what is behind a hole" with firewall; "B . 3 1 yz; !A . 1 6; A . 1 5 b; B . 1 1 wx" => "b" "--yz" Established [AckInvalid AcknowledgedLost Retransmission]
         "in a firewall, of FIN behind a hole" with firewall; "B FA 3 1; A . 1 4 b; !A . 2 5" => "b" "--|" CloseWait [AcknowledgedLost AckInvalid]
         "in a firewall, an old acknowledgment" with firewall; "B . 1 1 0123456789; A . 1 11 window=4; ?A . 1 -900000 bad; A . 1 7 ok" => "ok" "0123456789" Established [AckInvalid]
+        "in a firewall, beyond what is announced" with firewall; "B . 1 1 window=4; A . 3 1 cd; ?A . 5 1 ef; A . 1 1 ab; B . 1 5 window=2; A . 5 1 ef" => "abcdef" "" Established [BeyondWindow]
         "in a firewall, joined in the middle" with firewall; "- A . 100 200; B . 200 100 xy; A . 100 209 z" => "z" "xy-------" Established [JoinedMidstream AcknowledgedLost]
     }
 }

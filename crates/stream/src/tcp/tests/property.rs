@@ -574,6 +574,15 @@ proptest! {
                         let outcome = bench.send(A, segment(next, known.wrapping_add(*near), ACK, b"stray"));
                         prop_assert_eq!(outcome, super::Outcome::Ignored);
                     }
+                    // A capture may have lost what is acknowledged, so data with it is taken.
+                    3 => {
+                        let outcome = bench.send(A, segment(next, known.wrapping_add(*near), ACK, b""));
+                        prop_assert_eq!(outcome, super::Outcome::Accepted);
+                        prop_assert!(bench.sink.events.contains(&(A, Event::AckUnseen)));
+                        if *is_data {
+                            prop_assert_eq!(challenge(&mut bench), super::Outcome::Accepted);
+                        }
+                    }
                     _ => {
                         let outcome = bench.send(A, segment(far, known, ACK, b"stray"));
                         prop_assert_eq!(outcome, super::Outcome::Ignored);
