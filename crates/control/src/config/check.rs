@@ -116,17 +116,17 @@ fn sets(config: &Config, name: &str) -> Vec<String> {
 fn is_set(config: &Config, stage: &str, context: &str) -> bool {
     config.in_use().any(|pipeline| {
         let Some(at) = pipeline.stages.iter().position(|own| own == stage) else { return false };
-        pipeline.stages[..at]
-            .iter()
-            .any(|own| may_set_any(config, own) || sets(config, own).iter().any(|c| c == context))
+        pipeline.stages[..at].iter().any(|own| {
+            may_set_any(&config.modules, own) || sets(config, own).iter().any(|c| c == context)
+        })
     })
 }
 
 /// Whether a stage of this name runs modules of which one may set any context: in Rust, or with a source that names contexts.
-fn may_set_any(config: &Config, name: &str) -> bool {
+fn may_set_any(modules: &[ModuleEntry], name: &str) -> bool {
     let is_modules = name.split('.').next() == Some("modules");
     is_modules
-        && config.modules.iter().any(|module| {
+        && modules.iter().any(|module| {
             let source = module.source.as_ref();
             source.is_none_or(|source| source.text.contains("context"))
         })
@@ -288,19 +288,18 @@ fn system(config: &Config, spans: &Spans, cores: usize, walk: &mut Walk<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ModuleEntry, ModuleSource};
+    use crate::config::ModuleSource;
 
     #[test]
     fn a_module_may_set_a_context() {
         let of = |text: &str| {
             let source = ModuleSource { text: text.into(), ..ModuleSource::default() };
-            let module = ModuleEntry { source: Some(source), ..ModuleEntry::default() };
-            Config { modules: vec![module], ..Config::default() }
+            [ModuleEntry { source: Some(source), ..ModuleEntry::default() }]
         };
         let (sets, none) = (of("packet->context |= CONTEXT_WEB;"), of("return PASS;"));
         assert!(may_set_any(&sets, "modules") && may_set_any(&sets, "modules.2"));
         assert!(!may_set_any(&sets, "firewall") && !may_set_any(&none, "modules"));
-        let rust = Config { modules: vec![ModuleEntry::default()], ..Config::default() };
-        assert!(may_set_any(&rust, "modules"));
+        // In Rust.
+        assert!(may_set_any(&[ModuleEntry::default()], "modules"));
     }
 }

@@ -47,9 +47,12 @@ pub(super) fn check(tokens: &[At]) -> Result<(), Problem> {
                 all.declared(&code[first..head.map_or(at, |head| first + head)]);
                 first = end + 1;
             } else {
+                // A value, or members of a structure.
+                all.declared(&code[first..at]);
                 let mut own = Names::default();
                 own.declared(&code[at..end]);
                 all.members.extend(own.names);
+                first = end + 1;
             }
             at = end;
         }
