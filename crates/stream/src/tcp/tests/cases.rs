@@ -336,7 +336,8 @@ fn windows() {
         "beyond"; "!A . 200001 1 x; A . 1 1 a" => "a" "" Established [OutOfWindow]
         "far behind"; "!A . -1900000000 1 x; A . 1 1 a" => "a" "" Established [OutOfWindow]
         "scaled by one side only"; "- A S 0 0; B SA 0 1 scale=14; A . 1 1; !A . 200001 1 x" => "" "" Established [OutOfWindow]
-        "not next, and beyond what is announced"; "B . 1 1 window=4; A . 3 1 cd; A . 5 1 ef; A . 1 1 ab" => "abcdef" "" Established [BeyondWindow]
+        "not next, and beyond a window that was larger"; "B . 1 1 window=4; A . 3 1 cd; A . 5 1 ef; A . 1 1 ab" => "abcdef" "" Established []
+        "not next, and beyond what is announced"; "- A S 0 0; B SA 0 1 window=4; A . 1 1; A . 3 1 cd; A . 5 1 ef; A . 1 1 ab" => "abcdef" "" Established [BeyondWindow]
         "beyond what is announced, next"; "B . 1 1 window=0; A . 1 1 ab; A . 3 1 cd" => "abcd" "" Established []
         "acknowledgment of what was never sent"; "!B . 1 900001; B . 1 5 y; A . 1 2 abcd; A . 5 2 ef; B . 2 7" => "abcdef" "y" Established [AckInvalid AckUnseen]
         "the same, said by who sent it"; "B . 1 9; A . 1 1 abcd; B . 1 5; close" => "abcd~" "~" Established [AckUnseen AckInvalid]
@@ -357,7 +358,7 @@ fn windows() {
         "in a firewall, of what is behind a hole" with firewall; "B . 3 1 yz; !A . 1 6; A . 1 5 b; B . 1 1 wx" => "b" "--yz" Established [AckInvalid AcknowledgedLost Retransmission]
         "in a firewall, of FIN behind a hole" with firewall; "B FA 3 1; A . 1 4 b; !A . 2 5" => "b" "--|" CloseWait [AcknowledgedLost AckInvalid]
         "in a firewall, an old acknowledgment" with firewall; "B . 1 1 0123456789; A . 1 11 window=4; ?A . 1 -900000 bad; A . 1 7 ok" => "ok" "0123456789" Established [AckInvalid]
-        "in a firewall, beyond what is announced" with firewall; "B . 1 1 window=4; A . 3 1 cd; ?A . 5 1 ef; A . 1 1 ab; B . 1 5 window=2; A . 5 1 ef" => "abcdef" "" Established [BeyondWindow]
+        "in a firewall, beyond what is announced" with firewall; "- A S 0 0; B SA 0 1 window=4; A . 1 1; A . 3 1 cd; ?A . 5 1 ef; A . 1 1 ab; B . 1 5 window=2; A . 5 1 ef" => "abcdef" "" Established [BeyondWindow]
         "in a firewall, joined in the middle" with firewall; "- A . 100 200; B . 200 100 xy; A . 100 209 z" => "z" "xy-------" Established [JoinedMidstream AcknowledgedLost]
     }
 }
