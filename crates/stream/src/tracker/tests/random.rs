@@ -137,7 +137,9 @@ fn check_reports(steps: &[Step], active_ns: u64, sweeps: Sweeps) {
         let is_about = |packet: &super::scene::Packet| {
             packet.about.is_some_and(|(key, ..)| of_record(&key) == own.key())
         };
-        let has_others = has_others || scene.packets.iter().any(is_about);
+        // Some errors of one kind are of flows that they quote, and others begin their own.
+        let are_errors = scene.packets.iter().filter(is_own).any(|packet| packet.about.is_some());
+        let has_others = has_others || are_errors || scene.packets.iter().any(is_about);
         if twins.count() > 1 || has_others {
             continue;
         }
