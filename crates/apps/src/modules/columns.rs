@@ -32,6 +32,10 @@ chunk::columns! {
         pub module_segment: u64,
         /// Those among them and among bytes that waited which are new to the stream; not for kernels.
         pub module_fresh: u64,
+        /// The first module that decided about some of its bytes before, from 1, and its verdict; not for kernels.
+        pub module_held: u32,
+        /// The same.
+        pub module_held_verdict: u32,
         /// The number of its flow, for stages behind a device; 0 for none.
         pub module_flow: u64,
         /// Modules of earlier stages that have it ignored by later ones, a bit each.

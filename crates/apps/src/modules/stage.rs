@@ -70,6 +70,28 @@ pub struct Group {
     pub kernels_join: bool,
 }
 
+/// The number of a module, and its verdict.
+type Decision = (usize, Verdict);
+
+/// Of the module that comes first.
+fn earlier(a: Option<Decision>, b: Option<Decision>) -> Option<Decision> {
+    a.into_iter().chain(b).min_by_key(|own| own.0)
+}
+
+/// What groups before this one found that was decided about bytes of a packet.
+fn held_of(view: &ModuleView<'_>, row: usize) -> Option<Decision> {
+    let number = view.module_held[row].checked_sub(1)?;
+    Some((number as usize, Verdict(view.module_held_verdict[row])))
+}
+
+/// For the groups behind this one.
+fn keep(view: &mut ModuleView<'_>, row: usize, held: Option<Decision>) {
+    if let Some((number, verdict)) = held {
+        view.module_held[row] = number as u32 + 1;
+        view.module_held_verdict[row] = verdict.0;
+    }
+}
+
 impl Group {
     /// That of modules which are all in one stage.
     pub const ALONE: Self = Self {
@@ -250,26 +272,19 @@ impl Modules {
         self.renew(slot, ((before + 1) & 0x7fff_ffff).max(1));
     }
 
-    /// The Rust modules of a packet. The verdict, and which modules have it ignored by later ones, those before among them.
+    /// The Rust modules of a packet. Which decided, and how; and which modules have it ignored by later ones, those before among them.
     fn run_rust(
         &mut self,
         at: &mut PacketAt<'_>,
         (sees, mut over): (u32, u32),
         of_flow: &OfFlow,
         pieces: Pieces<'_>,
-    ) -> (Verdict, u32) {
+    ) -> (Option<Decision>, u32) {
         let (slot, side) = (of_flow.slot.map(|(slot, _)| slot), of_flow.side());
         over |= slot.map_or(0, |slot| self.flows[slot].1);
-        let held = side.and_then(|side| self.held[0].of(side, of_flow.segment));
         for own in &mut self.rust {
             let number = own.number;
             if over & ((1 << number) - 1) != 0 {
-                break;
-            }
-            // The module that decided about bytes of the packet before sees new ones, and no module behind it does.
-            if let Some((by, _)) = held
-                && (number > by || number == by && of_flow.fresh.len == 0)
-            {
                 break;
             }
             let is_seen =
@@ -279,30 +294,26 @@ impl Modules {
             }
             self.counters.add(number, Column::Packets);
             let (act, by_stream) = pieces.visit(|pieces| own.module.process(at, slot, pieces));
-            let (column, verdict) = match act {
+            let verdict = match act {
                 Act::Pass => continue,
-                Act::Ignore => (Column::Ignored, None),
-                Act::Drop(reason) => (Column::Dropped, Some(Verdict::drop(reason))),
-                Act::ToHost => (Column::ToHost, Some(Verdict::host(at.packet.port))),
-                Act::Dump => (Column::Dumped, Some(Verdict::DUMP)),
+                Act::Ignore => None,
+                Act::Drop(reason) => Some(Verdict::drop(reason)),
+                Act::ToHost => Some(Verdict::host(at.packet.port)),
+                Act::Dump => Some(Verdict::DUMP),
             };
-            self.counters.add(number, column);
             if let Some(verdict) = verdict {
                 if let Some(side) = side.filter(|_| by_stream) {
                     self.held[0].hold(side, number, of_flow.fresh, verdict);
                 }
-                return (verdict, over);
+                return (Some((number, verdict)), over);
             }
+            self.counters.add(number, Column::Ignored);
             over |= 1 << number;
             if let Some(slot) = slot {
                 self.flows[slot].1 |= 1 << number;
             }
         }
-        if let Some((number, verdict)) = held {
-            self.counters.add(number, column_of(verdict));
-            return (verdict, over);
-        }
-        (Verdict::NEXT, over)
+        (None, over)
     }
 
     /// Leaves the pieces of a packet for kernels and later stages: in columns if there is one that is in the packet, else
@@ -350,6 +361,16 @@ impl Modules {
         }
     }
 
+    /// What counts of what a module decided about a packet, and another one about bytes of it before: the module that comes first. The
+    /// latter where nothing else was decided, and no group is left that may decide.
+    fn settle(now: Option<Decision>, held: Option<Decision>, is_last: bool) -> Option<Decision> {
+        match (now, held) {
+            (Some(now), Some(held)) if held.0 < now.0 => Some(held),
+            (None, held) if is_last => held,
+            (now, _) => now,
+        }
+    }
+
     /// Keeps what a module with a source decided about new bytes of a stream, and gives a row the verdict of bytes that one did not
     /// let pass before. The module whose verdict that is, if it was given.
     fn hold(&mut self, view: &mut ModuleView<'_>, row: usize) -> Option<usize> {
@@ -367,13 +388,17 @@ impl Modules {
             let fresh = Bytes::unpack(view.module_fresh[row]);
             self.held[1].hold(side, number as usize, fresh, own);
         }
-        let (held, verdict) = held?;
-        let is_before = number.is_some_and(|number| held < number as usize);
-        if !own.is_next() && !is_before {
-            return None;
-        }
-        (view.module_by[row], view.verdict[row]) = (held as u32 + 1, verdict.0);
-        Some(held)
+        let held = earlier(held, held_of(view, row));
+        let now = match number {
+            Some(number) => Some((number as usize, own)),
+            None if own.is_next() => None,
+            None => return None, // a Rust module has decided
+        };
+        keep(view, row, held);
+        let settled =
+            Self::settle(now, held, self.group.is_last).filter(|own| Some(*own) != now)?;
+        (view.module_by[row], view.verdict[row]) = (settled.0 as u32 + 1, settled.1.0);
+        Some(settled.0)
     }
 
     /// Its modules with their numbers.
@@ -547,6 +572,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             self.packets += 1;
             let contexts = self.contexts.clone();
             let mut verdict = Verdict::NEXT;
+            let mut held = None;
             let before = (packet.data().as_ptr().addr(), packet.frame_len());
             if !self.rust.is_empty() {
                 let (count, is_joined) = match self.group.is_first {
@@ -570,6 +596,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     None if count > 0 => Pieces::Attached(chunk.attached.of(row), count),
                     None => Pieces::None,
                 };
+                // Of bytes that came before: a packet does not find those that it brings itself.
+                held = own.side().and_then(|side| self.held[0].of(side, own.segment));
+                if !self.group.is_first {
+                    held = earlier(held, held_of(&ModuleColumns::view(&mut chunk.rows), row));
+                }
                 let (_, context) = chunk.rows.common();
                 let mut at = PacketAt {
                     id,
@@ -579,7 +610,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     contexts: &contexts,
                     joined,
                 };
-                (verdict, over) = self.run_rust(&mut at, (sees, 0), &own, pieces);
+                let now;
+                (now, over) = self.run_rust(&mut at, (sees, 0), &own, pieces);
+                let is_last = self.group.is_last && self.kernels.is_none();
+                if let Some((number, own)) = Self::settle(now, held, is_last) {
+                    self.counters.add(number, column_of(own));
+                    verdict = own;
+                }
                 chunk.rows.verdicts()[row] = verdict.0;
             }
             if !has_columns {
@@ -592,11 +629,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
                     view.module_generation[row] = generation;
                 }
                 view.module_flow[row] = own.flow;
+                view.module_held[row] = 0;
                 view.module_segment[row] = own.segment.pack();
                 view.module_fresh[row] = own.fresh.pack();
                 view.module_layers[row] = if own.is_reply { layers::REPLY } else { 0 };
             }
-            ModuleColumns::view(&mut chunk.rows).module_over[row] = over;
+            let view = &mut ModuleColumns::view(&mut chunk.rows);
+            keep(view, row, held);
+            view.module_over[row] = over;
             if !verdict.is_next() || over != 0 {
                 continue;
             }
