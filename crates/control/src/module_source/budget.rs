@@ -112,8 +112,7 @@ mod tests {
         let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
         let expected = text
             .replace("MADE(f) {", &format!("MADE(f) {{{local}"))
-            .replace("(n)", "((n) && own_tick(own_budget))")
-            .replace("while ((n) &&", "while ((n) &&");
+            .replace("(n)", "((n) && own_tick(own_budget))");
         assert_eq!(read(text).unwrap().bounded, expected);
     }
 }
