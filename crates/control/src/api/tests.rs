@@ -488,7 +488,8 @@ fn slow_clients_keep_nobody_out() {
     let slow: Vec<_> = (0..2 * limits.connections)
         .map(|i| {
             let mut stream = UnixStream::connect(place.socket()).unwrap();
-            stream.write_all(&b"{\"request\""[..10 * (i % 2)]).unwrap();
+            // On a busy machine it may be thrown out before it has written.
+            let _ = stream.write_all(&b"{\"request\""[..10 * (i % 2)]);
             stream
         })
         .collect();
