@@ -418,11 +418,21 @@ fn tunnels_in_fragments_and_too_many_tunnels() {
     let (events, report) = monitored(&path, "tunnels = [\"all\"]\n");
     let counts = &report["flow"]["tunnels"];
     assert_eq!(*counts, json!({"packets": 2, "too_deep": 1, "in_fragments": 1}));
-    let mut flows: Vec<_> = events
-        .iter()
-        .map(|event| (text(&event["proto"]), text(&event["src_ip"]), event["tunnels"].to_string()))
-        .collect();
+    let (flows, anomalies): (Vec<_>, Vec<_>) =
+        events.iter().partition(|event| event["event_type"] == "flow");
+    let of = |event: &&Value| {
+        (text(&event["proto"]), text(&event["src_ip"]), event["tunnels"].to_string())
+    };
+    let mut flows: Vec<_> = flows.iter().map(of).collect();
     flows.sort();
+    let named = |event: &&Value| (text(&event["anomaly"]["event"]), text(&event["src_ip"]));
+    let mut anomalies: Vec<_> = anomalies.iter().map(named).collect();
+    anomalies.sort();
+    let expected = [
+        ("decoder.ip.tunnel_in_fragments", "10.250.0.1"),
+        ("decoder.too_many_layers", "10.250.0.3"),
+    ];
+    assert_eq!(anomalies, expected.map(|(event, src)| (event.to_owned(), src.to_owned())));
     let three = "[{\"id\":7,\"type\":\"vxlan\"},{\"id\":7,\"type\":\"gre\"}]";
     let expected = [
         ("IPv4", "10.250.0.1", "null".to_owned()),

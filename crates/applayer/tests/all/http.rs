@@ -200,7 +200,7 @@ fn a_body_in_another_coding_than_its_head_says() {
 fn responses_of_requests_that_were_given_up() {
     let requests: String =
         (0..200).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
-    let answer = |n: u32| format!("HTTP/1.1 {} OK\r\nContent-Length: 1\r\n\r\nx", 200 + n % 100);
+    let answer = |n: u32| format!("HTTP/1.1 {} No\r\nContent-Length: 1\r\n\r\nx", 400 + n % 100);
     let answers: String = (0..200).map(answer).collect();
     let r = stream(80, &[c(requests.as_bytes()), s(answers.as_bytes())]);
     let own: Vec<_> = r.finished.iter().filter(|own| !own.is_late).map(http).collect();
@@ -208,7 +208,7 @@ fn responses_of_requests_that_were_given_up() {
     let answered = own.iter().filter(|own| own.status.is_some());
     for http in answered.clone() {
         let number: u16 = String::from_utf8_lossy(&http.uri)[1..].parse().expect("a number");
-        assert_eq!(http.status, Some(200 + number % 100));
+        assert_eq!(http.status, Some(400 + number % 100));
     }
     assert_eq!(answered.count(), Limits::default().open_transactions);
     assert!(!r.has(AnomalyKind::HttpUnmatchedResponse), "{:?}", r.kinds());

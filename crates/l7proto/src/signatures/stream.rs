@@ -638,11 +638,14 @@ fn dns_response(bytes: &[u8]) -> Fit {
 
 /// The same with any operation, flags and counts. Alone it is DNS on its port only.
 fn odd_dns(bytes: &[u8], response: bool) -> Fit {
-    let all = bytes.len();
-    let bytes = behind_nothing(bytes);
-    if all == PREFIX && bytes.len() < 15 {
-        return Fit::Yes;
+    match odd_message(behind_nothing(bytes), response) {
+        // The lengths of 0 have left too little to refute it.
+        Fit::More if bytes.len() == PREFIX => Fit::Yes,
+        fit => fit,
     }
+}
+
+fn odd_message(bytes: &[u8], response: bool) -> Fit {
     if let [0, 0..17, ..] = bytes {
         return Fit::No;
     }

@@ -53,6 +53,8 @@ const BEGINNINGS: &[&[u8]] = &[
     b"\0\x01\0\0\0\x06\x01\x03\0\0\0\x01",
     b"\0\x1d\xaa\xbb\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01",
     b"\0\x2d\xaa\xbb\x81\x80\0\x01\0\x01\0\0\0\0\x07example\x03com\0\0\x01\0\x01",
+    b"\0\0\0\0\0\0\0\x1d\xaa\xbb\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01",
+    b"\0\0\0\0\0\0\0\0\0\x05aaaaaaaaaaaaaaaaaaaa",
     b"\0\x2a\x38aaaaaaaa",
     b"\0\x36\x40bbbbbbbb",
     b"\xff\xfd\x18\xff\xfd\x20",
