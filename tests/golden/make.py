@@ -968,6 +968,19 @@ def many_closed():
     yield False, tcp(3999, 80, flags="A", seq=500_007, ack=1_012)
 
 
+def ids_full():
+    """(port, frame): more open connections than the flow table has places, and datagrams."""
+    for number in range(20):
+        for is_client, upper in whole(4000 + number, end=""):
+            yield "a" if is_client else "b", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
+    yield "a", bytes(ether() / v4() / UDP(sport=5000, dport=53) / b"query")
+
+
+def ids_full_drop():
+    """(port, frame): the same."""
+    yield from ids_full()
+
+
 def firewall_full():
     """(port, frame): more connections than the table has places, nearly all of which are closed."""
     for is_client, upper in many_closed():
@@ -1028,6 +1041,18 @@ def modules_stream_drop():
         ("s", 0, b"ssXs"), ("s", 0, b"ss"), ("s", 4, b"tt"), ("s", 4, b"tt"),
     ]:
         yield frame(side, "PA", at, data)
+
+
+def streams_one_sided():
+    """(port, frame): ports that are used four times, in a capture of the client only, of the server only, and without SYN-ACKs."""
+    for number in range(4):
+        for kind in range(3):
+            sport = 4000 + 100 * kind
+            for is_client, upper in whole(sport, first=1_000_000_007 * number + 5, second=2_500_000_001 * number % 2**32 + 77,
+                                          end="" if number % 2 else "fin", request=b"request %d" % number):
+                if kind == (1 if is_client else 0) or kind == 2 and upper.flags == "SA":
+                    continue
+                yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
 
 
 def firewall_reuse():
@@ -2768,7 +2793,7 @@ def ids_early():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
-    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, streams_reuse, modules_stream_drop, streams_filter, streams_future,
+    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, ids_full, ids_full_drop, streams_reuse, streams_one_sided, modules_stream_drop, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
     ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,

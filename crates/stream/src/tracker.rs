@@ -738,7 +738,7 @@ impl<M: Module> Tracker<M> {
         let place = found.slot().and_then(|slot| Some((slot, *self.table.get(slot)?)));
         let Some((slot, mut hot)) = place else {
             self.counts.no_room += frames.0;
-            return Tracked::INVALID;
+            return Tracked::REFUSED;
         };
         self.counts.packets += frames.0;
         let is_segment = key.protocol == IpProtocol::TCP.0 && !input.decoded.has(Decoded::FRAGMENT);

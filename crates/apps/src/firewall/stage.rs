@@ -398,7 +398,7 @@ impl<T: AsRef<FirewallTables> + Send + Sync + 'static> Stage<T> for Firewall {
             // Every firewall does so: what is there may be of another place of the pipeline.
             let states = FlowColumns::view(&mut chunk.rows).flow_state;
             self.states.clear();
-            self.states.extend_from_slice(states);
+            self.states.extend(states.iter().map(|bits| bits & (STATE | REPLY)));
             Headers::from(HeaderColumns::view(&mut chunk.rows)).put_states(&self.states);
         }
         if self.has_applications {

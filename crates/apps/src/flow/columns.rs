@@ -1,8 +1,8 @@
 //! What the tracker found of each packet, as columns: for rules, modules and kernels behind it.
 //!
 //! ```text
-//!  flow_state      7 … 4 │  3  │ 2 … 0         flow_slot    place in the table of the worker,
-//!                    0   │reply│ state                      [`NO_SLOT`] for no flow
+//!  flow_state      7 … 5 │    4    │  3  │ 2 … 0         flow_slot    place in the table of the worker,
+//!                    0   │ refused │reply│ state                      [`NO_SLOT`] for no flow
 //! ```
 
 use stream::table::{Handle, Slot};
@@ -11,7 +11,7 @@ use stream::tracker::{PacketState, Tracked};
 chunk::columns! {
     /// What the stage `flow` writes in its `pre_shade`, for every row. Zero without such a stage: not tracked.
     pub struct FlowColumns / FlowView {
-        /// [`PacketState`] in the low three bits, and [`REPLY`].
+        /// [`PacketState`] in the low three bits, [`REPLY`] and [`REFUSED`].
         pub flow_state: u8,
         /// Place of the flow in the table of the worker; [`NO_SLOT`] for none. Written where the state is not zero.
         pub flow_slot: u32,
@@ -30,6 +30,9 @@ chunk::columns! {
 /// Set in `flow_state` where the sender is not the end that opened the flow.
 pub const REPLY: u8 = 1 << 3;
 
+/// Set in `flow_state` where the table has no place for the flow.
+pub const REFUSED: u8 = 1 << 4;
+
 /// The bits of the state itself.
 pub const STATE: u8 = 0b111;
 
@@ -39,8 +42,9 @@ pub const NO_SLOT: u32 = u32::MAX;
 /// The values of the columns.
 pub fn encode(tracked: Tracked) -> (u8, u32, u32) {
     let reply = if tracked.is_reply { REPLY } else { 0 };
+    let refused = if tracked.is_refused { REFUSED } else { 0 };
     let opens = tracked.opens.map_or(0, |flow| flow.generation + 1);
-    (tracked.state as u8 | reply, tracked.slot.map_or(NO_SLOT, |slot| slot.0), opens)
+    (tracked.state as u8 | reply | refused, tracked.slot.map_or(NO_SLOT, |slot| slot.0), opens)
 }
 
 /// The flow that the packet of a row opens, by its columns.
@@ -64,13 +68,17 @@ mod tests {
             for is_reply in [false, true] {
                 let flow = Handle { slot: Slot(7), generation: 3 };
                 let slot = Some(Slot(7));
-                let tracked = Tracked { state, is_reply, slot, opens: Some(flow), number: 9 };
+                let tracked =
+                    Tracked { is_reply, slot, opens: Some(flow), number: 9, ..Tracked::of(state) };
                 let (bits, slot, opens) = encode(tracked);
                 assert_eq!((super::state(bits), bits & REPLY != 0, slot), (state, is_reply, 7));
                 assert_eq!(opened(slot, opens), Some(flow));
             }
         }
         assert_eq!(encode(Tracked::default()), (0, NO_SLOT, 0));
+        let (bits, slot, opens) = encode(Tracked::REFUSED);
+        assert_eq!((super::state(bits), slot, opens), (PacketState::Invalid, NO_SLOT, 0));
+        assert_eq!(bits & (REFUSED | REPLY), REFUSED);
         assert_eq!(opened(7, 0), None);
     }
 }

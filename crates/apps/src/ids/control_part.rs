@@ -183,6 +183,7 @@ impl IdsControl {
             ("stream_bytes", get(&c.stream_bytes)),
             ("streams_cut", get(&c.streams_cut)),
             ("flows_limited", get(&c.limited)),
+            ("packets_refused", get(&c.refused)),
         ];
         let mut fields: Map<String, Value> =
             numbers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
@@ -461,6 +462,11 @@ impl ControlPart for IdsControl {
                 "ids_streams_cut_total",
                 "Flows whose streams were searched by segment, as there was no memory for more of them.",
                 get(&c.streams_cut),
+            ),
+            (
+                "ids_packets_refused_total",
+                "Packets of flows for which the flow table had no place.",
+                get(&c.refused),
             ),
             (
                 "ids_flows_limited_total",

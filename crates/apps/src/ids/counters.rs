@@ -67,6 +67,8 @@ pub struct Counters {
     pub not_kept: AtomicU64,
     /// Flows that were bypassed or dropped, as they exceeded a bound.
     pub limited: AtomicU64,
+    /// Packets of flows for which the flow table had no place.
+    pub refused: AtomicU64,
     /// The time of the first packet, in nanoseconds since 1970; 0 before.
     pub first_ns: AtomicU64,
     /// The time of the latest packet.
@@ -155,8 +157,15 @@ impl Counters {
     pub fn clear(&self) {
         let Self { packets, bytes, alerts, drops, flows, files, anomalies, .. } = self;
         let Self { given_up, no_room, suppressed, clean, passed, .. } = self;
-        let Self { sessions_refused, sessions_given_up, streams_cut, limited, undecoded, .. } =
-            self;
+        let Self {
+            sessions_refused,
+            sessions_given_up,
+            streams_cut,
+            limited,
+            refused,
+            undecoded,
+            ..
+        } = self;
         self.not_kept.store(0, Ordering::Relaxed);
         for counter in [packets, bytes, alerts, drops, flows, files, anomalies] {
             counter.store(0, Ordering::Relaxed);
@@ -164,7 +173,9 @@ impl Counters {
         for counter in [given_up, no_room, suppressed, clean, passed] {
             counter.store(0, Ordering::Relaxed);
         }
-        for counter in [sessions_refused, sessions_given_up, streams_cut, limited, undecoded] {
+        for counter in
+            [sessions_refused, sessions_given_up, streams_cut, limited, refused, undecoded]
+        {
             counter.store(0, Ordering::Relaxed);
         }
         self.by_rule.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -185,6 +196,7 @@ impl Counters {
             ("detect.no_room".into(), get(&self.no_room)),
             ("detect.searches_given_up".into(), get(&self.given_up)),
             ("detect.flows_limited".into(), get(&self.limited)),
+            ("detect.packets_refused".into(), get(&self.refused)),
             ("detect.memuse".into(), get(&self.stream_bytes)),
             ("detect.streams_cut".into(), get(&self.streams_cut)),
             ("detect.rules_loaded".into(), loaded),

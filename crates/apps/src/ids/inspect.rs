@@ -237,6 +237,8 @@ pub struct Inspector {
     counted: detect::Counts,
     /// Searches that were given up, as far as flows have heard of them.
     given_up: u64,
+    /// When the log last said that the flow table is full.
+    refused_said_ns: Option<u64>,
     /// Bytes that all sessions hold, and what of them is in the count of all workers.
     session_bytes: usize,
     session_bytes_counted: usize,
@@ -280,6 +282,7 @@ impl Inspector {
             strays: 0,
             counted: detect::Counts::default(),
             given_up: 0,
+            refused_said_ns: None,
             session_bytes: 0,
             session_bytes_counted: 0,
             stream_bytes: 0,
@@ -295,7 +298,7 @@ impl Inspector {
         &self.decisions
     }
 
-    fn is_inline(&self) -> bool {
+    pub(super) fn is_inline(&self) -> bool {
         self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
     }
 

@@ -9,6 +9,7 @@
 //! well, a reset goes on in its place: it takes the way that the packet would have taken.
 
 use chunk::{Chunk, ColumnSet, Columns, Declaration, ReasonBlock, Verdict};
+use control::config::IdsOnLimit;
 use engine::{Context, Phases, Spread, Stage};
 use packet::{Decoded, IpProtocol};
 use stream::tracker::PacketState;
@@ -149,15 +150,39 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
         if drops_invalid {
             drop_segments_of_no_flow(chunk, &lock(inspector));
         }
+        let now_ns = chunk.packets.last().map_or(0, |packet| cx.arrival_ns(packet));
+        judge_refused(chunk, &mut lock(inspector), now_ns);
     }
 }
 
-/// Drops segments that can begin no connection and belong to none, or for whose connection there is no room.
+/// Packets of flows for which the flow table has no place: nothing of them is inspected. Inline, `on_limit` decides about them, as about
+/// flows that exceed another bound.
+fn judge_refused(chunk: &mut Chunk, inspector: &mut Inspector, now_ns: u64) {
+    let view = FlowColumns::view(&mut chunk.rows);
+    let drops = inspector.is_inline() && inspector.on_limit() == IdsOnLimit::Drop;
+    let (mut refused, mut dropped) = (0, 0);
+    for (bits, verdict) in view.flow_state.iter().zip(view.verdict.iter_mut()) {
+        if bits & columns::REFUSED == 0 || !Verdict(*verdict).is_next() {
+            continue;
+        }
+        refused += 1;
+        if drops {
+            *verdict = Verdict::drop(reasons::IDS_LIMIT).0;
+            dropped += 1;
+        }
+    }
+    if refused > 0 {
+        inspector.no_place(refused, dropped, now_ns);
+    }
+}
+
+/// Drops segments that can begin no connection and belong to none.
 fn drop_segments_of_no_flow(chunk: &mut Chunk, inspector: &Inspector) {
     let view = FlowColumns::view(&mut chunk.rows);
     let mut dropped = 0;
     for (row, packet) in chunk.packets.iter().enumerate() {
         let is_of_none = columns::state(view.flow_state[row]) == PacketState::Invalid
+            && view.flow_state[row] & columns::REFUSED == 0
             && view.flow_slot[row] == columns::NO_SLOT;
         let is_next = Verdict(view.verdict[row]).is_next();
         if !is_of_none || !is_next || inspector.is_undecoded(row) {

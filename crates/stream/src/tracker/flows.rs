@@ -461,7 +461,7 @@ impl<M: Module> Rest<M> {
             (true, false) if warm.is_announced => PacketState::Related,
             (true, false) => PacketState::New,
         };
-        Tracked { state, is_reply, slot: Some(slot), opens: None, number: warm.id }
+        Tracked { is_reply, slot: Some(slot), number: warm.id, ..Tracked::of(state) }
     }
 
     /// An ICMP error about a packet that `side` sent: it is on its way to that side.
@@ -470,7 +470,7 @@ impl<M: Module> Rest<M> {
         cold.errors = cold.errors.saturating_add(1);
         let is_reply = side == self.records[slot.index()].warm.first;
         let state = PacketState::Related;
-        Tracked { state, is_reply, slot: Some(slot), opens: None, number: 0 }
+        Tracked { is_reply, slot: Some(slot), ..Tracked::of(state) }
     }
 
     /// Whether a side of a TCP connection may have sent a segment with this sequence number: one that nobody can guess who

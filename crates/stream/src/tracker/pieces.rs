@@ -111,7 +111,7 @@ impl<M: Module> Tracker<M> {
             self.join(number, input);
             let Piece { state, is_reply, .. } = piece;
             let number = self.rest.id(slot);
-            return Some(Tracked { state, is_reply, slot: Some(slot), opens: None, number });
+            return Some(Tracked { is_reply, slot: Some(slot), number, ..Tracked::of(state) });
         }
         let (flow_key, row) = match self.of_one(input) {
             Ok(row) => row,

@@ -72,15 +72,20 @@ pub struct Tracked {
     pub opens: Option<Handle>,
     /// Number of its flow. 0: it has none, is an ICMP error, or opens a flow that is not decided yet.
     pub number: u64,
+    /// The table has no place for its flow.
+    pub is_refused: bool,
 }
 
 impl Tracked {
     /// A packet of no flow.
     pub const INVALID: Tracked = Tracked::of(PacketState::Invalid);
 
+    /// A packet of a flow for which there is no place.
+    pub const REFUSED: Tracked = Tracked { is_refused: true, ..Tracked::INVALID };
+
     /// A packet in a state that needs no flow.
     pub const fn of(state: PacketState) -> Self {
-        Tracked { state, is_reply: false, slot: None, opens: None, number: 0 }
+        Tracked { state, is_reply: false, slot: None, opens: None, number: 0, is_refused: false }
     }
 }
 

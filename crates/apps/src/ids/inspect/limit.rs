@@ -4,7 +4,7 @@ use control::config::{IdsEvent, IdsOnLimit};
 use detect::Sender;
 use flowlog::eve::ApplicationAnomaly;
 
-use super::{OfFlowKept, Parts};
+use super::{Inspector, OfFlowKept, Parts};
 use crate::ids::counters::add;
 use crate::ids::outputs::{Lines, To};
 
@@ -75,5 +75,31 @@ impl OfFlowKept {
         self.state.give_up(drops);
         add(&parts.counters.limited, 1);
         self.limit.drops
+    }
+}
+
+/// Between two lines of the log about a full flow table.
+const REFUSED_QUIET_NS: u64 = 10_000_000_000;
+
+impl Inspector {
+    /// What becomes of flows that exceed a bound.
+    pub(in crate::ids) fn on_limit(&self) -> IdsOnLimit {
+        self.parts.on_limit
+    }
+
+    /// So many packets were of flows for which the flow table has no place, and so many of them were dropped. The log says so once in
+    /// a while.
+    pub(in crate::ids) fn no_place(&mut self, packets: u64, dropped: u64, now_ns: u64) {
+        let counters = &self.parts.counters;
+        add(&counters.refused, packets);
+        add(&counters.drops, dropped);
+        if self.refused_said_ns.is_some_and(|said_ns| now_ns.abs_diff(said_ns) < REFUSED_QUIET_NS) {
+            return;
+        }
+        self.refused_said_ns = Some(now_ns);
+        let how = if dropped > 0 { "are dropped" } else { "pass without inspection" };
+        tracing::warn!(
+            "intrusion detection: the flow table is full (`flows` of [flow]); packets of new flows {how}"
+        );
     }
 }
