@@ -265,7 +265,7 @@ impl Module for Following {
 
     fn packet(&mut self, flow: &Identity, kept: &mut Kept, packet: &OfFlow<'_>) {
         if packet.number == 0 {
-            self.0.begin();
+            self.0.begin(1);
         }
         let frame = packet.input.frame.as_ptr_range();
         let frame = frame.start.addr()..frame.end.addr();

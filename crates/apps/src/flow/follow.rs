@@ -39,8 +39,9 @@ pub struct Place {
 
 /// Hears of the flows of one worker.
 pub trait Follower: Send {
-    /// The packets of another chunk follow.
-    fn begin(&mut self) {}
+    /// The packets of another chunk follow; the number of the call, which is not 0, is in their columns
+    /// ([`FlowColumns::flow_call`](super::FlowColumns)).
+    fn begin(&mut self, _call: u32) {}
 
     /// Whether [`Place::frame`] matters to it where packets were not searched.
     fn asks_for_frames(&self) -> bool {

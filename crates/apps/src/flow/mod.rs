@@ -12,7 +12,8 @@
 //! - [`reassembly`] is the order of the segments of a job, as kernels and as their twin; [`connections`] is a table of connections that
 //!   stays on a device from job to job.
 //! - [`search`] lets that stage search packets for literals, of which followers say which.
-//! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches.
+//! - [`follow`] is who hears of flows: what the configuration asks for (events), and what the program attaches. [`calls`] is what
+//!   followers leave for stages behind this one.
 //! - [`outputs`] is where the configuration sends flows: [`events`], with `anomalies`; `export`, to a collector and into a
 //!   table.
 //! - [`order`] puts what several workers say of a capture into one order.
@@ -41,6 +42,7 @@
 
 pub(crate) mod anomalies;
 pub mod by_worker;
+pub mod calls;
 pub mod columns;
 pub mod commands;
 pub mod connections;

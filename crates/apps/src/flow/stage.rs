@@ -83,6 +83,8 @@ pub struct Flow {
     /// Over captures, where a firewall decides which flows count: the numbers of the chunks in flight, of which it has not heard all,
     /// and the time of the earliest packet of each.
     unheard: VecDeque<(u64, u64)>,
+    /// The number of the latest call in which followers heard of packets.
+    call: u32,
     /// When the sweep under way began; its end is the end of the table.
     sweep_ns: u64,
     /// It does not find flows of which nothing was heard when it began: they began at this time at the earliest.
@@ -115,6 +117,7 @@ impl Flow {
             now_ns: 0,
             mailbox: None,
             unheard: VecDeque::new(),
+            call: 0,
             sweep_ns: 0,
             sweep_unheard_ns: u64::MAX,
             is_sweeping: false,
@@ -344,7 +347,11 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
 
     /// Rows that it does not look at are not tracked.
     fn zeroed(&self) -> ColumnSet {
-        let own = ColumnSet::of(&[FlowColumns::FLOW_STATE, FlowColumns::FLOW_OPENS]);
+        let own = ColumnSet::of(&[
+            FlowColumns::FLOW_STATE,
+            FlowColumns::FLOW_OPENS,
+            FlowColumns::FLOW_CALL,
+        ]);
         let own = match self.held {
             Some(_) => own.union(&ColumnSet::of(&[FlowColumns::FLOW_WHOLE])),
             None => own,
@@ -401,7 +408,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             Some(_) => Overtaking::OtherFlows,
         });
         owned.set_complete(self.is_complete);
-        owned.module().all.iter_mut().for_each(|follower| follower.begin());
+        if !owned.module().all.is_empty() {
+            // Not 0, which is that of rows that nobody looked at.
+            self.call = self.call.wrapping_add(1).max(1);
+            owned.module().all.iter_mut().for_each(|follower| follower.begin(self.call));
+            let calls = FlowColumns::view(rows).flow_call;
+            self.rows.iter().for_each(|row| calls[usize::from(*row)] = self.call);
+        }
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
         // Rows from there on are looked at again.
@@ -735,6 +748,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             // The part of the control plane gave both the same one.
             self.tracker = before.tracker.take().or_else(|| self.tracker.take());
             self.latest_ns = before.latest_ns.clone();
+            self.call = before.call;
             if let (Some(held), Some(before)) = (&mut self.held, &mut before.held) {
                 std::mem::swap(held, before);
             }

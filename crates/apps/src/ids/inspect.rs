@@ -44,6 +44,7 @@ use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::anomalies;
 use crate::flow::by_worker::{self, ByWorker};
+use crate::flow::calls::{Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
 use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
@@ -213,6 +214,26 @@ struct Open {
     clean: Range<usize>,
 }
 
+/// What was found out about the rows of a chunk.
+#[derive(Debug, Default)]
+pub struct OfChunk {
+    /// What is to be done with rows.
+    pub decisions: Vec<(usize, Decided)>,
+    /// Rows whose headers or checksums are wrong: their receivers discard them.
+    pub undecoded: Vec<usize>,
+}
+
+impl OfCall for OfChunk {
+    fn clear(&mut self) {
+        self.decisions.clear();
+        self.undecoded.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.decisions.is_empty() && self.undecoded.is_empty()
+    }
+}
+
 /// Inspects the flows of a worker.
 pub struct Inspector {
     parts: Parts,
@@ -225,9 +246,7 @@ pub struct Inspector {
     recent: Vec<Transaction>,
     /// Files that ended in the step.
     files: Vec<File>,
-    decisions: Vec<(usize, Decided)>,
-    /// Rows of the chunk at hand whose headers or checksums are wrong.
-    undecoded: Vec<usize>,
+    calls: Calls<OfChunk>,
     /// What was decided of the last packet.
     last: Option<Decided>,
     lines: Lines,
@@ -275,8 +294,7 @@ impl Inspector {
             alerts: Vec::new(),
             recent: Vec::new(),
             files: Vec::new(),
-            decisions: Vec::new(),
-            undecoded: Vec::new(),
+            calls: Calls::default(),
             last: None,
             lines,
             strays: 0,
@@ -292,10 +310,21 @@ impl Inspector {
         }
     }
 
-    /// Ends the step that is open; what is to be done with rows of the chunk at hand, in their order.
-    pub fn decisions(&mut self) -> &[(usize, Decided)] {
+    /// What is to be done with rows of the chunk that the call of this number looked at, in their order; the others go on. It is
+    /// taken.
+    pub fn decisions(&mut self, call: u32) -> OfChunk {
         self.end_step();
-        &self.decisions
+        self.calls.of(call).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// It is not needed any more.
+    pub fn give_back(&mut self, chunk: OfChunk) {
+        self.calls.keep(chunk);
+    }
+
+    fn decide_on(&mut self, row: usize, decided: Decided) {
+        self.calls.now().decisions.push((row, decided));
+        add(&self.parts.counters.drops, 1);
     }
 
     pub(super) fn is_inline(&self) -> bool {
@@ -366,7 +395,7 @@ impl Inspector {
                 false => decided(verdict, open.was_dropped),
             });
             if let Some(decided) = self.last {
-                self.decisions.push((row, decided));
+                self.calls.now().decisions.push((row, decided));
                 add(&self.parts.counters.drops, 1);
             }
         }
@@ -498,8 +527,7 @@ impl Inspector {
     fn rest(&mut self, at: &Place) {
         self.end_step();
         if let Some(decided) = self.last {
-            self.decisions.push((at.row, decided));
-            add(&self.parts.counters.drops, 1);
+            self.decide_on(at.row, decided);
         }
     }
 
@@ -510,8 +538,7 @@ impl Inspector {
         if self.is_inline() && self.flows.get(&identity.id).is_some_and(is_dropped) {
             let by_limit = self.flows.get(&identity.id).is_some_and(|flow| flow.limit.drops);
             let decided = if by_limit { Decided::Limit } else { Decided::DropFlow };
-            self.decisions.push((at.row, decided));
-            add(&self.parts.counters.drops, 1);
+            self.decide_on(at.row, decided);
         }
     }
 
@@ -609,11 +636,6 @@ impl Inspector {
     /// Whether segments that are no part of a stream are dropped.
     pub fn drops_invalid(&self) -> bool {
         self.is_inline() && self.parts.drops_invalid.load(Ordering::Relaxed)
-    }
-
-    /// Whether the headers or checksums of a row of the chunk at hand are wrong: its receiver discards it.
-    pub fn is_undecoded(&self, row: usize) -> bool {
-        self.undecoded.contains(&row)
     }
 
     /// So many packets were dropped that belong to no flow.

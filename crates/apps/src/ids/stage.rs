@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | reads | what the inspector of its worker decided, in the stage `flow` before it; `flow_state`, `flow_slot` |
+//! | reads | what the inspector of its worker decided, in the stage `flow` before it; `flow_state`, `flow_slot`, `flow_call` |
 //! | drop | `ids_drop`, `ids_flow`, `ids_reject`, `ids_limit`, `ids_invalid`, where `action` is `inline` |
 //!
 //! A rejected packet is answered by the port that received it: a TCP reset, for anything else ICMP. Where its receiver is told as
@@ -29,7 +29,6 @@ pub struct Ids {
     inspector: Option<Shared>,
     answers: Answers,
     options: FirewallOptions,
-    decided: Vec<(usize, Decided)>,
     needs_one_worker: Option<&'static str>,
     /// Stages share records.
     shares: bool,
@@ -39,14 +38,7 @@ impl Ids {
     /// With the inspector of its worker. `icmp_rate`: answers in a second, by port.
     pub fn new(inspector: Option<Shared>, icmp_rate: u32) -> Self {
         let options = FirewallOptions { icmp_rate, icmp_burst: icmp_rate.min(10) };
-        Self {
-            inspector,
-            answers: Answers::new(),
-            options,
-            decided: Vec::new(),
-            needs_one_worker: None,
-            shares: false,
-        }
+        Self { inspector, answers: Answers::new(), options, needs_one_worker: None, shares: false }
     }
 
     /// Stages share records of headers, of which those of packets that resets replace are forgotten.
@@ -98,13 +90,12 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
         let Some(inspector) = &self.inspector else { return };
-        self.decided.clear();
-        let drops_invalid = {
+        let call = columns::call(FlowColumns::view(&mut chunk.rows).flow_call);
+        let (known, drops_invalid) = {
             let mut own = lock(inspector);
-            self.decided.extend_from_slice(own.decisions());
-            own.drops_invalid()
+            (own.decisions(call), own.drops_invalid())
         };
-        for (row, decided) in &self.decided {
+        for (row, decided) in &known.decisions {
             let Some(verdict) = chunk.rows.verdicts().get_mut(*row) else { continue };
             if !Verdict(*verdict).is_next() {
                 continue;
@@ -147,11 +138,14 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
                 chunk.emit(*row, Verdict::forward(port), frame);
             }
         }
-        if drops_invalid {
-            drop_segments_of_no_flow(chunk, &lock(inspector));
-        }
         let now_ns = chunk.packets.last().map_or(0, |packet| cx.arrival_ns(packet));
-        judge_refused(chunk, &mut lock(inspector), now_ns);
+        let mut own = lock(inspector);
+        if drops_invalid {
+            let dropped = drop_segments_of_no_flow(chunk, &known.undecoded);
+            own.dropped(dropped);
+        }
+        judge_refused(chunk, &mut own, now_ns);
+        own.give_back(known);
     }
 }
 
@@ -176,8 +170,9 @@ fn judge_refused(chunk: &mut Chunk, inspector: &mut Inspector, now_ns: u64) {
     }
 }
 
-/// Drops segments that can begin no connection and belong to none.
-fn drop_segments_of_no_flow(chunk: &mut Chunk, inspector: &Inspector) {
+/// Drops segments that can begin no connection and belong to none, and counts them. What is `undecoded` has headers or checksums that
+/// are wrong: its receiver discards it.
+fn drop_segments_of_no_flow(chunk: &mut Chunk, undecoded: &[usize]) -> u64 {
     let view = FlowColumns::view(&mut chunk.rows);
     let mut dropped = 0;
     for (row, packet) in chunk.packets.iter().enumerate() {
@@ -185,7 +180,7 @@ fn drop_segments_of_no_flow(chunk: &mut Chunk, inspector: &Inspector) {
             && view.flow_state[row] & columns::REFUSED == 0
             && view.flow_slot[row] == columns::NO_SLOT;
         let is_next = Verdict(view.verdict[row]).is_next();
-        if !is_of_none || !is_next || inspector.is_undecoded(row) {
+        if !is_of_none || !is_next || undecoded.contains(&row) {
             continue;
         }
         let d = received::decode(packet);
@@ -194,7 +189,5 @@ fn drop_segments_of_no_flow(chunk: &mut Chunk, inspector: &Inspector) {
             dropped += 1;
         }
     }
-    if dropped > 0 {
-        inspector.dropped(dropped);
-    }
+    dropped
 }

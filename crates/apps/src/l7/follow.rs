@@ -26,10 +26,13 @@ pub trait Hears: Send {
     }
 
     /// The packets of another chunk follow.
-    fn begin(&mut self) {}
+    fn begin(&mut self, _call: u32) {}
 
     /// A packet of a flow, whose bytes follow.
     fn packet(&mut self, _at: &Place, _packet: &OfFlow<'_>, _counted: &mut Counted) {}
+
+    /// An ICMP error about a flow.
+    fn error(&mut self, _at: &Place) {}
 
     /// What is known of the flow of the last packet, after its bytes.
     fn labelled(&mut self, _label: Option<Label>, _is_settled: bool, _counted: &mut Counted) {}
@@ -114,8 +117,8 @@ impl OfLabels {
 }
 
 impl<H: Hears> Follower for Labels<H> {
-    fn begin(&mut self) {
-        self.hears.begin();
+    fn begin(&mut self, call: u32) {
+        self.hears.begin(call);
     }
 
     fn packet(&mut self, flow: &Identity, kept: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
@@ -136,6 +139,10 @@ impl<H: Hears> Follower for Labels<H> {
         own.look_at(flow, packet);
         let (label, is_settled) = (own.labelling.label(), own.labelling.is_settled());
         self.hears.labelled(label, is_settled, &mut own.counted);
+    }
+
+    fn error(&mut self, _: &Identity, _: &mut Kept, at: &Place, _: &OfFlow<'_>) {
+        self.hears.error(at);
     }
 
     /// A label that is final is that of all packets that follow, and what was passed over is counted when the flow ends.

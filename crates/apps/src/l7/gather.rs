@@ -1,12 +1,13 @@
 //! What the follower of a worker leaves for the stage `l7` of the same worker, and for control.
 //!
 //! ```text
-//!  flow, in its pre_shade ─▶ Labels ─▶ Gathered ─▶ l7, in its pre_shade right behind it ─▶ column, contexts
+//!  flow, in its pre_shade ─▶ Labels ─▶ Gathered ─▶ l7, in its pre_shade ─▶ column, contexts
 //!                                         └─ sums ─▶ control
 //! ```
 //!
-//! A packet has the label that its flow has after its bytes, whatever else is in the chunk: so the result does not depend on
-//! chunks. Flows are counted when their label is settled, or when they end.
+//! A packet has the label that its flow has after its bytes, whatever else is in the chunk, and however many chunks wait for a device
+//! between both stages ([`calls`](crate::flow::calls)): so the result does not depend on chunks. Flows are counted when their label is
+//! settled, or when they end.
 //!
 //! Threads: one worker; control takes the lock for a moment.
 
@@ -18,19 +19,42 @@ use super::follow::{Counted, Hears, Labels, OfLabels};
 use super::label::{Confidence, Label, number};
 use super::labelling::Options;
 use crate::flow::by_worker::{self, ByWorker, lock};
+use crate::flow::calls::{Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
 
 /// The name under which flows without a label are counted.
 pub const UNKNOWN: &str = "unknown";
 
-/// A packet of a flow.
+/// A packet of a flow, or about one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Of {
     row: usize,
     slot: usize,
-    /// The application of its flow before it, and with it.
+    /// The application of the flow in its place before it, be it another one, and with it.
     before: u32,
     with: u32,
+}
+
+/// Packets of a chunk, in the order of their rows. A row with several: a flow ended and the next one began.
+#[derive(Debug, Default)]
+struct Packets(Vec<Of>);
+
+impl OfCall for Packets {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The flow in a place.
+#[derive(Clone, Copy, Debug, Default)]
+struct InPlace {
+    application: u32,
+    /// The call in which it became that one.
+    since: u32,
 }
 
 /// Flows, packets and bytes.
@@ -42,10 +66,11 @@ pub struct Gathered {
     options: Options,
     /// Labels that are less sure are none.
     least: Confidence,
-    /// Packets of the chunk at hand, in the order of their rows. A row with several: a flow ended and the next one began.
-    packets: Vec<Of>,
-    /// By place of a flow: its application.
-    slots: Vec<u32>,
+    calls: Calls<Packets>,
+    /// The call under way.
+    call: u32,
+    /// By place of a flow.
+    slots: Vec<InPlace>,
     /// The flow of the last packet is taken in.
     is_closing: bool,
     /// By application; flows without a label are the first.
@@ -57,7 +82,8 @@ impl Default for Gathered {
         Self {
             options: Options::default(),
             least: Confidence::Medium,
-            packets: Vec::new(),
+            calls: Calls::default(),
+            call: 0,
             slots: Vec::new(),
             is_closing: false,
             sums: vec![(UNKNOWN, [0; 3])],
@@ -76,9 +102,26 @@ impl Gathered {
         &self.sums
     }
 
-    /// The packets of the chunk, from the first row on.
-    pub fn rows(&self) -> Rows<'_> {
-        Rows { all: self, next: 0 }
+    /// The packets of a chunk that the call of this number looked at, from the first row on.
+    pub fn rows(&mut self, call: u32) -> Rows<'_> {
+        self.calls.ask(call);
+        Rows { all: self, call, next: 0 }
+    }
+
+    fn put(&mut self, row: usize, slot: usize, is_first: bool) {
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, InPlace::default());
+        }
+        let before = self.slots[slot].application;
+        let with = if is_first { 0 } else { before };
+        self.calls.now().0.push(Of { row, slot, before, with });
+        self.become_at(slot, with);
+    }
+
+    fn become_at(&mut self, slot: usize, application: u32) {
+        if self.slots[slot].application != application {
+            self.slots[slot] = InPlace { application, since: self.call };
+        }
     }
 
     /// Counts a flow at its application, with the packets that it had.
@@ -106,24 +149,33 @@ impl Gathered {
 #[derive(Debug)]
 pub struct Rows<'a> {
     all: &'a Gathered,
+    call: u32,
     next: usize,
 }
 
 impl Rows<'_> {
     /// The application of the flow in a place, with the packet of a row, which is behind the one before.
     pub fn application(&mut self, row: usize, slot: usize) -> u32 {
-        let packets = &self.all.packets;
+        let all = self.all;
+        let packets = all.calls.known(self.call).map_or(&[][..], |own| &own.0);
         while packets.get(self.next).is_some_and(|own| own.row <= row) {
             self.next += 1;
         }
         let (before, behind) = packets.split_at(self.next);
-        // Later fragments, and errors about a flow, are no packets of it: they have what it had.
         if let Some(own) = before.iter().rev().find(|own| own.slot == slot) {
             return own.with;
         }
-        let first = behind.iter().find(|own| own.slot == slot);
-        let now = || self.all.slots.get(slot).copied().unwrap_or(0);
-        first.map_or_else(now, |own| own.before)
+        // A packet that was passed over has what its flow had.
+        let of_slot = |own: &&Of| own.slot == slot;
+        if let Some(own) = behind.iter().find(of_slot) {
+            return own.before;
+        }
+        let now = all.slots.get(slot).copied().unwrap_or_default();
+        if now.since.wrapping_sub(self.call).cast_signed() <= 0 {
+            return now.application;
+        }
+        let later = all.calls.behind(self.call).find_map(|own| own.0.iter().find(of_slot));
+        later.map_or(now.application, |own| own.before)
     }
 }
 
@@ -156,23 +208,23 @@ impl Hears for Gathering {
         lock(&self.0).least
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, call: u32) {
         let mut all = lock(&self.0);
-        all.packets.clear();
+        all.calls.begin(call);
+        all.call = call;
         all.is_closing = false;
+    }
+
+    fn error(&mut self, at: &Place) {
+        let mut all = lock(&self.0);
+        all.put(at.row, at.slot.index(), false);
+        // It brings its flow no bytes.
+        all.is_closing = true;
     }
 
     fn packet(&mut self, at: &Place, packet: &OfFlow<'_>, counted: &mut Counted) {
         let all = &mut *lock(&self.0);
-        let slot = at.slot.index();
-        if all.slots.len() <= slot {
-            all.slots.resize(slot + 1, 0);
-        }
-        if packet.is_first {
-            all.slots[slot] = 0;
-        }
-        let before = all.slots[slot];
-        all.packets.push(Of { row: at.row, slot, before, with: before });
+        all.put(at.row, at.slot.index(), packet.is_first);
         all.is_closing = false;
         if packet.is_rest {
             return; // counted with its datagram
@@ -191,10 +243,14 @@ impl Hears for Gathering {
         if is_settled {
             all.count(label, counted);
         }
-        let Some(last) = all.packets.last_mut().filter(|_| !all.is_closing) else { return };
+        if all.is_closing {
+            return;
+        }
+        let Some(last) = all.calls.now().0.last_mut() else { return };
         let number = label.map_or(0, |label| number(label.name));
         last.with = number;
-        all.slots[last.slot] = number;
+        let slot = last.slot;
+        all.become_at(slot, number);
     }
 
     fn closing(&mut self) {

@@ -15,7 +15,7 @@ use super::columns::L7Columns;
 use super::gather::Shared;
 use crate::flow::FlowColumns;
 use crate::flow::by_worker::lock;
-use crate::flow::columns::{NO_SLOT, STATE};
+use crate::flow::columns::{self, NO_SLOT, STATE};
 
 /// The stage of one worker.
 pub struct L7 {
@@ -61,14 +61,15 @@ impl<T: Send + Sync + 'static> Stage<T> for L7 {
 
     fn pre_shade(&mut self, chunk: &mut Chunk, _: &mut Context<'_, T>) {
         let view = FlowColumns::view(&mut chunk.rows);
+        let call = columns::call(view.flow_call);
         self.slots.clear();
         let slots = view.flow_slot.iter().zip(view.flow_state.iter()).zip(view.verdict.iter());
         self.slots.extend(slots.map(|((slot, state), verdict)| {
             let is_of_flow = state & STATE != 0 && Verdict(*verdict).is_next();
             if is_of_flow { *slot } else { NO_SLOT }
         }));
-        let gathered = lock(&self.gathered);
-        let mut rows = gathered.rows();
+        let mut gathered = lock(&self.gathered);
+        let mut rows = gathered.rows(call);
         let view = L7Columns::view(&mut chunk.rows);
         for (row, slot) in self.slots.iter().enumerate().filter(|(_, slot)| **slot != NO_SLOT) {
             let number = rows.application(row, *slot as usize);

@@ -1,11 +1,12 @@
 //! What the stage `flow` tells the stage `modules` of a chunk's packets: their flows, and bytes in order.
 //!
 //! ```text
-//!  flow, in its pre_shade ─▶ Gathered ─▶ the first stage `modules`, in its pre_shade right behind it
+//!  flow, in its pre_shade ─▶ Gathered ─▶ the first stage `modules`, in its pre_shade
 //!                                           └─▶ columns, and attached to packets (`pieces`) ─▶ kernels, further stages
 //! ```
 //!
-//! Both stages are of one pipeline and worker, and `flow` comes first: when its `pre_shade` is through, everything is here.
+//! Both stages are of one pipeline and worker, and `flow` comes first: when its `pre_shade` is through, everything is here. Chunks may wait
+//! for a device between both, so what is left is [kept by call](crate::flow::calls).
 //! A follower copies the bytes: some waited in the buffer of the tracker, which is theirs no more after the call.
 //!
 //! Threads: one worker; the lock is never contended.
@@ -20,6 +21,7 @@ use stream::{FlowRecord, Side};
 
 use super::held::Bytes;
 use crate::flow::by_worker::{self, ByWorker, lock};
+use crate::flow::calls::{Calls, OfCall};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
 
 /// A packet of a flow.
@@ -54,14 +56,20 @@ struct Part {
     sequence: Option<u32>,
 }
 
-/// What is known of the chunk at hand.
+/// What is known of a chunk.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct OfChunk {
     packets: Vec<Known>,
     parts: Vec<Part>,
     bytes: Vec<u8>,
     /// UDP datagrams that came in fragments: the packet each is with, its headers, and where in `bytes` it is.
     joined: Vec<(usize, Decoded, Range<usize>)>,
+}
+
+/// What is known of chunks, and of the packet at hand.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    calls: Calls<OfChunk>,
     /// The frame of the last packet.
     frame: Range<usize>,
     /// The payload of the last packet, by address; of one that came in fragments elsewhere than in the frame.
@@ -72,7 +80,7 @@ pub struct Gathered {
     has_readers: bool,
 }
 
-impl Gathered {
+impl OfChunk {
     /// Packets of flows, in the order of their rows. A row with several: a flow ended and the next one began.
     pub fn packets(&self) -> &[Known] {
         &self.packets
@@ -115,18 +123,34 @@ impl Gathered {
         let end = self.packets.get(at + 1).map_or(self.parts.len(), |next| next.pieces);
         &self.parts[begin..end]
     }
+}
 
-    /// The next chunk has told nothing yet.
-    pub fn clear(&mut self) {
+impl OfCall for OfChunk {
+    fn clear(&mut self) {
         self.packets.clear();
         self.parts.clear();
         self.bytes.clear();
         self.joined.clear();
-        self.is_closing = false;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty()
     }
 }
 
 impl Gathered {
+    /// What is known of the chunk that the call of this number looked at; it is taken.
+    pub fn take(&mut self, call: u32) -> OfChunk {
+        self.calls.of(call).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// It is not needed any more.
+    pub fn give_back(&mut self, chunk: OfChunk) {
+        self.calls.keep(chunk);
+    }
+}
+
+impl OfChunk {
     /// Keeps a datagram that came in fragments, for the last packet. What a tunnel carries is not what modules see.
     fn join(&mut self, whole: &OfFlow<'_>) {
         let (d, frame) = (whole.input.decoded, whole.input.frame);
@@ -189,19 +213,22 @@ impl Follower for Gathering {
         true
     }
 
-    fn begin(&mut self) {
-        lock(&self.0).clear();
+    fn begin(&mut self, call: u32) {
+        let mut all = lock(&self.0);
+        all.calls.begin(call);
+        all.is_closing = false;
     }
 
     fn packet(&mut self, flow: &Identity, _: &mut Kept, at: &Place, packet: &OfFlow<'_>) {
         let OfFlow { side, is_first, .. } = *packet;
-        let mut all = lock(&self.0);
-        let pieces = all.parts.len();
+        let all = &mut *lock(&self.0);
+        let chunk = all.calls.now();
+        let pieces = chunk.parts.len();
         let is_reply = side != flow.client;
         (all.frame, all.is_closing) = (at.frame.clone(), false);
         let segment;
         (segment, all.payload) = segment_of(packet);
-        all.packets.push(Known {
+        chunk.packets.push(Known {
             row: at.row,
             slot: at.slot.index(),
             is_first,
@@ -214,12 +241,12 @@ impl Follower for Gathering {
         let own = packet.input.frame.as_ptr_range();
         let is_inside = at.frame.start <= own.start.addr() && own.end.addr() <= at.frame.end;
         if !is_inside && !packet.is_rest {
-            all.join(packet);
+            chunk.join(packet);
         }
     }
 
     fn datagram(&mut self, _: &Identity, _: &mut Kept, _: &Place, whole: &OfFlow<'_>) {
-        lock(&self.0).join(whole);
+        lock(&self.0).calls.now().join(whole);
     }
 
     fn closing(&mut self, _: &Identity) {
@@ -234,24 +261,25 @@ impl Follower for Gathering {
         offset: u64,
         bytes: &[u8],
     ) -> Want {
-        let mut all = lock(&self.0);
+        let all = &mut *lock(&self.0);
         if !all.has_readers {
             return Want::EnoughOfFlow;
         }
         // The end of a flow gives up what waited; no packet is there to bring it then, whichever came last.
-        if !all.is_closing && !all.packets.is_empty() {
-            let begin = all.bytes.len();
-            all.bytes.extend_from_slice(bytes);
+        let chunk = all.calls.now();
+        if !all.is_closing && !chunk.packets.is_empty() {
+            let begin = chunk.bytes.len();
+            chunk.bytes.extend_from_slice(bytes);
             let (address, len) = (bytes.as_ptr().addr(), bytes.len());
             let is_inside = all.frame.start <= address && address + len <= all.frame.end;
             let in_frame = is_inside.then(|| address - all.frame.start);
             let is_reply = side != flow.client;
-            let sequence = all.packets.last().and_then(|known| {
+            let sequence = chunk.packets.last().and_then(|known| {
                 let is_own = all.payload.contains(&address) && known.is_reply == is_reply;
                 let behind = |first: usize| (address - first) as u32;
                 is_own.then(|| known.segment.begin.wrapping_add(behind(all.payload.start)))
             });
-            all.parts.push(Part { is_reply, offset, begin, len, in_frame, sequence });
+            chunk.parts.push(Part { is_reply, offset, begin, len, in_frame, sequence });
         }
         Want::More
     }

@@ -34,11 +34,12 @@ use packet::checksum::Checksums;
 
 use super::columns::{self, BY_STREAM, ModuleColumns, ModuleView, layers};
 use super::counters::{Column, Counters};
-use super::gather::{Gathered, Shared};
+use super::gather::{OfChunk, Shared};
 use super::held::{Bytes, Held, OfSide};
 use super::kernels::{KernelShade, Sources};
 use super::pieces;
 use crate::flow::by_worker::lock;
+use crate::flow::columns::{self as columns_of_flow, CallColumns};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 
@@ -195,7 +196,7 @@ impl OfFlow {
 enum Pieces<'a> {
     None,
     /// Those of the packet at this place.
-    Gathered(&'a Gathered, usize),
+    Gathered(&'a OfChunk, usize),
     /// What is attached to its row, and how many they are.
     Attached(&'a [u8], u32),
 }
@@ -322,7 +323,7 @@ impl Modules {
         &self,
         chunk: &mut Chunk,
         row: usize,
-        (gathered, at): (&Gathered, usize),
+        (gathered, at): (&OfChunk, usize),
         is_as_it_came: bool,
     ) {
         let view = ModuleColumns::view(&mut chunk.rows);
@@ -438,21 +439,26 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
 
     fn columns(&self) -> &'static [Declaration] {
         match &self.kernels {
-            Some(_) if self.shares => {
-                &[ModuleColumns::COLUMNS, Shard::COLUMNS, RecordColumns::COLUMNS]
-            }
-            Some(_) => &[ModuleColumns::COLUMNS, Shard::COLUMNS],
+            Some(_) if self.shares => &[
+                CallColumns::COLUMNS,
+                ModuleColumns::COLUMNS,
+                Shard::COLUMNS,
+                RecordColumns::COLUMNS,
+            ],
+            Some(_) => &[CallColumns::COLUMNS, ModuleColumns::COLUMNS, Shard::COLUMNS],
             None if self.has_columns() && self.shares => {
-                &[ModuleColumns::COLUMNS, RecordColumns::COLUMNS]
+                &[CallColumns::COLUMNS, ModuleColumns::COLUMNS, RecordColumns::COLUMNS]
             }
-            None if self.has_columns() => &[ModuleColumns::COLUMNS],
-            None if self.shares => &[RecordColumns::COLUMNS],
-            None => &[],
+            None if self.has_columns() => &[CallColumns::COLUMNS, ModuleColumns::COLUMNS],
+            None if self.shares => &[CallColumns::COLUMNS, RecordColumns::COLUMNS],
+            None => &[CallColumns::COLUMNS],
         }
     }
 
+    /// Without a stage `flow`, nothing is known of rows.
     fn zeroed(&self) -> ColumnSet {
-        if self.shares { records::zeroed() } else { ColumnSet::EMPTY }
+        let own = ColumnSet::of(&[CallColumns::FLOW_CALL]);
+        if self.shares { own.union(&records::zeroed()) } else { own }
     }
 
     fn drop_reasons(&self) -> &'static [&'static ReasonBlock] {
@@ -495,8 +501,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
     }
 
     fn pre_shade(&mut self, chunk: &mut Chunk, cx: &mut Context<'_, T>) {
-        let shared = self.gathered.clone();
-        let mut gathered = lock(&shared);
+        let gathered = match self.group.is_first {
+            true => {
+                let call = columns_of_flow::call(CallColumns::view(&mut chunk.rows).flow_call);
+                lock(&self.gathered).take(call)
+            }
+            false => OfChunk::default(),
+        };
         self.worker = cx.worker;
         let has_columns = self.has_columns();
         let uses_time = self.kernels.as_ref().is_some_and(|own| own.sources().uses_time());
@@ -665,7 +676,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Modules {
             }
         }
         if self.group.is_first {
-            gathered.clear();
+            lock(&self.gathered).give_back(gathered);
         }
         if let Some(kernels) = &self.kernels {
             kernels.reserve(self.flows.len());

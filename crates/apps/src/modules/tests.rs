@@ -18,7 +18,7 @@ use super::counters::{Column, Counters};
 use super::gather::Places;
 use super::stage::{Group, Modules, Parts, Rust};
 use crate::flow::Flow;
-use crate::flow::columns::FlowColumns;
+use crate::flow::columns::{CallColumns, FlowColumns};
 use crate::flow::follow::{Followers, Listener};
 
 /// A flow and a direction, with what came of it: the offset of each piece, and its bytes.
@@ -147,8 +147,11 @@ impl Bed {
             counters,
             pool: Pool::new(Region::new(256, HugePages::Off).expect("memory").1, 128),
             arena: Arena::new(
-                Layout::join(&[ModuleColumns::COLUMNS, FlowColumns::COLUMNS], 512)
-                    .expect("columns"),
+                Layout::join(
+                    &[ModuleColumns::COLUMNS, FlowColumns::COLUMNS, CallColumns::COLUMNS],
+                    512,
+                )
+                .expect("columns"),
             ),
         }
     }

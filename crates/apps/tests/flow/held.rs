@@ -42,7 +42,7 @@ struct Judge {
 }
 
 impl Follower for Judge {
-    fn begin(&mut self) {
+    fn begin(&mut self, _: u32) {
         self.rows.lock().unwrap().clear();
     }
 

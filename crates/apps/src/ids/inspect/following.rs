@@ -18,12 +18,11 @@ use crate::ids::counters::add;
 pub(super) struct Following(pub(super) Shared, pub(super) Arc<Ruleset>);
 
 impl Follower for Following {
-    fn begin(&mut self) {
+    fn begin(&mut self, call: u32) {
         let mut own = lock(&self.0);
         own.end_step();
         own.count();
-        own.decisions.clear();
-        own.undecoded.clear();
+        own.calls.begin(call);
         own.renew();
         if !Arc::ptr_eq(&self.1, own.detector.rules()) {
             self.1 = own.detector.rules().clone();
@@ -122,7 +121,7 @@ impl Follower for Following {
             Reject::Untracked => lock(&self.0).lone(input, row, None),
             why => {
                 let mut own = lock(&self.0);
-                own.undecoded.extend(row);
+                own.calls.now().undecoded.extend(row);
                 own.undecoded(row, input, why);
             }
         }

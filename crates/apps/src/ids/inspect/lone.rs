@@ -7,7 +7,6 @@ use stream::tracker::Input;
 
 use super::hashes::address_hash;
 use super::{Decided, Inspector, decided, drops_with, vlans};
-use crate::ids::counters::add;
 use crate::ids::outputs::{Outputs, To};
 
 impl Inspector {
@@ -48,8 +47,7 @@ impl Inspector {
             }
             own => own,
         })?;
-        self.decisions.push((row, own));
-        add(&self.parts.counters.drops, 1);
+        self.decide_on(row, own);
         Some(own)
     }
 
