@@ -324,7 +324,6 @@ impl Inspector {
 
     fn decide_on(&mut self, row: usize, decided: Decided) {
         self.calls.now().decisions.push((row, decided));
-        add(&self.parts.counters.drops, 1);
     }
 
     pub(super) fn is_inline(&self) -> bool {
@@ -396,7 +395,6 @@ impl Inspector {
             });
             if let Some(decided) = self.last {
                 self.calls.now().decisions.push((row, decided));
-                add(&self.parts.counters.drops, 1);
             }
         }
         let mut drop_said = false;
@@ -638,7 +636,7 @@ impl Inspector {
         self.is_inline() && self.parts.drops_invalid.load(Ordering::Relaxed)
     }
 
-    /// So many packets were dropped that belong to no flow.
+    /// The stage has dropped so many packets.
     pub fn dropped(&self, packets: u64) {
         add(&self.parts.counters.drops, packets);
     }

@@ -95,11 +95,13 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
             let mut own = lock(inspector);
             (own.decisions(call), own.drops_invalid())
         };
+        let mut dropped = 0;
         for (row, decided) in &known.decisions {
             let Some(verdict) = chunk.rows.verdicts().get_mut(*row) else { continue };
             if !Verdict(*verdict).is_next() {
                 continue;
             }
+            dropped += 1;
             let reason = match decided {
                 Decided::Drop => reasons::IDS_DROP,
                 Decided::DropFlow => reasons::IDS_FLOW,
@@ -141,9 +143,9 @@ impl<T: Send + Sync + 'static> Stage<T> for Ids {
         let now_ns = chunk.packets.last().map_or(0, |packet| cx.arrival_ns(packet));
         let mut own = lock(inspector);
         if drops_invalid {
-            let dropped = drop_segments_of_no_flow(chunk, &known.undecoded);
-            own.dropped(dropped);
+            dropped += drop_segments_of_no_flow(chunk, &known.undecoded);
         }
+        own.dropped(dropped);
         judge_refused(chunk, &mut own, now_ns);
         own.give_back(known);
     }
