@@ -22,8 +22,8 @@ chunk::columns! {
         /// [`Whole`](crate::firewall::header::Whole). Zero for all others, where fragments are held back, and undefined where they
         /// are not.
         pub flow_whole: u64,
-        /// The number of the call of `pre_shade` that looked at the packet, by which stages find what followers left for them
-        /// ([`calls`](super::calls)). Zero where none did, or nobody follows.
+        /// The number of the call of `pre_shade` that looked at the chunk, by which stages find what followers left for them
+        /// ([`calls`](super::calls)): the same in all rows. Zero where nobody follows.
         pub flow_call: u32,
         /// [`Tracked::number`], where packets that rules drop are events; undefined elsewhere.
         pub flow_id: u64,
@@ -58,9 +58,9 @@ pub fn encode(tracked: Tracked) -> (u8, u32, u32) {
     (tracked.state as u8 | reply | refused, tracked.slot.map_or(NO_SLOT, |slot| slot.0), opens)
 }
 
-/// The call that looked at the rows of a chunk, by their column: the same one for all that were looked at.
+/// The call that looked at a chunk, by the column of its rows.
 pub fn call(flow_call: &[u32]) -> u32 {
-    flow_call.iter().copied().find(|number| *number != 0).unwrap_or(0)
+    flow_call.first().copied().unwrap_or(0)
 }
 
 /// The flow that the packet of a row opens, by its columns.

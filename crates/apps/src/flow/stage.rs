@@ -390,6 +390,7 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
         self.rows
             .extend(verdicts.filter(|(verdict, _)| Verdict(**verdict).is_next()).map(|own| own.1));
         if self.rows.is_empty() {
+            FlowColumns::view(rows).flow_call.fill(0);
             self.hear_of_undecoded(packets, rows.verdicts(), cx);
             return;
         }
@@ -408,13 +409,15 @@ impl<T: Send + Sync + 'static> Stage<T> for Flow {
             Some(_) => Overtaking::OtherFlows,
         });
         owned.set_complete(self.is_complete);
+        let mut call = 0;
         if !owned.module().all.is_empty() {
             // Not 0, which is that of rows that nobody looked at.
             self.call = self.call.wrapping_add(1).max(1);
             owned.module().all.iter_mut().for_each(|follower| follower.begin(self.call));
-            let calls = FlowColumns::view(rows).flow_call;
-            self.rows.iter().for_each(|row| calls[usize::from(*row)] = self.call);
+            call = self.call;
         }
+        // Rows that were left behind have the number of another call.
+        FlowColumns::view(rows).flow_call.fill(call);
         let mut states = [0; 8];
         let (mut first, mut latest_ns) = (0, 0);
         // Rows from there on are looked at again.
