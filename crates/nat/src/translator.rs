@@ -34,6 +34,7 @@ mod bindings;
 mod ftp;
 mod idle;
 mod kinds;
+mod numbers;
 
 use std::sync::Arc;
 
@@ -41,11 +42,12 @@ use packet::IpProtocol;
 use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
 use stream::{FlowKey, FlowTable, Side};
 
-use crate::cache::{Cache, Change, Place, Places, Plain};
+use crate::cache::{Cache, Change, Place, Places, Plain, Stamp};
 use crate::families::{Either, Keys, Pair, Plain6, Turn, Turns};
 use crate::ports::Pool;
 use crate::rewrite::Which;
 use crate::rules::{Rule, Rules};
+use crate::segment::Tcp;
 use crate::tuple::{End, Tuple, has_ports};
 
 pub use ftp::{CONTROLS_MAX, EXPECTED_S};
@@ -80,7 +82,7 @@ enum Kind {
     Expected,
 }
 
-/// Bits of [`Hot::flags`] of an original entry; the first one and the last one are of a translated one, too.
+/// Bits of [`Hot::flags`] of an original entry; the first one and the last two are of a translated one, too.
 mod flags {
     /// The first end of the key is the tuple's destination.
     pub(super) const FROM_B: u8 = 1 << 0;
@@ -96,6 +98,8 @@ mod flags {
     pub(super) const RESET: u8 = 1 << 5;
     /// A control connection of FTP.
     pub(super) const CONTROL: u8 = 1 << 6;
+    /// The end that sends packets of this entry has acknowledged something: see [`numbers`](super::numbers). Of a translated one, too.
+    pub(super) const ACKED: u8 = 1 << 7;
 }
 
 /// Flags of TCP that say something about a session.
@@ -114,7 +118,8 @@ struct Hot {
     /// Of an original entry: the inside entry of its binding. Of a translated one: that of its destination, if that was
     /// expected. Of an inside entry: that of its host. Of what is expected: the original entry of the control connection.
     owner: u32,
-    /// Of an inside entry: its sessions. Of a host: its bindings. Of a control connection: its number.
+    /// Of an inside entry: its sessions. Of a host: its bindings. Of a control connection: its number. Of another session: what the end
+    /// has acknowledged that sends packets of the entry.
     count: u32,
     rule: u16,
     kind: Kind,
@@ -230,10 +235,20 @@ impl Translator {
         }
     }
 
-    /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: its TCP
-    /// flags, 0 for other protocols.
+    /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: what is known
+    /// of its TCP segment. A reset that its receiver would not take leaves the session as it is.
     #[inline]
-    pub fn step(&mut self, slot: Slot, side: Side, tcp: u8) -> Option<(Tuple, Way)> {
+    pub fn step(&mut self, slot: Slot, side: Side, tcp: Tcp) -> Option<(Tuple, Way)> {
+        let stepped = self.follow_packet(slot, side, tcp)?;
+        if tcp.acknowledges() {
+            self.refresh(slot, side, tcp.acknowledgment);
+        }
+        Some(stepped)
+    }
+
+    /// The same, but the caches stay as they are.
+    #[inline]
+    fn follow_packet(&mut self, slot: Slot, side: Side, tcp: Tcp) -> Option<(Tuple, Way)> {
         let hot = *self.table.get(slot)?;
         let from = side_of(hot.flags);
         let (original, way) = match hot.kind {
@@ -242,15 +257,18 @@ impl Translator {
             _ => return None,
         };
         let to = self.tuple(Slot(hot.other))?;
-        if let Some(state) = self.table.get_mut(original) {
+        self.counts.packets += 1;
+        if tcp.flags & tcp::RST != 0 && !self.is_reset(original, way, tcp) {
+            self.counts.resets_ignored += 1;
+        } else if let Some(state) = self.table.get_mut(original) {
             let before = state.flags;
-            state.flags = follow(before, way, tcp);
+            state.flags = follow(before, way, tcp.flags);
             if before != state.flags {
                 let after = state.flags;
                 self.changed(original, before, after);
             }
+            self.note_numbers(original, way, tcp);
         }
-        self.counts.packets += 1;
         Some(match way {
             Way::Forward => (to, way),
             Way::Back => (to.reversed(), way),
@@ -285,15 +303,15 @@ impl Translator {
         self.cache.prefetch(place);
     }
 
-    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: its flags, or 0. The caller counts
+    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: of its segment. The caller counts
     /// it ([`counts_mut`](Self::counts_mut)).
     #[inline(always)]
-    pub fn known(&mut self, place: Place, plain: Plain, tcp: u8, now_s: u32) -> Option<Change> {
+    pub fn known(&mut self, place: Place, plain: Plain, tcp: Tcp, now_s: u32) -> Option<Change> {
         // A connection that opens or closes changes its session.
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.cache.get(place, plain, now_s)
+        self.cache.get(place, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// The same where [`known`](Self::known) does not know it: it may have had no room in its first line.
@@ -301,13 +319,13 @@ impl Translator {
         &mut self,
         place: Place,
         plain: Plain,
-        tcp: u8,
+        tcp: Tcp,
         now_s: u32,
     ) -> Option<Change> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.cache.get_beside(place, plain, now_s)
+        self.cache.get_beside(place, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// How the lines of plain packets are found that go from one family to the other.
@@ -321,22 +339,22 @@ impl Translator {
         self.turns.prefetch(pair);
     }
 
-    /// What a plain IPv4 packet of a session becomes in IPv6, if that is known without the table; `tcp`: its flags, or 0.
+    /// What a plain IPv4 packet of a session becomes in IPv6, if that is known without the table; `tcp`: of its segment.
     #[inline(always)]
-    pub fn turn4(&mut self, pair: Pair, plain: Plain, tcp: u8, now_s: u32) -> Option<&Turn> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+    pub fn turn4(&mut self, pair: Pair, plain: Plain, tcp: Tcp, now_s: u32) -> Option<&Turn> {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.turns.get4(pair, plain, now_s)
+        self.turns.get4(pair, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// The same of a plain IPv6 packet, which becomes one of IPv4.
     #[inline(always)]
-    pub fn turn6(&mut self, pair: Pair, plain: &Plain6, tcp: u8, now_s: u32) -> Option<&Turn> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+    pub fn turn6(&mut self, pair: Pair, plain: &Plain6, tcp: Tcp, now_s: u32) -> Option<&Turn> {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.turns.get6(pair, plain, now_s)
+        self.turns.get6(pair, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// As [`step`](Self::step) for a plain packet with the ends `from`, whose translation is known afterwards if packets like it
@@ -347,19 +365,21 @@ impl Translator {
         slot: Slot,
         side: Side,
         from: &Tuple,
-        tcp: u8,
+        tcp: Tcp,
         now_s: u32,
     ) -> Option<(Tuple, Way)> {
-        let (to, way) = self.step(slot, side, tcp)?;
+        let (to, way) = self.follow_packet(slot, side, tcp)?;
         let hot = *self.table.get(slot)?;
         let original = if hot.kind == Kind::Original { slot } else { Slot(hot.other) };
         let bits = self.table.get(original)?.flags;
         let is_settled = to.protocol != IpProtocol::TCP.0
-            || bits & (flags::ESTABLISHED | flags::RESET) == flags::ESTABLISHED;
+            || tcp.acknowledges()
+                && bits & (flags::ESTABLISHED | flags::RESET) == flags::ESTABLISHED;
         // Whoever translates a packet of a control connection must see its session.
         if !is_settled || bits & flags::CONTROL != 0 {
             return Some((to, way));
         }
+        let last = Stamp::new(now_s, tcp.acknowledgment);
         let gone = if to.family == from.family {
             let change = match (to.src == from.src, to.dst == from.dst) {
                 (false, true) => Some((Which::Source, to.src)),
@@ -369,25 +389,24 @@ impl Translator {
             let keep = |(which, end): (Which, End)| {
                 let plain = Plain::of_tuple(from)?;
                 let change = Change::new(plain, which, end.0[1] as u32, end.1);
-                let gone = self.cache.put(plain, change, now_s);
-                gone.map(|(plain, seen_s)| (Either::V4(plain), seen_s))
+                let gone = self.cache.put(plain, change, last);
+                gone.map(|(plain, last)| (Either::V4(plain), last))
             };
             change.and_then(keep)
         } else {
-            Turn::new(from, &to).and_then(|turn| self.turns.put(&turn, now_s))
+            Turn::new(from, &to).and_then(|turn| self.turns.put(&turn, last))
         };
-        if let Some((gone, seen_s)) = gone {
-            self.saw(&gone.tuple(), seen_s);
+        if let Some((gone, last)) = gone {
+            self.forgotten(&gone, last);
         }
         Some((to, way))
     }
 
-    /// Brings to the table when a plain packet was seen that the cache forgets.
-    fn saw(&mut self, plain: &Tuple, seen_s: u32) {
-        if let Some(slot) = self.table.find(&plain.key().0)
-            && self.table.seen(slot).is_some_and(|seen| seen < seen_s)
-        {
-            self.table.set_seen(slot, seen_s);
+    /// Brings to the table what was known of a plain packet that its cache forgets.
+    fn forgotten(&mut self, plain: &Either, last: Stamp) {
+        let tuple = plain.tuple();
+        if let Some(slot) = self.table.find(&tuple.key().0) {
+            self.bring(slot, tuple.protocol, last);
         }
     }
 
@@ -468,15 +487,19 @@ impl Translator {
         dst: End,
         family: u8,
         source: Source,
-        (tcp, now_s): (u8, u32),
+        (tcp, now_s): (Tcp, u32),
     ) -> Result<Tuple, Refusal> {
         let is_tcp = original.protocol == IpProtocol::TCP.0;
-        let is_stray = tcp & tcp::RST != 0 || tcp & (tcp::SYN | tcp::ACK) == 0;
+        let is_stray = tcp.flags & tcp::RST != 0 || tcp.flags & (tcp::SYN | tcp::ACK) == 0;
         // An earlier packet of the batch may have begun its session.
         if is_tcp && is_stray && self.table.find(&original.key().0).is_none() {
             return Err(Refusal::Stray);
         }
-        self.begin(original, dst, family, source, now_s)
+        let made = self.begin(original, dst, family, source, now_s)?;
+        if is_tcp && let Some(slot) = self.table.find(&original.key().0) {
+            self.note_numbers(slot, Way::Forward, tcp);
+        }
+        Ok(made)
     }
 
     fn try_begin(
@@ -591,13 +614,18 @@ impl Translator {
         }
     }
 
-    /// The caches forget a session, by its original entry.
+    /// The caches forget a session, by its original entry; the table knows then what they knew.
     #[cold]
     fn uncache(&mut self, slot: Slot) {
-        for plain in self.plain(slot).into_iter().flatten() {
-            match plain {
-                Cached::Change(plain) => self.cache.remove(plain),
-                Cached::Turn(plain) => self.turns.remove(&plain),
+        let other = self.table.get(slot).map(|hot| Slot(hot.other));
+        for (plain, entry) in self.plain(slot).into_iter().zip([Some(slot), other]) {
+            let (last, protocol) = match plain {
+                Some(Cached::Change(plain)) => (self.cache.remove(plain), plain.protocol()),
+                Some(Cached::Turn(plain)) => (self.turns.remove(&plain), plain.tuple().protocol),
+                None => continue,
+            };
+            if let (Some(last), Some(entry)) = (last, entry) {
+                self.bring(entry, protocol, last);
             }
         }
     }

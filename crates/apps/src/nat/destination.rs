@@ -27,7 +27,7 @@ use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
 use nat::translator::{Source, Way};
 use nat::tuple::{Tuple, is_error};
-use nat::{Plain, Translator};
+use nat::{Plain, Tcp, Translator};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::table::Found;
 use stream::{FlowKey, Side};
@@ -106,8 +106,8 @@ pub(super) struct Asked {
     row: u16,
     /// The end of the key that sent it.
     side: Side,
-    /// Its TCP flags, or 0.
-    tcp: u8,
+    /// What is known of its TCP segment.
+    tcp: Tcp,
     /// It is plain, and was not decoded.
     is_plain: bool,
 }
@@ -262,7 +262,7 @@ impl Destination {
 
     /// The packet of a row is looked up with the next batch.
     #[inline]
-    pub(super) fn ask(&mut self, row: u16, tuple: &Tuple, tcp: u8, is_plain: bool) {
+    pub(super) fn ask(&mut self, row: u16, tuple: &Tuple, tcp: Tcp, is_plain: bool) {
         let (key, side) = tuple.key();
         self.keys.push(key);
         self.asked.push(Asked { row, side, tcp, is_plain });
@@ -393,7 +393,7 @@ impl Destination {
         let other = match step {
             Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
             None if tuple.family == 6 => {
-                let tcp = tcp_flags(packet, d, tuple);
+                let tcp = tcp_of(packet, d, tuple);
                 begin64(translator, (rules, fib), tuple, (tcp, now_s), &mut self.stopped)
             }
             _ => None,
@@ -571,7 +571,7 @@ pub(super) fn begin64(
     translator: &mut Translator,
     (rules, fib): (&Rules, &Fib),
     tuple: &Tuple,
-    (tcp, now_s): (u8, u32),
+    (tcp, now_s): (Tcp, u32),
     stopped: &mut Stopped,
 ) -> Option<Result<Tuple, DropReason>> {
     let (rule, dst) = rules.nat64(tuple)?;
@@ -639,11 +639,11 @@ fn quoted_number(data: &[u8], at: usize, quoted: &Tuple) -> Option<u32> {
     Some(u32::from_be_bytes(*number))
 }
 
-/// The flags of a TCP segment, 0 of other packets.
-pub(super) fn tcp_flags(packet: &Packet, d: &Decoded, tuple: &Tuple) -> u8 {
-    let at = usize::from(d.l4_offset) + 13;
+/// What is known of a TCP segment; nothing of other packets.
+pub(super) fn tcp_of(packet: &Packet, d: &Decoded, tuple: &Tuple) -> Tcp {
     let is_tcp = tuple.protocol == IpProtocol::TCP.0;
-    packet.data().get(at).copied().filter(|_| is_tcp).unwrap_or(0)
+    let segment = packet.data().get(usize::from(d.l4_offset)..).filter(|_| is_tcp);
+    segment.map_or(Tcp::default(), Tcp::of)
 }
 
 /// Seconds since 1970, modulo 2^32.
@@ -761,7 +761,7 @@ impl Stage<Tables> for Destination {
                     _ => None,
                 };
                 if let Some((plain, place, pair, tcp, is_v6)) = found {
-                    self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6 });
+                    self.plain.push(PlainRow::new(plain, (place, pair), row16, tcp, is_v6));
                     continue;
                 }
             }
@@ -794,7 +794,7 @@ impl Stage<Tables> for Destination {
             let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
             match Tuple::of(d, l4) {
                 Some(tuple) => {
-                    let tcp = tcp_flags(packet, d, &tuple);
+                    let tcp = tcp_of(packet, d, &tuple);
                     self.ask(row as u16, &tuple, tcp, false);
                 }
                 None if matches!(d.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6)

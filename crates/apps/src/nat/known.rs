@@ -5,7 +5,7 @@ use interleave::prefetch_at;
 use nat::cache::{Change, Place};
 use nat::families::{Pair, Plain6, Turn};
 use nat::rewrite::Which;
-use nat::{Plain, Translator, nat64};
+use nat::{Plain, Tcp, Translator, nat64};
 
 use super::destination::{Changed, Destination, Out, seconds};
 use super::family::turn_plain;
@@ -21,11 +21,44 @@ pub(super) struct PlainRow {
     pub(super) place: Place,
     /// The same where packets go from one family to the other.
     pub(super) pair: Pair,
-    pub(super) row: u16,
-    /// Its TCP flags, or 0.
-    pub(super) tcp: u8,
+    /// What its TCP segment acknowledges, and its flags; or 0.
+    acked: u32,
+    flags: u8,
     pub(super) is_v6: bool,
+    pub(super) row: u16,
 }
+
+impl PlainRow {
+    #[inline(always)]
+    pub(super) fn new(
+        plain: Plain,
+        (place, pair): (Place, Pair),
+        row: u16,
+        tcp: Tcp,
+        is_v6: bool,
+    ) -> Self {
+        Self { plain, place, pair, acked: tcp.acknowledgment, flags: tcp.flags, is_v6, row }
+    }
+
+    /// What a cache asks of its segment.
+    #[inline(always)]
+    fn tcp(&self) -> Tcp {
+        Tcp { acknowledgment: self.acked, ..Tcp::with(self.flags) }
+    }
+
+    /// The whole segment.
+    fn segment(&self, packet: &Packet, l3: u8) -> Tcp {
+        let ip = packet.data().get(usize::from(l3)..).unwrap_or_default();
+        let tcp = match self.is_v6 {
+            true => Plain6::of(ip).map(|(_, tcp)| tcp),
+            false => Plain::of(ip).map(|(_, tcp)| tcp),
+        };
+        tcp.unwrap_or_default()
+    }
+}
+
+// Two rows a cache line.
+const _: () = assert!(size_of::<PlainRow>() == 32);
 
 /// Plain packets whose memory is asked for in a row, so that their searches of the page table overlap; a prefetch among the work
 /// of each packet waits for its own. Measured with `bench nat`.
@@ -65,7 +98,7 @@ impl Destination {
                 break;
             };
             let (place, pair, row) = (places.of(plain), Pair::default(), row as u16);
-            rows_of.push(PlainRow { plain, place, pair, row, tcp, is_v6: false });
+            rows_of.push(PlainRow::new(plain, (place, pair), row, tcp, false));
         }
         self.plain = rows_of;
         end
@@ -109,7 +142,7 @@ impl Destination {
     ) {
         let mut known = 0;
         for own in group {
-            match translator.known(own.place, own.plain, own.tcp, now_s) {
+            match translator.known(own.place, own.plain, own.tcp(), now_s) {
                 Some(change) => {
                     known += 1;
                     self.change(out, packets, own, change);
@@ -134,7 +167,7 @@ impl Destination {
             let known = match own.is_v6 {
                 true => None,
                 false => {
-                    let (place, plain, tcp) = (own.place, own.plain, own.tcp);
+                    let (place, plain, tcp) = (own.place, own.plain, own.tcp());
                     let known = translator.known(place, plain, tcp, now_s);
                     known.or_else(|| translator.known_beside(place, plain, tcp, now_s))
                 }
@@ -159,13 +192,15 @@ impl Destination {
         own: &PlainRow,
         now_s: u32,
     ) -> u64 {
-        match translator.known_beside(own.place, own.plain, own.tcp, now_s) {
+        match translator.known_beside(own.place, own.plain, own.tcp(), now_s) {
             Some(change) => {
                 self.change(out, packets, own, change);
                 1
             }
             None => {
-                self.ask(own.row, &own.plain.tuple(), own.tcp, true);
+                let row = usize::from(own.row);
+                let tcp = own.segment(&packets[row], out.l3[row]);
+                self.ask(own.row, &own.plain.tuple(), tcp, true);
                 0
             }
         }
@@ -213,7 +248,7 @@ impl Destination {
         own: &PlainRow,
         now_s: u32,
     ) {
-        let &PlainRow { plain, pair, row, tcp, is_v6, .. } = own;
+        let (&PlainRow { plain, pair, row, is_v6, .. }, tcp) = (own, own.tcp());
         let packet = &mut packets[usize::from(row)];
         let ip = packet.data().get(usize::from(out.l3[usize::from(row)])..).unwrap_or_default();
         let six = if is_v6 { Plain6::of(ip).map(|(six, _)| six) } else { None };
@@ -223,6 +258,7 @@ impl Destination {
         };
         let Some(turn) = turn.filter(|turn| turn.is_simple(ip)) else {
             let tuple = six.map_or_else(|| plain.tuple(), |six| six.tuple());
+            let tcp = own.segment(packet, out.l3[usize::from(row)]);
             return self.ask(row, &tuple, tcp, true);
         };
         let turn = *turn;

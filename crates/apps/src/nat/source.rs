@@ -27,7 +27,7 @@ use packet::{Decoded, IpProtocol};
 
 use super::ahead::Open;
 use super::columns::{SourceColumns, SourceView};
-use super::destination::{begin64, seconds, tcp_flags};
+use super::destination::{begin64, seconds, tcp_of};
 use super::family::{turn, turn_error, turn_plain};
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
@@ -246,7 +246,7 @@ impl SourceStage {
                 let now_s = seconds(cx.arrival_ns(packet));
                 let mut translator = lock(&self.translator);
                 let rules = translator.rules().clone();
-                let by = (tcp_flags(packet, d, &tuple), now_s);
+                let by = (tcp_of(packet, d, &tuple), now_s);
                 let begun = begin64(&mut translator, (&rules, fib), &tuple, by, &mut self.stopped);
                 // Its rule is gone.
                 begun.unwrap_or(Err(reasons::NAT_NO_SESSION))
@@ -350,7 +350,7 @@ fn begin(
         None => tuple.dst,
     };
     let original = Tuple { dst, ..tuple };
-    let by = (tcp_flags(row.packet, &d, &tuple), row.now_s);
+    let by = (tcp_of(row.packet, &d, &tuple), row.now_s);
     let new = translator.begin_by(&original, tuple.dst, tuple.family, source, by)?;
     if new.src != tuple.src {
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));

@@ -41,6 +41,8 @@ pub(super) struct Control {
     streams: [Stream; 2],
     /// What it announced last.
     expected: Option<Slot>,
+    /// What its opener and the other end have acknowledged.
+    acked: [Option<u32>; 2],
 }
 
 /// The control connections of a translator, by numbers that their sessions have.
@@ -71,7 +73,8 @@ impl Controls {
     }
 
     fn insert(&mut self) -> Option<u32> {
-        let new = || Some(Control { streams: [Stream::new(), Stream::new()], expected: None });
+        let streams = || [Stream::new(), Stream::new()];
+        let new = || Some(Control { streams: streams(), expected: None, acked: [None; 2] });
         if let Some(number) = self.free.pop() {
             self.all[number as usize] = new();
             return Some(number);
@@ -134,6 +137,26 @@ impl Translator {
         if let Some(expected) = control.expected {
             self.end_expected(expected);
         }
+    }
+
+    /// The end of a control connection that sends packets `way` has acknowledged this.
+    pub(super) fn note_control_number(&mut self, number: u32, way: Way, acknowledgment: u32) {
+        if let Some(control) = self.controls.get_mut(number) {
+            control.acked[way as usize] = Some(acknowledgment);
+        }
+    }
+
+    /// Its opener begins again, and has acknowledged nothing; nor has the other end, if that has nothing of another connection.
+    pub(super) fn forget_control_numbers(&mut self, number: u32, is_new: bool) {
+        if let Some(control) = self.controls.get_mut(number) {
+            control.acked = [None, control.acked[1].filter(|_| !is_new)];
+        }
+    }
+
+    /// What the end that sends packets `way` has acknowledged last.
+    pub(super) fn control_number(&self, number: u32, way: Way) -> Option<u32> {
+        let control = self.controls.all.get(number as usize)?.as_ref()?;
+        control.acked[way as usize]
     }
 
     /// The original entry of a session by either one, and its control connection.

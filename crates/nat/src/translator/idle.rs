@@ -2,7 +2,7 @@
 
 use stream::table::{Class as FlowClass, Slot, YIELDING_COMPARED};
 
-use super::{Cached, EXPECTED_S, Hot, IDLE, Kind, Translator};
+use super::{EXPECTED_S, Hot, IDLE, Kind, Translator};
 
 impl Translator {
     /// Ends a session that is worth less than a new one; whether there was one.
@@ -88,12 +88,9 @@ impl Translator {
     pub(super) fn idle_s(&self, slot: Slot, hot: Hot, now_s: u32) -> u32 {
         let idle_s = |seen: u32| now_s.saturating_sub(seen);
         let of = |slot: Slot| idle_s(self.table.seen(slot).unwrap_or(0));
-        let seen = |own: Cached| match own {
-            Cached::Change(plain) => self.cache.seen(plain),
-            Cached::Turn(plain) => self.turns.seen(&plain),
-        };
-        let cached = self.plain(slot).map(|own| own.and_then(seen));
-        let cached = cached.into_iter().flatten().map(idle_s).min().unwrap_or(u32::MAX);
+        let cached = self.plain(slot).map(|own| self.last(own));
+        let cached = cached.into_iter().flatten().map(|last| idle_s(last.seen_s())).min();
+        let cached = cached.unwrap_or(u32::MAX);
         of(slot).min(of(Slot(hot.other))).min(cached)
     }
 }

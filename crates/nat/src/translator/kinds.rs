@@ -126,6 +126,8 @@ pub struct Counts {
     pub given_up: u64,
     /// Packets of sessions.
     pub packets: u64,
+    /// Resets that their receivers would not take: they leave their sessions as they are.
+    pub resets_ignored: u64,
     /// ICMP errors translated.
     pub errors: u64,
     /// Packets for which there was no free port.
