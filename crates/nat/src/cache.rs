@@ -347,12 +347,9 @@ impl Cache {
     #[inline(always)]
     pub fn get(&mut self, place: Place, plain: Plain, last: Stamp) -> Option<Change> {
         let line = self.lines.get_mut(place.0 as usize)?;
-        let (is_first, is_second) = (line.0[0].is_of(plain), line.0[1].is_of(plain));
-        if !(is_first | is_second) {
-            return None;
-        }
-        // Which of both it is nobody can predict, so that is no branch.
-        Some(line.0[usize::from(is_second)].used(last))
+        // Which of both it is nobody can predict, so that is no branch: asking one after the other would become two.
+        let entry = &mut line.0[usize::from(!line.0[0].is_of(plain))];
+        entry.is_of(plain).then(|| entry.used(last))
     }
 
     /// The same of a packet that had no room there.
