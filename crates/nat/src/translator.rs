@@ -50,6 +50,7 @@ use crate::rules::{Rule, Rules};
 use crate::segment::Tcp;
 use crate::tuple::{End, Tuple, has_ports};
 
+use bindings::{Binding, Ends, Room};
 pub use ftp::{CONTROLS_MAX, EXPECTED_S};
 pub use kinds::{Counts, Options, PoolUse, Refusal, Session, Source, Timeouts, Way};
 
@@ -155,7 +156,7 @@ impl Translator {
     /// # Errors
     /// The memory cannot be allocated.
     pub fn new(options: Options, rules: Arc<Rules>) -> Result<Self, TableError> {
-        let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        let capacity = Self::entries(&options);
         let table = FlowTable::new(Limits { capacity, half_open_max: capacity }, options.seed)?;
         let cache = Cache::new(options.sessions.max(1), options.seed)?;
         let turns = Self::turns(&options, &rules)?;
@@ -188,10 +189,15 @@ impl Translator {
         }
     }
 
+    /// Entries of the table: those of a new session are there before another one makes room for it.
+    fn entries(options: &Options) -> usize {
+        (options.sessions.max(1) + 1) * ENTRIES_PER_SESSION
+    }
+
     /// Bytes of memory of one translator.
     pub fn memory_bytes(options: &Options, rules: &Rules) -> usize {
         let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
-        let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        let entries = Self::entries(options);
         let cache = Cache::memory_bytes(options.sessions.max(1));
         let controls = ftp::Controls::memory_bytes(options.ftp_ports, options.sessions.max(1));
         let turns = if rules.has_v6() { Turns::memory_bytes(options.sessions.max(1)) } else { 0 };
@@ -518,42 +524,34 @@ impl Translator {
             let other = self.tuple(Slot(hot.other)).filter(|_| is_own);
             return other.ok_or(Refusal::Conflict);
         }
+        let place = match source {
+            Source::Rule(rule, interface) | Source::Hairpin(rule, interface) => {
+                self.place(rule, interface)
+            }
+            Source::Keep(_) | Source::Hairpin64(_) => None,
+        };
         // What is expected has the room of a session.
         let expected = self.controls.expected - usize::from(self.expected(original).is_some());
-        if self.sessions + expected >= self.options.sessions && !self.make_room(now_s) {
-            return Err(Refusal::Sessions);
-        }
+        let is_full = self.sessions + expected >= self.options.sessions;
+        // It ends when nothing else is in the way: nobody loses a session for a packet that is refused.
+        let least = match is_full {
+            true => Some(self.least(now_s).ok_or(Refusal::Sessions)?),
+            false => None,
+        };
         let protocol = match (IpProtocol(original.protocol), family) {
             (IpProtocol::ICMPV6, 4) => IpProtocol::ICMP.0,
             _ => original.protocol,
         };
-        let rules = self.rules.clone();
-        let behind = |src: End| Tuple { src, dst, protocol, family, ..*original };
-        let (translated, binding, rule) = match source {
-            Source::Keep(rule) => (behind(original.src), None, rule),
-            Source::Rule(rule, interface) => {
-                let place = self.place(rule, interface);
-                self.source(original, behind, rule, place, original.src.0)?
-            }
-            Source::Hairpin(rule, interface) => {
-                let place = self.place(rule, interface);
-                self.source(original, behind, rule, place, dst.0)?
-            }
-            Source::Hairpin64(rule) => {
-                let embedded = |(address, port): End| {
-                    let address = rules.embed(original.dst.0, address[1] as u32);
-                    behind((address, port))
-                };
-                self.source(original, embedded, rule, None, dst.0)?
-            }
-        };
-        // The identifier of an ICMP query is at both ends.
-        let is_icmp = matches!(IpProtocol(protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
-        let dst = if is_icmp { (dst.0, translated.src.1) } else { dst };
-        let translated = Tuple { dst, ..translated };
+        let to = Tuple { dst, protocol, family, ..*original };
+        let room = least.map_or(Room::Free, Room::Of);
+        let ends = self.ends(original, &to, source, place, room)?;
+        let (translated, rule) = (ends.tuple, ends.rule);
         let (behind, behind_side) = translated.key();
-        if behind == key || self.table.find(&behind).is_some() {
-            self.release_if_unused(binding);
+        let known = self.table.find(&behind).filter(|slot| !self.is_of(*slot, least));
+        if behind == key || known.is_some() {
+            if let Binding::Is(binding) = ends.binding {
+                self.release_if_unused(binding);
+            }
             // Nothing changes: no session is needed.
             return if behind == key && behind_side == side {
                 Ok(translated)
@@ -561,37 +559,41 @@ impl Translator {
                 Err(Refusal::Conflict)
             };
         }
+        // Held before a session ends that may have the same.
+        if let Binding::Is(binding) = ends.binding {
+            self.hold(binding);
+        }
+        let of_destination = self.hold_destination(original, source);
+        least.into_iter().for_each(|least| self.make_room(least));
+        let binding = match ends.binding {
+            Binding::None => NIL,
+            Binding::Is(binding) => binding.0,
+            Binding::Left(port) => {
+                match self.ends(original, &to, source, place, Room::Left(port)) {
+                    Ok(Ends { tuple, binding: Binding::Is(binding), .. })
+                        if tuple == translated =>
+                    {
+                        self.hold(binding);
+                        binding.0
+                    }
+                    _ => {
+                        self.let_go(Slot(of_destination));
+                        return Err(Refusal::Ports);
+                    }
+                }
+            }
+        };
         let made = [self.insert(&key, now_s), self.insert(&behind, now_s)];
         let [Some(first), Some(second)] = made else {
             made.into_iter().flatten().for_each(|slot| {
                 self.table.remove(slot);
             });
-            self.release_if_unused(binding);
+            [binding, of_destination].into_iter().for_each(|own| self.let_go(Slot(own)));
             return Err(Refusal::Sessions);
         };
-        self.set(first, Kind::Original, second.0, rule, bit_of(side));
-        self.set(second, Kind::Translated, first.0, rule, bit_of(behind_side));
+        self.set(first, Kind::Original, (second.0, binding), rule, bit_of(side));
+        self.set(second, Kind::Translated, (first.0, of_destination), rule, bit_of(behind_side));
         self.table.set_class(first, FlowClass::HalfOpen);
-        if let Some(binding) = binding {
-            if let Some(hot) = self.table.get_mut(first) {
-                hot.owner = binding.0;
-            }
-            self.hold(binding);
-        }
-        let of_destination = match source {
-            // The binding of the destination stays as long as the session.
-            Source::Hairpin64(_) => {
-                let outside = rules.embedded(original.dst.0);
-                let end = outside.map(|(_, address)| ([0, address.into()], original.dst.1));
-                let held = end.and_then(|end| self.inside64(original.protocol, end));
-                held.into_iter().for_each(|binding| self.hold(binding));
-                held.map_or(NIL, |binding| binding.0)
-            }
-            _ => self.came(original),
-        };
-        if let Some(hot) = self.table.get_mut(second) {
-            hot.owner = of_destination;
-        }
         self.begin_control([first, second], original, &translated);
         self.sessions += 1;
         self.counts.sessions += 1;
@@ -608,9 +610,27 @@ impl Translator {
         found[0].slot()
     }
 
-    fn set(&mut self, slot: Slot, kind: Kind, other: u32, rule: u16, bits: u8) {
+    /// Whether an entry is one of a session, by the original entry of that.
+    fn is_of(&self, slot: Slot, session: Option<Slot>) -> bool {
+        let is_it = |session: Slot| {
+            session == slot || self.table.get(session).is_some_and(|hot| hot.other == slot.0)
+        };
+        session.is_some_and(is_it)
+    }
+
+    /// Holds the binding of the destination of a new session, which stays as long: that of an inside host, or of what was expected.
+    fn hold_destination(&mut self, original: &Tuple, source: Source) -> u32 {
+        let Source::Hairpin64(_) = source else { return self.came(original) };
+        let outside = self.rules.embedded(original.dst.0);
+        let end = outside.map(|(_, address)| ([0, address.into()], original.dst.1));
+        let held = end.and_then(|end| self.inside64(original.protocol, end));
+        held.into_iter().for_each(|binding| self.hold(binding));
+        held.map_or(NIL, |binding| binding.0)
+    }
+
+    fn set(&mut self, slot: Slot, kind: Kind, (other, owner): (u32, u32), rule: u16, bits: u8) {
         if let Some(hot) = self.table.get_mut(slot) {
-            *hot = Hot { other, owner: NIL, count: 0, rule, kind, flags: bits };
+            *hot = Hot { other, owner, count: 0, rule, kind, flags: bits };
         }
     }
 

@@ -17,6 +17,7 @@ use stream::helper::ftp::Announcement;
 use stream::table::{Class as FlowClass, Slot};
 use stream::{FlowKey, Side};
 
+use super::bindings::{Binding, Room};
 use super::{
     Kind, NIL, Refusal, SCOPE_EXPECTED, Translator, Way, binding_key, flags, host_end, side_of,
 };
@@ -272,12 +273,15 @@ impl Translator {
             self.counts.ftp_announced += 1;
             return Ok(end(own.port));
         }
-        // Its own session must not make the room.
-        let is_open = self.table.class(original) == Some(FlowClass::Full);
         let is_full = self.sessions + self.controls.expected >= self.options.sessions;
-        if is_full && !(is_open && self.make_room(now_s)) {
-            return Err(Refusal::Sessions);
-        }
+        let least = if is_full {
+            // Its own session must not make the room.
+            let is_open = self.table.class(original) == Some(FlowClass::Full);
+            let least = self.least(now_s).filter(|_| is_open);
+            Some(least.ok_or(Refusal::Sessions)?)
+        } else {
+            None
+        };
         let rule = rules.rule(hot.rule).ok_or(Refusal::Conflict)?;
         let (range, class) = match &rule.action {
             Action::Deterministic { blocks, .. } if way == Way::Forward => {
@@ -292,8 +296,19 @@ impl Translator {
             }
         };
         let data = Tuple { src: (inside, own.port), dst: (remote, 0), ..before };
-        let (binding, port) = self.bind(&data, hot.rule, address, &range, class)?;
-        self.hold(binding);
+        let (room, range) = (least.map_or(Room::Free, Room::Of), (&range, class));
+        let (mut binding, port) = self.bind(&data, hot.rule, address, range, room)?;
+        if let Binding::Is(slot) = binding {
+            self.hold(slot);
+        }
+        least.into_iter().for_each(|least| self.make_room(least));
+        if let Binding::Left(port) = binding {
+            binding = self.bind(&data, hot.rule, address, range, Room::Left(port))?.0;
+            if let Binding::Is(slot) = binding {
+                self.hold(slot);
+            }
+        }
+        let Binding::Is(binding) = binding else { return Err(Refusal::Ports) };
         let key = expected_key(remote, (outside, port));
         if let Some(known) = self.table.find(&key) {
             // Another control connection of the host has announced the same.
@@ -303,10 +318,7 @@ impl Translator {
             self.let_go(binding);
             return Err(Refusal::Sessions);
         };
-        self.set(slot, Kind::Expected, binding.0, hot.rule, 0);
-        if let Some(hot) = self.table.get_mut(slot) {
-            hot.owner = original.0;
-        }
+        self.set(slot, Kind::Expected, (binding.0, original.0), hot.rule, 0);
         self.controls.expected += 1;
         self.counts.ftp_announced += 1;
         if let Some((_, control)) = self.control(original) {

@@ -5,35 +5,38 @@ use stream::table::{Class as FlowClass, Slot, YIELDING_COMPARED};
 use super::{EXPECTED_S, Hot, IDLE, Kind, Translator};
 
 impl Translator {
-    /// Ends a session that is worth less than a new one; whether there was one.
+    /// The session that makes room for a new one, by its original entry: it is worth less. `None`: all are worth as much.
     #[cold]
-    pub(super) fn make_room(&mut self, now_s: u32) -> bool {
+    pub(super) fn least(&self, now_s: u32) -> Option<Slot> {
         let closed = self.table.oldest(FlowClass::Closed);
-        let slot = match closed.or_else(|| self.table.oldest(FlowClass::HalfOpen)) {
-            Some(slot) => slot,
-            None => {
-                let Some(first) = self.table.oldest(FlowClass::Yielding) else { return false };
-                let idle_s = |slot: Slot| {
-                    self.table.get(slot).map_or(0, |hot| self.idle_s(slot, *hot, now_s))
-                };
-                let next = |slot: &Slot| self.table.next_oldest(*slot);
-                let mut idlest = (first, idle_s(first));
-                let others = std::iter::successors(next(&first), next);
-                for slot in others.take(YIELDING_COMPARED - 1) {
-                    let idle_s = idle_s(slot);
-                    if idle_s > idlest.1 {
-                        idlest = (slot, idle_s);
-                    }
-                }
-                if idlest.0 != first {
-                    self.table.renew(first);
-                }
-                idlest.0
+        if let Some(slot) = closed.or_else(|| self.table.oldest(FlowClass::HalfOpen)) {
+            return Some(slot);
+        }
+        let first = self.table.oldest(FlowClass::Yielding)?;
+        let idle_s =
+            |slot: Slot| self.table.get(slot).map_or(0, |hot| self.idle_s(slot, *hot, now_s));
+        let next = |slot: &Slot| self.table.next_oldest(*slot);
+        let mut idlest = (first, idle_s(first));
+        for slot in std::iter::successors(next(&first), next).take(YIELDING_COMPARED - 1) {
+            let idle_s = idle_s(slot);
+            if idle_s > idlest.1 {
+                idlest = (slot, idle_s);
             }
-        };
+        }
+        Some(idlest.0)
+    }
+
+    /// Ends [that session](Self::least), when nothing else is in the way of the new one.
+    pub(super) fn make_room(&mut self, least: Slot) {
+        if self.table.class(least) == Some(FlowClass::Yielding)
+            && let Some(first) = self.table.oldest(FlowClass::Yielding)
+            && first != least
+        {
+            // Others are compared next time.
+            self.table.renew(first);
+        }
         self.counts.given_up += 1;
-        self.end(slot);
-        true
+        self.end(least);
     }
 
     /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached. It reads the times of

@@ -1,5 +1,6 @@
 //! How sessions end and begin again, and which make room for others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nat::rules::{Action, Rules};
@@ -219,6 +220,63 @@ fn numbers_of_forgotten_lines_are_known() {
     }
 }
 
+/// A packet that is refused ends no session to make room for its own.
+#[test]
+fn who_is_refused_takes_nobodys_place() {
+    let options = Options { sessions: 3, bindings_per_host: 2, ..options() };
+    let rules = rules(Action::Source(vec![OUTSIDE]), 5000..=5003, 1);
+    let mut own = Translator::new(options, rules).unwrap();
+    let udp = IpProtocol::UDP.0;
+    for (host, port, protocol) in [(1, 5000, udp), (1, 5001, udp), (2, 0, 47)] {
+        begin(&mut own, from(host, port, protocol)).unwrap();
+    }
+    let before = originals(&own);
+    assert_eq!(begin(&mut own, from(1, 5002, udp)), Err(Refusal::HostLimit));
+    assert_eq!(begin(&mut own, from(3, 0, 47)), Err(Refusal::Conflict));
+    assert_eq!((originals(&own), own.counts().given_up), (before, 0));
+    // One that is not refused does; the binding that both have stays.
+    let again = Tuple { dst: ([0, 0x0808_0808], 81), ..from(1, 5000, udp) };
+    let made = begin(&mut own, again).unwrap();
+    assert_eq!((made.src.1, own.len(), own.counts().given_up), (5000, 3, 1));
+    assert!(!originals(&own).contains(&from(1, 5000, udp)));
+    let used: u32 = own.pools().map(|pool| pool.used).sum();
+    assert_eq!(used, 2);
+}
+
+/// Where all ports are in use, a session makes room if the new one can have its port.
+#[test]
+fn the_port_of_what_makes_room_is_free() {
+    let (udp, tcp) = (IpProtocol::UDP.0, IpProtocol::TCP.0);
+    // The first session and the ports of others, the new one and the port that it gets.
+    for (first, others, new, port) in [
+        (from(1, 5000, udp), &[5001][..], from(3, 7000, udp), Ok(5000)),
+        (from(1, 5001, udp), &[5000], from(3, 7000, udp), Ok(5001)),
+        (from(1, 5001, udp), &[5000], from(3, 5001, udp), Ok(5001)),
+        // Its port is that of another protocol, or it has none.
+        (from(1, 5000, tcp), &[5000, 5001], from(3, 7000, udp), Err(Refusal::Ports)),
+        (from(1, 0, 47), &[5000, 5001], from(3, 7000, udp), Err(Refusal::Ports)),
+        // Only one host has a protocol without ports to a remote end.
+        (from(1, 0, 47), &[], from(3, 0, 47), Ok(0)),
+    ] {
+        let options = Options { sessions: 1 + others.len(), ..options() };
+        let rules = rules(Action::Source(vec![OUTSIDE]), 5000..=5001, 1);
+        let mut own = Translator::new(options, rules).unwrap();
+        begin(&mut own, first).unwrap();
+        for other in others {
+            begin(&mut own, from(2, *other, udp)).unwrap();
+        }
+        let before = originals(&own);
+        assert_eq!(begin(&mut own, new).map(|made| made.src.1), port, "{first:?} {new:?}");
+        let mut after = before.clone();
+        if port.is_ok() {
+            after.remove(&first);
+            after.insert(new);
+        }
+        assert_eq!(originals(&own), after);
+        assert_eq!(own.counts().given_up, u64::from(port.is_ok()));
+    }
+}
+
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -244,6 +302,20 @@ fn one_rule() -> Arc<Rules> {
 fn open(own: &mut Translator, first: Tcp) -> Tuple {
     let made = own.begin_by(&ORIGINAL, ORIGINAL.dst, 4, Source::Rule(3, 1), (first, 100));
     made.unwrap().reversed()
+}
+
+/// A packet of an inside host to one remote end.
+fn from(host: u64, port: u16, protocol: u8) -> Tuple {
+    Tuple { src: ([0, host], port), protocol, ..ORIGINAL }
+}
+
+fn begin(own: &mut Translator, original: Tuple) -> Result<Tuple, Refusal> {
+    own.begin(&original, original.dst, 4, Source::Rule(3, 1), 100)
+}
+
+/// The first packets of all sessions.
+fn originals(own: &Translator) -> BTreeSet<Tuple> {
+    all_sessions(own, 100).iter().map(|own| own.original).collect()
 }
 
 /// What a textbook knows of a connection: the number behind its SYN, what its ends have acknowledged, and its state.
