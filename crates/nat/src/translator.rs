@@ -148,6 +148,8 @@ pub struct Translator {
     alive: Vec<(Slot, u32)>,
     /// The state of the generator of ports.
     random: u64,
+    /// Sessions that have ended.
+    ended: u64,
 }
 
 impl Translator {
@@ -178,6 +180,7 @@ impl Translator {
             idle,
             alive,
             random,
+            ended: 0,
         })
     }
 
@@ -217,6 +220,11 @@ impl Translator {
     /// The same, for packets that the caller translates.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
+    }
+
+    /// Sessions that have ended, for whatever reason. As long as it stays, the entries are there that [`find`](Self::find) has found.
+    pub fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// Sessions.
@@ -656,6 +664,7 @@ impl Translator {
         let Some((_, hot)) = self.table.remove(slot) else { return };
         let other = self.table.remove(Slot(hot.other));
         self.sessions -= 1;
+        self.ended += 1;
         if hot.flags & flags::CONTROL != 0 {
             self.end_control(hot.count);
         }

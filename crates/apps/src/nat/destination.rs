@@ -65,8 +65,9 @@ pub struct Destination {
     pub(super) decoded: Box<[Decoded]>,
     /// Rows whose packets are looked up, and their keys.
     pub(super) asked: Vec<Asked>,
-    /// Rows whose packets are plain.
+    /// Rows whose packets are plain; and whether some may become packets of the other family, by the rules when they came.
     pub(super) plain: Vec<PlainRow>,
+    pub(super) has_turns: bool,
     /// Rows whose packets become known ones of the other family, behind others that are looked up.
     pub(super) turns: Vec<(u16, Turn)>,
     pub(super) places: Places,
@@ -202,6 +203,7 @@ impl Destination {
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
             asked: Vec::with_capacity(max),
             plain: Vec::with_capacity(max),
+            has_turns: false,
             turns: Vec::with_capacity(max),
             places,
             order: Vec::with_capacity(max),
@@ -320,7 +322,8 @@ impl Destination {
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         translator.find(&self.keys, now_s, &mut self.found);
-        let given_up = translator.counts().given_up;
+        // Control waits for the lock; but what was found may end by a packet of the batch itself.
+        let ended = translator.ended();
         let rules = translator.rules().clone();
         // Plain rows were asked for behind the others; what is numbered or begun is so in the order of receipt.
         let mut order = std::mem::take(&mut self.order);
@@ -339,8 +342,9 @@ impl Destination {
             }
             let row = usize::from(row);
             let tuple = Tuple::from_key(&key, side);
-            // A session that made room for that of a packet before may have been of this one.
-            let slot = match translator.counts().given_up == given_up {
+            // A session that made room for that of a packet before may have been of this one, as may those of an address that
+            // a masquerade has no more.
+            let slot = match translator.ended() == ended {
                 true => self.found[at].slot(),
                 false => translator.find_again(&key),
             };
@@ -709,6 +713,7 @@ impl Stage<Tables> for Destination {
             (translator.rules().clone(), translator.keys())
         };
         let has_v6 = rules.has_v6();
+        self.has_turns = keys.is_on();
         if let Some(open) = &self.open {
             open.fetch_add(packets.len() as u64, Ordering::Release);
         }

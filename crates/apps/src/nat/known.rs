@@ -113,7 +113,8 @@ impl Destination {
         now_s: u32,
     ) {
         let all = std::mem::take(&mut self.plain);
-        let has_turns = translator.keys().is_on();
+        // Other rules may have come since: rows of IPv6 packets have no place in the cache of one family.
+        let has_turns = self.has_turns;
         let mut groups = all.chunks(GROUP);
         let mut group = groups.next().unwrap_or_default();
         prefetch_group(group, translator, has_turns);
@@ -327,5 +328,72 @@ pub(super) fn prefetch_turned(packet: &Packet, bits: u16) {
         prefetch_at(first.wrapping_add(64));
     } else {
         prefetch_at(first.wrapping_sub(nat64::GROWTH));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::Current;
+    use nat::rules::{Action, Own, Prefix, Rule, Rules};
+    use nat::translator::{Options, Timeouts};
+    use std::sync::{Arc, Mutex, RwLock};
+
+    /// Rules for IPv6 hosts may go while a chunk is decoded: its packets stay what they are.
+    #[test]
+    fn rules_go_before_packets_are_looked_up() {
+        let prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+        let ports = 1024..=u16::MAX;
+        let action = Action::Nat64 { prefix, to: vec![0xcb00_7101] };
+        let rule =
+            Rule { number: 0, outside: vec![], sources: vec![], protocol: None, ports, action };
+        let [before, after] =
+            [vec![rule], Vec::new()].map(|all| Arc::new(Rules::new(all, 1, Arc::new(Own::new(2)))));
+        let options = Options {
+            sessions: 4,
+            bindings_per_host: 4,
+            filter_by_remote: true,
+            timeouts: Timeouts::default(),
+            ftp_ports: &[],
+            seed: 7,
+        };
+        let translator = Arc::new(Mutex::new(Translator::new(options, before.clone()).unwrap()));
+        let current: Current = Arc::new(RwLock::new(before));
+        let mut stage = Destination::new(translator.clone(), current, false, 7);
+        let mut translator = translator.lock().unwrap();
+
+        // A UDP datagram from 2001:db8::7 to 64:ff9b::808:808.
+        let mut frame = vec![0; 14 + 48];
+        (frame[12], frame[13], frame[14], frame[19], frame[20]) = (0x86, 0xdd, 0x60, 8, 17);
+        frame[22..26].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+        frame[37] = 7;
+        frame[38..42].copy_from_slice(&[0, 0x64, 0xff, 0x9b]);
+        frame[50..54].fill(8);
+        frame[54..62].copy_from_slice(&[0x30, 0, 0, 53, 0, 8, 9, 9]);
+        let (six, tcp) = Plain6::of(&frame[14..]).unwrap();
+        let place = (Place::default(), translator.keys().of6(&six));
+        stage.has_turns = translator.keys().is_on();
+        stage.plain.push(PlainRow::new(Plain::default(), place, 0, tcp, true));
+        translator.set_rules(after);
+
+        let (_, depot) = chunk::Region::new(64, chunk::HugePages::Off).unwrap();
+        let mut pool = chunk::Pool::new(depot, 8);
+        let mut packets = [Packet::copy_from(&mut pool, &frame).unwrap()];
+        let mut out = Out {
+            verdict: &mut [0],
+            flags: &mut [flags::IPV6],
+            l3: &mut [14],
+            interface: &mut [0],
+            dst4: &mut [0],
+            src4: &mut [0],
+            dst6: &mut [[0; 2]],
+            src6: &mut [[0; 2]],
+            nat: &mut [0],
+            headers: None,
+        };
+        stage.translate_known(&mut out, &mut packets, &mut translator, 1);
+        assert_eq!(packets[0].data(), &frame[..]);
+        assert_eq!((stage.asked.len(), translator.counts().packets), (1, 0));
+        packets.into_iter().for_each(|own| own.free(&mut pool));
     }
 }

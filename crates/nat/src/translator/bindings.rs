@@ -58,7 +58,10 @@ impl Translator {
     ) -> Result<Ends, Refusal> {
         let behind = |src: End| Tuple { src, ..*to };
         let (tuple, binding, rule) = match source {
-            Source::Keep(rule) => (behind(original.src), Binding::None, rule),
+            Source::Keep(rule) => {
+                self.rules.rule(rule).ok_or(Refusal::Gone)?;
+                (behind(original.src), Binding::None, rule)
+            }
             Source::Rule(rule, _) => {
                 self.source(original, behind, (rule, place), original.src.0, room)?
             }
@@ -112,7 +115,7 @@ impl Translator {
         room: Room,
     ) -> Result<(Tuple, Binding, u16), Refusal> {
         let rules = self.rules.clone();
-        let rule = rules.rule(number).ok_or(Refusal::NoAddress)?;
+        let rule = rules.rule(number).ok_or(Refusal::Gone)?;
         let host = original.src.0;
         let host_v4 = host[1] as u32;
         if let Action::Static { inside, outside } = &rule.action {

@@ -79,6 +79,8 @@ pub enum Refusal {
     NoAddress,
     /// It is a TCP segment of no session, and begins none.
     Stray,
+    /// Its rule is gone since it was looked up.
+    Gone,
 }
 
 /// What a packet's source becomes.
@@ -156,7 +158,7 @@ impl Counts {
             Refusal::Sessions => &mut self.sessions_exhausted,
             Refusal::HostLimit => &mut self.host_limit,
             Refusal::Conflict => &mut self.conflicts,
-            Refusal::Stray => return,
+            Refusal::Stray | Refusal::Gone => return,
         } += 1;
     }
 }

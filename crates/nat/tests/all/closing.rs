@@ -9,6 +9,7 @@ use nat::tuple::{Message, Tuple};
 use nat::{Tcp, Translator, nat64};
 use packet::IpProtocol;
 use proptest::prelude::*;
+use stream::table::Found;
 
 use crate::properties::{
     OFFSETS, OUTSIDE, PREFIX, all_sessions, cached_step, options, rules, table_step,
@@ -275,6 +276,39 @@ fn the_port_of_what_makes_room_is_free() {
         assert_eq!(originals(&own), after);
         assert_eq!(own.counts().given_up, u64::from(port.is_ok()));
     }
+}
+
+/// Sessions may end between the search of a batch and its packets, as those of an address that has changed: whoever looks at
+/// [`Translator::ended`] knows.
+#[test]
+fn places_that_were_found_are_known_to_be_old() {
+    let rules = rules(Action::Masquerade, 5000..=5999, 1);
+    let mut own = Translator::new(options(), rules.clone()).unwrap();
+    let first = from(1, 5000, 17);
+    begin(&mut own, first).unwrap();
+    let (key, _) = first.key();
+    let mut found = [Found::NONE];
+    own.find(&[key], 100, &mut found);
+    let before = own.ended();
+    begin(&mut own, from(1, 5001, 17)).unwrap();
+    assert_eq!((own.ended(), own.find_again(&key)), (before, found[0].slot()));
+    rules.own.set(1, Some(OUTSIDE + 1));
+    begin(&mut own, from(1, 5002, 17)).unwrap();
+    assert_eq!((own.ended(), own.len(), own.counts().given_up), (before + 2, 1, 0));
+    assert_eq!(own.find_again(&key), None);
+}
+
+/// A packet whose rule has gone since it was looked up begins no session.
+#[test]
+fn rules_that_are_gone_begin_nothing() {
+    let mut own = Translator::new(options(), one_rule()).unwrap();
+    own.set_rules(Arc::new(Rules::new(Vec::new(), 1, one_rule().own.clone())));
+    let dst = ([0, u64::from(OUTSIDE)], 80);
+    for source in [Source::Keep(3), Source::Rule(3, 1), Source::Hairpin(3, 1), Source::Hairpin64(3)]
+    {
+        assert_eq!(own.begin(&ORIGINAL, dst, 4, source, 100), Err(Refusal::Gone), "{source:?}");
+    }
+    assert!(own.is_empty());
 }
 
 const FIN: u8 = 1;
