@@ -383,7 +383,7 @@ fn establish(own: &mut Translator, original: &Tuple, translated: &Tuple) {
         let mut found = [Found::NONE];
         own.find(&[key], now_s(), &mut found);
         if let Some(slot) = found[0].slot() {
-            own.step(slot, side, tcp::flags::ACK as u8);
+            own.step(slot, side, nat::Tcp::with(tcp::flags::ACK as u8));
         }
     }
 }

@@ -11,7 +11,7 @@ use nat::rewrite::{set_ends, set_quoted};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Source, Timeouts};
 use nat::tuple::Tuple;
-use nat::{Translator, nat64};
+use nat::{Tcp, Translator, nat64};
 use packet::Anomaly;
 use stream::table::Found;
 
@@ -73,7 +73,9 @@ fuzz_target!(|data: &[u8]| {
         let (key, side) = tuple.key();
         let mut found = [Found::NONE];
         translator.find(&[key], now_s, &mut found);
-        let step = found[0].slot().and_then(|slot| translator.step(slot, side, 0));
+        let segment = frame.get(l4..).filter(|_| tuple.protocol == 6);
+        let tcp = segment.map_or(Tcp::default(), Tcp::of);
+        let step = found[0].slot().and_then(|slot| translator.step(slot, side, tcp));
         let to = match step {
             Some((to, _)) => to,
             None if tuple.family == 4 => {

@@ -271,6 +271,7 @@ pub trait Stage<T>: Send {
     }
 
     /// A chunk retires: every packet goes where the verdicts say after this call, and no other stage changes them any more.
+    /// Packets for the host whose interface has no twin are dropped by then (`host_absent`).
     /// One that settles packets together may drop further ones of its own here. Packets with the
     /// verdict taken are no longer here. Chunks come in the order of receipt, also those whose packets entered the pipeline
     /// behind this stage. Of a chunk that a panic ended, all packets count as dropped and none is here.

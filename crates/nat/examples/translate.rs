@@ -11,7 +11,7 @@ use nat::cache::Place;
 use nat::rewrite::{Which, set_end, set_end_plain};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Source, Timeouts, Way};
-use nat::{Plain, Translator, Tuple};
+use nat::{Plain, Tcp, Translator, Tuple};
 use packet::Decoded;
 use stream::Side;
 use stream::table::Found;
@@ -84,7 +84,7 @@ fn world(sessions: usize) -> (Translator, Vec<[u8; FRAME]>) {
             let (key, side) = tuple.key();
             let mut found = [Found::NONE];
             translator.find(&[key], 1, &mut found);
-            translator.step(found[0].slot().expect("a session"), side, 0x10);
+            translator.step(found[0].slot().expect("a session"), side, Tcp::with(0x10));
         }
         all.push((original, made));
     }
@@ -126,9 +126,9 @@ enum How {
 fn round(translator: &mut Translator, frames: &[[u8; FRAME]], how: How) -> f64 {
     let mut own = frames.to_vec();
     let (mut keys, mut found) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-    let mut sides: Vec<(Side, u8, Plain)> = Vec::with_capacity(BATCH);
+    let mut sides: Vec<(Side, Tcp, Plain)> = Vec::with_capacity(BATCH);
     let mut records = vec![Decoded::default(); BATCH];
-    let mut plains: Vec<(Plain, Place, u8)> = Vec::with_capacity(BATCH);
+    let mut plains: Vec<(Plain, Place, u32, u8)> = Vec::with_capacity(BATCH);
     let places = translator.places();
     let begin = Instant::now();
     let mut translated = 0;
@@ -139,14 +139,15 @@ fn round(translator: &mut Translator, frames: &[[u8; FRAME]], how: How) -> f64 {
             plains.clear();
             plains.extend(batch.iter().filter_map(|frame| {
                 let (plain, tcp) = Plain::of(&frame[LINK..])?;
-                Some((plain, places.of(plain), tcp))
+                Some((plain, places.of(plain), tcp.acknowledgment, tcp.flags))
             }));
             plains.iter().take(AHEAD).for_each(|own| translator.prefetch(own.1));
             for (at, frame) in batch.iter_mut().enumerate() {
                 if let Some(ahead) = plains.get(at + AHEAD) {
                     translator.prefetch(ahead.1);
                 }
-                let (plain, place, tcp) = plains[at];
+                let (plain, place, acknowledgment, flags) = plains[at];
+                let tcp = Tcp { acknowledgment, ..Tcp::with(flags) };
                 match translator.known(place, plain, tcp, 2) {
                     Some(change) => {
                         change.write(&mut frame[LINK..], plain);

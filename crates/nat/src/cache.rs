@@ -5,13 +5,14 @@
 //! direction:
 //!
 //! ```text
-//!  0                         16             24       28     32
-//!  │ source, destination,    │ new address, │ seen   │ sums │   two entries a line
-//!  │ ports, protocol         │ port, which  │        │      │
+//!  0                             16      20     24            28     32
+//!  │ source, destination, ports,  │ acked │ seen │ new address │ sums │   two entries a line
+//!  │ protocol; new port, which    │       │      │             │      │
 //! ```
 //!
 //! It only ever says what the table says: an entry is put in by a packet that the table translated, and goes with its session.
-//! `seen` is when an entry was last used; a sweep brings it to the table before it calls a session idle. What has no room in its
+//! `seen` is when an entry was last used; a sweep brings it to the table before it calls a session idle. `acked` is about what
+//! the sender has acknowledged last, by which resets are [judged](crate::segment). What has no room in its
 //! line is in one of three lines beside it. Where all are full, an entry that was not used in this second makes room, and its `seen`
 //! goes to the table.
 //!
@@ -23,6 +24,7 @@ use packet::checksum::finish;
 use stream::table::TableError;
 
 use crate::rewrite::Which;
+use crate::segment::{STEP, Tcp};
 use crate::tuple::Tuple;
 
 /// Lines for each session: on average two entries in four places.
@@ -43,10 +45,10 @@ const PLAIN: u64 = 0x45 << 56;
 pub struct Plain([u64; 2]);
 
 impl Plain {
-    /// The ends of a plain packet, and its TCP flags or 0: IPv4 without options, not a fragment, TCP or UDP whose fixed header is
+    /// The ends of a plain packet, and what is known of its TCP segment: IPv4 without options, not a fragment, TCP or UDP whose fixed header is
     /// there. `ip` begins with the IP header, whose lengths were found right. `None` for anything else.
     #[inline(always)]
-    pub fn of(ip: &[u8]) -> Option<(Plain, u8)> {
+    pub fn of(ip: &[u8]) -> Option<(Plain, Tcp)> {
         // A datagram of less than 12 bytes ends within the longest headers.
         let Some(head) = ip.first_chunk::<40>() else { return Self::of_short(ip) };
         let (first, addresses) = (be64(head, 0), be64(head, 12));
@@ -55,20 +57,20 @@ impl Plain {
         }
         let ports = u32::from_be_bytes([head[20], head[21], head[22], head[23]]);
         let protocol = head[9];
-        let (least, flags) = match protocol {
-            TCP => (40, head[33]),
-            UDP => (28, 0),
+        let (least, tcp) = match protocol {
+            TCP => (40, Tcp::of(&head[20..])),
+            UDP => (28, Tcp::default()),
             _ => return None,
         };
         if first >> 32 & 0xffff < least {
             return None;
         }
-        Some((Plain([addresses, u64::from(ports) << 8 | u64::from(protocol)]), flags))
+        Some((Plain([addresses, u64::from(ports) << 8 | u64::from(protocol)]), tcp))
     }
 
     /// The same of less than 40 bytes, with others behind them.
     #[cold]
-    fn of_short(ip: &[u8]) -> Option<(Plain, u8)> {
+    fn of_short(ip: &[u8]) -> Option<(Plain, Tcp)> {
         let mut head = [0; 40];
         head.get_mut(..ip.len())?.copy_from_slice(ip);
         let is_udp = ip.len() >= 28 && head[9] == UDP;
@@ -187,34 +189,78 @@ fn grow(checksum: u16, sum: u16) -> u16 {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Entry {
+    /// That of the plain packet; in the highest bits of the second word, which are free there, the new port, [`IS_SOURCE`] and
+    /// [`SPILLS`].
     key: [u64; 2],
+    last: Stamp,
     address: u32,
-    port: u16,
-    is_source: bool,
-    /// Of the first one of a line: packets of it are in the lines beside it, or were.
-    spills: bool,
-    seen: u32,
     sums: [u16; 2],
 }
+
+/// Bits of the key of a plain packet in its second word.
+const KEY_BITS: u32 = 40;
+const KEY: u64 = (1 << KEY_BITS) - 1;
+const IS_SOURCE: u64 = 1 << 56;
+/// Of the first entry of a line: packets of it are in the lines beside it, or were.
+const SPILLS: u64 = 1 << 57;
 
 impl Entry {
     #[inline(always)]
     fn is_of(&self, plain: Plain) -> bool {
-        (self.key[0] ^ plain.0[0]) | (self.key[1] ^ plain.0[1]) == 0
+        (self.key[0] ^ plain.0[0]) | ((self.key[1] ^ plain.0[1]) << (64 - KEY_BITS)) == 0
     }
 
     fn is_free(&self) -> bool {
-        self.key[1] == 0
+        self.key[1] & KEY == 0
     }
 
-    /// What it says, and that it was used `now_s`.
+    fn plain(&self) -> Plain {
+        Plain([self.key[0], self.key[1] & KEY])
+    }
+
+    /// What it says; it was used at `last`.
     #[inline(always)]
-    fn used(&mut self, now_s: u32) -> Change {
-        if self.seen != now_s {
-            self.seen = now_s;
+    fn used(&mut self, last: Stamp) -> Change {
+        self.last.renew(last);
+        let which = if self.key[1] & IS_SOURCE != 0 { Which::Source } else { Which::Destination };
+        let port = (self.key[1] >> KEY_BITS) as u16;
+        Change { which, address: self.address, port, sums: self.sums }
+    }
+}
+
+/// When the last packet with the same ends came, in seconds, and what it acknowledged, 0 for other protocols than TCP: in the upper and
+/// the lower half. In a cache it is not always that of the last packet, but one of the same second and the same [`STEP`], so that
+/// most packets write nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+impl Stamp {
+    /// Of a packet that came at this second, and acknowledged this.
+    #[inline(always)]
+    pub const fn new(seen_s: u32, acked: u32) -> Self {
+        Self((seen_s as u64) << 32 | acked as u64)
+    }
+
+    /// When it came.
+    #[inline(always)]
+    pub const fn seen_s(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// What it acknowledged.
+    pub const fn acked(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn renew(&mut self, last: Stamp) {
+        if (self.0 ^ last.0) / u64::from(STEP) != 0 {
+            *self = last;
         }
-        let which = if self.is_source { Which::Source } else { Which::Destination };
-        Change { which, address: self.address, port: self.port, sums: self.sums }
+    }
+
+    pub(crate) const fn set_acked(&mut self, acked: u32) {
+        *self = Self::new(self.seen_s(), acked);
     }
 }
 
@@ -297,28 +343,25 @@ impl Cache {
         }
     }
 
-    /// What of a packet changes, if its first line says so; it was then seen `now_s`.
+    /// What of a packet changes, if its first line says so; it came at `last`.
     #[inline(always)]
-    pub fn get(&mut self, place: Place, plain: Plain, now_s: u32) -> Option<Change> {
+    pub fn get(&mut self, place: Place, plain: Plain, last: Stamp) -> Option<Change> {
         let line = self.lines.get_mut(place.0 as usize)?;
-        let (is_first, is_second) = (line.0[0].is_of(plain), line.0[1].is_of(plain));
-        if !(is_first | is_second) {
-            return None;
-        }
-        // Which of both it is nobody can predict, so that is no branch.
-        Some(line.0[usize::from(is_second)].used(now_s))
+        // Which of both it is nobody can predict, so that is no branch: asking one after the other would become two.
+        let entry = &mut line.0[usize::from(!line.0[0].is_of(plain))];
+        entry.is_of(plain).then(|| entry.used(last))
     }
 
     /// The same of a packet that had no room there.
     #[inline(never)]
-    pub fn get_beside(&mut self, place: Place, plain: Plain, now_s: u32) -> Option<Change> {
-        if !self.lines.get(place.0 as usize)?.0[0].spills {
+    pub fn get_beside(&mut self, place: Place, plain: Plain, last: Stamp) -> Option<Change> {
+        if self.lines.get(place.0 as usize)?.0[0].key[1] & SPILLS == 0 {
             return None;
         }
         place.beside().into_iter().find_map(|own| {
             let line = self.lines.get_mut(own.0 as usize)?;
             let entry = line.0.iter_mut().find(|entry| entry.is_of(plain))?;
-            Some(entry.used(now_s))
+            Some(entry.used(last))
         })
     }
 
@@ -332,39 +375,47 @@ impl Cache {
         Some([a, b, c, d, e, f, g, h])
     }
 
-    /// Keeps what of a packet changes. Returns the packet that made room for it, and when that one was last seen.
-    pub fn put(&mut self, plain: Plain, change: Change, now_s: u32) -> Option<(Plain, u32)> {
+    /// Keeps what of a packet changes that came at `last`. Returns the packet that made room for it, and its own.
+    pub fn put(&mut self, plain: Plain, change: Change, last: Stamp) -> Option<(Plain, Stamp)> {
         let mut entries = self.entries(plain)?;
-        let is_older = |entry: &&mut Entry| entry.seen != now_s;
+        let is_older = |entry: &&mut Entry| entry.last.seen_s() != last.seen_s();
         let at = (entries.iter().position(|entry| entry.is_of(plain)))
             .or_else(|| entries.iter().position(|entry| entry.is_free()))
             .or_else(|| entries.iter().position(is_older))?;
         if at >= 2 {
-            entries[0].spills = true;
+            entries[0].key[1] |= SPILLS;
         }
         let entry = &mut entries[at];
         let before =
-            (!entry.is_of(plain) && !entry.is_free()).then_some((Plain(entry.key), entry.seen));
-        let (Change { which, address, port, sums }, spills) = (change, entry.spills);
-        let is_source = which == Which::Source;
-        **entry = Entry { key: plain.0, address, port, is_source, spills, seen: now_s, sums };
+            (!entry.is_of(plain) && !entry.is_free()).then_some((entry.plain(), entry.last));
+        let Change { which, address, port, sums } = change;
+        let is_source = if which == Which::Source { IS_SOURCE } else { 0 };
+        let more = u64::from(port) << KEY_BITS | is_source | entry.key[1] & SPILLS;
+        let key = [plain.0[0], plain.0[1] | more];
+        **entry = Entry { key, last, address, sums };
         before
     }
 
-    /// When a packet was last seen here; `None`: it is not known.
-    pub fn seen(&self, plain: Plain) -> Option<u32> {
+    /// The last of a packet; `None`: it is not known.
+    pub fn last(&self, plain: Plain) -> Option<Stamp> {
         let place = self.places().of(plain);
         let [p, q, r] = place.beside();
         let lines = [place, p, q, r].into_iter().filter_map(|own| self.lines.get(own.0 as usize));
-        lines.flat_map(|line| &line.0).find(|entry| entry.is_of(plain)).map(|entry| entry.seen)
+        lines.flat_map(|line| &line.0).find(|entry| entry.is_of(plain)).map(|entry| entry.last)
     }
 
-    /// Forgets a packet.
-    pub fn remove(&mut self, plain: Plain) {
-        let Some(entries) = self.entries(plain) else { return };
-        if let Some(entry) = entries.into_iter().find(|entry| entry.is_of(plain)) {
-            *entry = Entry { spills: entry.spills, ..Entry::default() };
-        }
+    /// Packets like this one acknowledge that now; whether they are known.
+    pub(crate) fn set_acked(&mut self, plain: Plain, acked: u32) -> bool {
+        let known = self.entries(plain).into_iter().flatten().find(|entry| entry.is_of(plain));
+        known.map(|entry| entry.last.set_acked(acked)).is_some()
+    }
+
+    /// Forgets a packet; its last.
+    pub fn remove(&mut self, plain: Plain) -> Option<Stamp> {
+        let entry = self.entries(plain)?.into_iter().find(|entry| entry.is_of(plain))?;
+        let last = entry.last;
+        *entry = Entry { key: [0, entry.key[1] & SPILLS], ..Entry::default() };
+        Some(last)
     }
 }
 
@@ -390,7 +441,7 @@ mod tests {
         ) {
             let mut cache = Cache::new(sessions, 5).unwrap();
             let places = cache.places();
-            let mut twin: HashMap<u8, (Change, u32)> = HashMap::new();
+            let mut twin: HashMap<u8, (Change, Stamp)> = HashMap::new();
             let mut now_s = 1;
             for (which, what, port, pause) in steps {
                 now_s += pause;
@@ -399,16 +450,18 @@ mod tests {
                     0 | 1 => {
                         let end = if port % 2 == 0 { Which::Source } else { Which::Destination };
                         let change = Change::new(own, end, port.into(), port);
-                        if let Some((gone, seen)) = cache.put(own, change, now_s) {
+                        let last = Stamp::new(now_s, port.into());
+                        if let Some((gone, last)) = cache.put(own, change, last) {
+                            let seen = last.seen_s();
                             prop_assert!(seen != now_s && places.of(gone).0 / 4 == places.of(own).0 / 4);
-                            prop_assert_eq!(twin.remove(&number(gone)).map(|known| known.1), Some(seen));
+                            prop_assert_eq!(twin.remove(&number(gone)).map(|known| known.1), Some(last));
                         }
-                        if cache.seen(own).is_some() {
-                            twin.insert(which, (change, now_s));
+                        if cache.last(own).is_some() {
+                            twin.insert(which, (change, last));
                         } else {
                             // All others of its lines were used in this second.
                             let others = twin.iter().filter(|(other, known)| {
-                                known.1 == now_s && places.of(plain(**other)).0 / 4 == places.of(own).0 / 4
+                                known.1.seen_s() == now_s && places.of(plain(**other)).0 / 4 == places.of(own).0 / 4
                             });
                             prop_assert_eq!(others.count(), 8);
                         }
@@ -420,15 +473,18 @@ mod tests {
                     _ => {
                         let known = twin.get_mut(&which);
                         let place = places.of(own);
-                        let got = cache.get(place, own, now_s).or_else(|| cache.get_beside(place, own, now_s));
+                        let last = Stamp::new(now_s, u32::from(port) * 3);
+                        let got = cache.get(place, own, last);
+                        let got = got.or_else(|| cache.get_beside(place, own, last));
                         prop_assert_eq!(got, known.as_ref().map(|known| known.0));
-                        if let Some(known) = known {
-                            known.1 = now_s;
+                        let steps = |own: Stamp| (own.seen_s(), own.acked() / STEP);
+                        if let Some((_, known)) = known.filter(|known| steps(known.1) != steps(last)) {
+                            *known = last;
                         }
                     }
                 }
                 for which in 0..40 {
-                    prop_assert_eq!(cache.seen(plain(which)), twin.get(&which).map(|known| known.1));
+                    prop_assert_eq!(cache.last(plain(which)), twin.get(&which).map(|known| known.1));
                 }
             }
         }
@@ -443,16 +499,20 @@ mod tests {
         assert!((0..40).all(|own| places.of(plain(own)).0 < 4));
         let all: Vec<Plain> = (0..9).map(plain).collect();
         for own in &all {
-            assert_eq!(cache.put(*own, change, 9), None);
+            assert_eq!(cache.put(*own, change, Stamp::new(9, 0)), None);
         }
-        let seen = |cache: &Cache| all.iter().map(|own| cache.seen(*own)).collect::<Vec<_>>();
+        let seen = |cache: &Cache| {
+            all.iter().map(|own| cache.last(*own).map(Stamp::seen_s)).collect::<Vec<_>>()
+        };
         assert_eq!(seen(&cache), [vec![Some(9); 8], vec![None]].concat());
         for own in &all[1..8] {
             let place = places.of(*own);
-            let got = cache.get(place, *own, 10).or_else(|| cache.get_beside(place, *own, 10));
+            let last = Stamp::new(10, 0);
+            let got = cache.get(place, *own, last);
+            let got = got.or_else(|| cache.get_beside(place, *own, last));
             assert_eq!(got, Some(change));
         }
-        assert_eq!(cache.put(all[8], change, 10), Some((all[0], 9)));
+        assert_eq!(cache.put(all[8], change, Stamp::new(10, 0)), Some((all[0], Stamp::new(9, 0))));
         assert_eq!(seen(&cache), [vec![None], vec![Some(10); 8]].concat());
     }
 }

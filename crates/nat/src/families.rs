@@ -2,8 +2,8 @@
 //! the upper layer grows by.
 //!
 //! ```text
-//!  0                              32            40       44       48   49   50    52     56
-//!  │ IPv6 source and destination  │ IPv4 ends   │ ports6 │ ports4 │ of │ by │ sum │ seen │    one entry a line
+//!  0                              32            40       44       48   49   50    56      60     64
+//!  │ IPv6 source and destination  │ IPv4 ends   │ ports6 │ ports4 │ of │ by │ sum │ acked │ seen │    one entry a line
 //! ```
 //!
 //! `of` is the protocol, `by` the family that comes: the entry of a packet from IPv6 is found by its IPv6 ends, that of a packet
@@ -17,8 +17,9 @@ use interleave::prefetch;
 use packet::checksum::finish;
 use stream::table::TableError;
 
-use crate::cache::{Plain, TCP, UDP, be64};
+use crate::cache::{Plain, Stamp, TCP, UDP, be64};
 use crate::nat64::{GROWTH, V4_LEN, V6_LEN, WHOLE_MAX, may_fragment_v4};
+use crate::segment::Tcp;
 use crate::tuple::Tuple;
 
 /// Lines for each session: its two entries, in as many pairs of lines.
@@ -33,11 +34,11 @@ pub struct Plain6 {
 }
 
 impl Plain6 {
-    /// The ends of a plain packet, and its TCP flags or 0: IPv6 without extension headers, TCP or UDP whose fixed header is
+    /// The ends of a plain packet, and what is known of its TCP segment: IPv6 without extension headers, TCP or UDP whose fixed header is
     /// there, and which is short enough to leave in one piece whatever its link. `ip` begins with the IP header, whose length
     /// was found right. `None` for anything else.
     #[inline(always)]
-    pub fn of(ip: &[u8]) -> Option<(Plain6, u8)> {
+    pub fn of(ip: &[u8]) -> Option<(Plain6, Tcp)> {
         let head = ip.first_chunk::<48>()?;
         let (len, protocol) = (usize::from(u16::from_be_bytes([head[4], head[5]])), head[6]);
         let is_tcp = protocol == TCP;
@@ -48,7 +49,7 @@ impl Plain6 {
         if is_odd {
             return None;
         }
-        let flags = if is_tcp { ip.first_chunk::<60>()?[53] } else { 0 };
+        let tcp = if is_tcp { Tcp::of(&ip.first_chunk::<60>()?[40..]) } else { Tcp::default() };
         let ports = u32::from_be_bytes([head[40], head[41], head[42], head[43]]);
         Some((
             Plain6 {
@@ -56,7 +57,7 @@ impl Plain6 {
                 ports,
                 protocol,
             },
-            flags,
+            tcp,
         ))
     }
 
@@ -119,7 +120,7 @@ pub struct Turn {
     /// The family that comes; 0: no entry.
     by: u8,
     sum: u16,
-    seen: u32,
+    last: Stamp,
 }
 
 const _: () = assert!(size_of::<Turn>() == 64);
@@ -147,7 +148,7 @@ impl Turn {
         let sum = !finish(u32::from(!old) + u32::from(new));
         let (v4, ports4) = v4.parts();
         let (v6, ports6, protocol, by) = (v6.addresses, v6.ports, from.protocol, from.family);
-        Some(Turn { v6, v4, ports6, ports4, protocol, by, sum, seen: 0 })
+        Some(Turn { v6, v4, ports6, ports4, protocol, by, sum, last: Stamp::default() })
     }
 
     #[inline(always)]
@@ -406,32 +407,30 @@ impl Turns {
     }
 
     #[inline(always)]
-    fn get(&mut self, pair: Pair, now_s: u32, is_it: impl Fn(&Turn) -> bool) -> Option<&Turn> {
+    fn get(&mut self, pair: Pair, last: Stamp, is_it: impl Fn(&Turn) -> bool) -> Option<&Turn> {
         let is_second = u32::from(!is_it(self.line(pair.0)?));
         let line = self.lines.get_mut((pair.0 ^ is_second) as usize)?;
         if is_second == 1 && !is_it(line) {
             return None;
         }
-        if line.seen != now_s {
-            line.seen = now_s;
-        }
+        line.last.renew(last);
         Some(line)
     }
 
-    /// What an IPv4 packet becomes, if that is known; it was then seen `now_s`.
+    /// What an IPv4 packet becomes, if that is known; it came at `last`.
     #[inline(always)]
-    pub fn get4(&mut self, pair: Pair, plain: Plain, now_s: u32) -> Option<&Turn> {
-        self.get(pair, now_s, |line| line.is_of4(plain))
+    pub fn get4(&mut self, pair: Pair, plain: Plain, last: Stamp) -> Option<&Turn> {
+        self.get(pair, last, |line| line.is_of4(plain))
     }
 
-    /// What an IPv6 packet becomes, if that is known; it was then seen `now_s`.
+    /// The same of an IPv6 packet.
     #[inline(always)]
-    pub fn get6(&mut self, pair: Pair, plain: &Plain6, now_s: u32) -> Option<&Turn> {
-        self.get(pair, now_s, |line| line.is_of6(plain))
+    pub fn get6(&mut self, pair: Pair, plain: &Plain6, last: Stamp) -> Option<&Turn> {
+        self.get(pair, last, |line| line.is_of6(plain))
     }
 
-    /// Keeps what a packet becomes. Returns the packet that made room for it, and when that one was last seen.
-    pub fn put(&mut self, turn: &Turn, now_s: u32) -> Option<(Either, u32)> {
+    /// Keeps what a packet becomes that came at `last`. Returns the packet that made room for it, and its own.
+    pub fn put(&mut self, turn: &Turn, last: Stamp) -> Option<(Either, Stamp)> {
         let plain = turn.key();
         let pair = self.keys.of(&plain);
         let own = |at: u32| self.lines.get(at as usize);
@@ -440,10 +439,10 @@ impl Turns {
         };
         let at = find(&|line| line.is_of(&plain))
             .or_else(|| find(&|line| line.by == 0))
-            .or_else(|| find(&|line| line.seen != now_s))?;
+            .or_else(|| find(&|line| line.last.seen_s() != last.seen_s()))?;
         let line = self.lines.get_mut(at as usize)?;
-        let before = (line.by != 0 && !line.is_of(&plain)).then(|| (line.key(), line.seen));
-        *line = Turn { seen: now_s, ..*turn };
+        let before = (line.by != 0 && !line.is_of(&plain)).then(|| (line.key(), line.last));
+        *line = Turn { last, ..*turn };
         before
     }
 
@@ -453,15 +452,21 @@ impl Turns {
         [pair.0, pair.0 ^ 1].into_iter().find(is_own)
     }
 
-    /// When a packet was last seen here; `None`: it is not known.
-    pub fn seen(&self, plain: &Either) -> Option<u32> {
-        Some(self.lines.get(self.known(plain)? as usize)?.seen)
+    /// The last of a packet; `None`: it is not known.
+    pub fn last(&self, plain: &Either) -> Option<Stamp> {
+        Some(self.lines.get(self.known(plain)? as usize)?.last)
     }
 
-    /// Forgets a packet.
-    pub fn remove(&mut self, plain: &Either) {
+    /// Packets like this one acknowledge that now, if they are known.
+    pub(crate) fn set_acked(&mut self, plain: &Either, acked: u32) {
         if let Some(line) = self.known(plain).and_then(|at| self.lines.get_mut(at as usize)) {
-            *line = Turn::default();
+            line.last.set_acked(acked);
         }
+    }
+
+    /// Forgets a packet; its last.
+    pub fn remove(&mut self, plain: &Either) -> Option<Stamp> {
+        let at = self.known(plain)?;
+        self.lines.get_mut(at as usize).map(|line| std::mem::take(line).last)
     }
 }

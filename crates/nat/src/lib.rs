@@ -9,6 +9,7 @@
 //! | [`cache`] | what plain packets of sessions become, in one cache line |
 //! | [`families`] | the same of sessions between IPv6 and IPv4 |
 //! | [`translator`] | sessions and bindings of a worker (RFC 4787, RFC 5382, RFC 5508) |
+//! | [`segment`] | what of a TCP segment matters, and which resets count |
 //! | [`ftp`] | control connections of FTP, and the addresses and ports in their lines |
 //! | [`edits`] | what sequence numbers become where a stream is edited |
 //! | [`deterministic`] | addresses and ports of subscribers by arithmetic (RFC 7422) |
@@ -37,10 +38,12 @@ pub mod nat64;
 pub mod ports;
 pub mod rewrite;
 pub mod rules;
+pub mod segment;
 pub mod translator;
 pub mod tuple;
 
 pub use cache::Plain;
 pub use rules::{Rule, Rules};
+pub use segment::Tcp;
 pub use translator::Translator;
 pub use tuple::Tuple;

@@ -32,21 +32,25 @@
 
 mod bindings;
 mod ftp;
+mod idle;
 mod kinds;
+mod numbers;
 
 use std::sync::Arc;
 
 use packet::IpProtocol;
-use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError, YIELDING_COMPARED};
+use stream::table::{Class as FlowClass, Found, Limits, Slot, TableError};
 use stream::{FlowKey, FlowTable, Side};
 
-use crate::cache::{Cache, Change, Place, Places, Plain};
+use crate::cache::{Cache, Change, Place, Places, Plain, Stamp};
 use crate::families::{Either, Keys, Pair, Plain6, Turn, Turns};
 use crate::ports::Pool;
 use crate::rewrite::Which;
 use crate::rules::{Rule, Rules};
+use crate::segment::Tcp;
 use crate::tuple::{End, Tuple, has_ports};
 
+use bindings::{Binding, Ends, Room};
 pub use ftp::{CONTROLS_MAX, EXPECTED_S};
 pub use kinds::{Counts, Options, PoolUse, Refusal, Session, Source, Timeouts, Way};
 
@@ -79,7 +83,7 @@ enum Kind {
     Expected,
 }
 
-/// Bits of [`Hot::flags`] of an original entry; the first one and the last one are of a translated one, too.
+/// Bits of [`Hot::flags`] of an original entry; the first one and the last two are of a translated one, too.
 mod flags {
     /// The first end of the key is the tuple's destination.
     pub(super) const FROM_B: u8 = 1 << 0;
@@ -95,6 +99,8 @@ mod flags {
     pub(super) const RESET: u8 = 1 << 5;
     /// A control connection of FTP.
     pub(super) const CONTROL: u8 = 1 << 6;
+    /// The end that sends packets of this entry has acknowledged something: see [`numbers`](super::numbers). Of a translated one, too.
+    pub(super) const ACKED: u8 = 1 << 7;
 }
 
 /// Flags of TCP that say something about a session.
@@ -113,7 +119,8 @@ struct Hot {
     /// Of an original entry: the inside entry of its binding. Of a translated one: that of its destination, if that was
     /// expected. Of an inside entry: that of its host. Of what is expected: the original entry of the control connection.
     owner: u32,
-    /// Of an inside entry: its sessions. Of a host: its bindings. Of a control connection: its number.
+    /// Of an inside entry: its sessions. Of a host: its bindings. Of a control connection: its number. Of another session: what the end
+    /// has acknowledged that sends packets of the entry.
     count: u32,
     rule: u16,
     kind: Kind,
@@ -141,6 +148,8 @@ pub struct Translator {
     alive: Vec<(Slot, u32)>,
     /// The state of the generator of ports.
     random: u64,
+    /// Sessions that have ended.
+    ended: u64,
 }
 
 impl Translator {
@@ -149,7 +158,7 @@ impl Translator {
     /// # Errors
     /// The memory cannot be allocated.
     pub fn new(options: Options, rules: Arc<Rules>) -> Result<Self, TableError> {
-        let capacity = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        let capacity = Self::entries(&options);
         let table = FlowTable::new(Limits { capacity, half_open_max: capacity }, options.seed)?;
         let cache = Cache::new(options.sessions.max(1), options.seed)?;
         let turns = Self::turns(&options, &rules)?;
@@ -171,6 +180,7 @@ impl Translator {
             idle,
             alive,
             random,
+            ended: 0,
         })
     }
 
@@ -182,10 +192,15 @@ impl Translator {
         }
     }
 
+    /// Entries of the table: those of a new session are there before another one makes room for it.
+    fn entries(options: &Options) -> usize {
+        (options.sessions.max(1) + 1) * ENTRIES_PER_SESSION
+    }
+
     /// Bytes of memory of one translator.
     pub fn memory_bytes(options: &Options, rules: &Rules) -> usize {
         let pools = rules.all.iter().map(|rule| Pool::memory_bytes(rule.pool().len()));
-        let entries = options.sessions.max(1) * ENTRIES_PER_SESSION;
+        let entries = Self::entries(options);
         let cache = Cache::memory_bytes(options.sessions.max(1));
         let controls = ftp::Controls::memory_bytes(options.ftp_ports, options.sessions.max(1));
         let turns = if rules.has_v6() { Turns::memory_bytes(options.sessions.max(1)) } else { 0 };
@@ -205,6 +220,11 @@ impl Translator {
     /// The same, for packets that the caller translates.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
+    }
+
+    /// Sessions that have ended, for whatever reason. As long as it stays, the entries are there that [`find`](Self::find) has found.
+    pub fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// Sessions.
@@ -229,10 +249,20 @@ impl Translator {
         }
     }
 
-    /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: its TCP
-    /// flags, 0 for other protocols.
+    /// What a packet whose key was found becomes: its new ends, and its way. `None`: it is not translated. `tcp`: what is known
+    /// of its TCP segment. A reset that its receiver would not take leaves the session as it is.
     #[inline]
-    pub fn step(&mut self, slot: Slot, side: Side, tcp: u8) -> Option<(Tuple, Way)> {
+    pub fn step(&mut self, slot: Slot, side: Side, tcp: Tcp) -> Option<(Tuple, Way)> {
+        let stepped = self.follow_packet(slot, side, tcp)?;
+        if tcp.acknowledges() {
+            self.refresh(slot, side, tcp.acknowledgment);
+        }
+        Some(stepped)
+    }
+
+    /// The same, but the caches stay as they are.
+    #[inline]
+    fn follow_packet(&mut self, slot: Slot, side: Side, tcp: Tcp) -> Option<(Tuple, Way)> {
         let hot = *self.table.get(slot)?;
         let from = side_of(hot.flags);
         let (original, way) = match hot.kind {
@@ -241,15 +271,18 @@ impl Translator {
             _ => return None,
         };
         let to = self.tuple(Slot(hot.other))?;
-        if let Some(state) = self.table.get_mut(original) {
+        self.counts.packets += 1;
+        if tcp.flags & tcp::RST != 0 && !self.is_reset(original, way, tcp) {
+            self.counts.resets_ignored += 1;
+        } else if let Some(state) = self.table.get_mut(original) {
             let before = state.flags;
-            state.flags = follow(before, way, tcp);
+            state.flags = follow(before, way, tcp.flags);
             if before != state.flags {
                 let after = state.flags;
                 self.changed(original, before, after);
             }
+            self.note_numbers(original, way, tcp);
         }
-        self.counts.packets += 1;
         Some(match way {
             Way::Forward => (to, way),
             Way::Back => (to.reversed(), way),
@@ -284,15 +317,15 @@ impl Translator {
         self.cache.prefetch(place);
     }
 
-    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: its flags, or 0. The caller counts
+    /// What of a plain packet of a session changes, if that is known without the table. `tcp`: of its segment. The caller counts
     /// it ([`counts_mut`](Self::counts_mut)).
     #[inline(always)]
-    pub fn known(&mut self, place: Place, plain: Plain, tcp: u8, now_s: u32) -> Option<Change> {
+    pub fn known(&mut self, place: Place, plain: Plain, tcp: Tcp, now_s: u32) -> Option<Change> {
         // A connection that opens or closes changes its session.
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.cache.get(place, plain, now_s)
+        self.cache.get(place, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// The same where [`known`](Self::known) does not know it: it may have had no room in its first line.
@@ -300,13 +333,13 @@ impl Translator {
         &mut self,
         place: Place,
         plain: Plain,
-        tcp: u8,
+        tcp: Tcp,
         now_s: u32,
     ) -> Option<Change> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.cache.get_beside(place, plain, now_s)
+        self.cache.get_beside(place, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// How the lines of plain packets are found that go from one family to the other.
@@ -320,22 +353,22 @@ impl Translator {
         self.turns.prefetch(pair);
     }
 
-    /// What a plain IPv4 packet of a session becomes in IPv6, if that is known without the table; `tcp`: its flags, or 0.
+    /// What a plain IPv4 packet of a session becomes in IPv6, if that is known without the table; `tcp`: of its segment.
     #[inline(always)]
-    pub fn turn4(&mut self, pair: Pair, plain: Plain, tcp: u8, now_s: u32) -> Option<&Turn> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+    pub fn turn4(&mut self, pair: Pair, plain: Plain, tcp: Tcp, now_s: u32) -> Option<&Turn> {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.turns.get4(pair, plain, now_s)
+        self.turns.get4(pair, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// The same of a plain IPv6 packet, which becomes one of IPv4.
     #[inline(always)]
-    pub fn turn6(&mut self, pair: Pair, plain: &Plain6, tcp: u8, now_s: u32) -> Option<&Turn> {
-        if tcp & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
+    pub fn turn6(&mut self, pair: Pair, plain: &Plain6, tcp: Tcp, now_s: u32) -> Option<&Turn> {
+        if tcp.flags & (tcp::FIN | tcp::SYN | tcp::RST) != 0 {
             return None;
         }
-        self.turns.get6(pair, plain, now_s)
+        self.turns.get6(pair, plain, Stamp::new(now_s, tcp.acknowledgment))
     }
 
     /// As [`step`](Self::step) for a plain packet with the ends `from`, whose translation is known afterwards if packets like it
@@ -346,19 +379,21 @@ impl Translator {
         slot: Slot,
         side: Side,
         from: &Tuple,
-        tcp: u8,
+        tcp: Tcp,
         now_s: u32,
     ) -> Option<(Tuple, Way)> {
-        let (to, way) = self.step(slot, side, tcp)?;
+        let (to, way) = self.follow_packet(slot, side, tcp)?;
         let hot = *self.table.get(slot)?;
         let original = if hot.kind == Kind::Original { slot } else { Slot(hot.other) };
         let bits = self.table.get(original)?.flags;
         let is_settled = to.protocol != IpProtocol::TCP.0
-            || bits & (flags::ESTABLISHED | flags::RESET) == flags::ESTABLISHED;
+            || tcp.acknowledges()
+                && bits & (flags::ESTABLISHED | flags::RESET) == flags::ESTABLISHED;
         // Whoever translates a packet of a control connection must see its session.
         if !is_settled || bits & flags::CONTROL != 0 {
             return Some((to, way));
         }
+        let last = Stamp::new(now_s, tcp.acknowledgment);
         let gone = if to.family == from.family {
             let change = match (to.src == from.src, to.dst == from.dst) {
                 (false, true) => Some((Which::Source, to.src)),
@@ -368,25 +403,24 @@ impl Translator {
             let keep = |(which, end): (Which, End)| {
                 let plain = Plain::of_tuple(from)?;
                 let change = Change::new(plain, which, end.0[1] as u32, end.1);
-                let gone = self.cache.put(plain, change, now_s);
-                gone.map(|(plain, seen_s)| (Either::V4(plain), seen_s))
+                let gone = self.cache.put(plain, change, last);
+                gone.map(|(plain, last)| (Either::V4(plain), last))
             };
             change.and_then(keep)
         } else {
-            Turn::new(from, &to).and_then(|turn| self.turns.put(&turn, now_s))
+            Turn::new(from, &to).and_then(|turn| self.turns.put(&turn, last))
         };
-        if let Some((gone, seen_s)) = gone {
-            self.saw(&gone.tuple(), seen_s);
+        if let Some((gone, last)) = gone {
+            self.forgotten(&gone, last);
         }
         Some((to, way))
     }
 
-    /// Brings to the table when a plain packet was seen that the cache forgets.
-    fn saw(&mut self, plain: &Tuple, seen_s: u32) {
-        if let Some(slot) = self.table.find(&plain.key().0)
-            && self.table.seen(slot).is_some_and(|seen| seen < seen_s)
-        {
-            self.table.set_seen(slot, seen_s);
+    /// Brings to the table what was known of a plain packet that its cache forgets.
+    fn forgotten(&mut self, plain: &Either, last: Stamp) {
+        let tuple = plain.tuple();
+        if let Some(slot) = self.table.find(&tuple.key().0) {
+            self.bring(slot, tuple.protocol, last);
         }
     }
 
@@ -467,15 +501,19 @@ impl Translator {
         dst: End,
         family: u8,
         source: Source,
-        (tcp, now_s): (u8, u32),
+        (tcp, now_s): (Tcp, u32),
     ) -> Result<Tuple, Refusal> {
         let is_tcp = original.protocol == IpProtocol::TCP.0;
-        let is_stray = tcp & tcp::RST != 0 || tcp & (tcp::SYN | tcp::ACK) == 0;
+        let is_stray = tcp.flags & tcp::RST != 0 || tcp.flags & (tcp::SYN | tcp::ACK) == 0;
         // An earlier packet of the batch may have begun its session.
         if is_tcp && is_stray && self.table.find(&original.key().0).is_none() {
             return Err(Refusal::Stray);
         }
-        self.begin(original, dst, family, source, now_s)
+        let made = self.begin(original, dst, family, source, now_s)?;
+        if is_tcp && let Some(slot) = self.table.find(&original.key().0) {
+            self.note_numbers(slot, Way::Forward, tcp);
+        }
+        Ok(made)
     }
 
     fn try_begin(
@@ -494,42 +532,34 @@ impl Translator {
             let other = self.tuple(Slot(hot.other)).filter(|_| is_own);
             return other.ok_or(Refusal::Conflict);
         }
+        let place = match source {
+            Source::Rule(rule, interface) | Source::Hairpin(rule, interface) => {
+                self.place(rule, interface)
+            }
+            Source::Keep(_) | Source::Hairpin64(_) => None,
+        };
         // What is expected has the room of a session.
         let expected = self.controls.expected - usize::from(self.expected(original).is_some());
-        if self.sessions + expected >= self.options.sessions && !self.make_room(now_s) {
-            return Err(Refusal::Sessions);
-        }
+        let is_full = self.sessions + expected >= self.options.sessions;
+        // It ends when nothing else is in the way: nobody loses a session for a packet that is refused.
+        let least = match is_full {
+            true => Some(self.least(now_s).ok_or(Refusal::Sessions)?),
+            false => None,
+        };
         let protocol = match (IpProtocol(original.protocol), family) {
             (IpProtocol::ICMPV6, 4) => IpProtocol::ICMP.0,
             _ => original.protocol,
         };
-        let rules = self.rules.clone();
-        let behind = |src: End| Tuple { src, dst, protocol, family, ..*original };
-        let (translated, binding, rule) = match source {
-            Source::Keep(rule) => (behind(original.src), None, rule),
-            Source::Rule(rule, interface) => {
-                let place = self.place(rule, interface);
-                self.source(original, behind, rule, place, original.src.0)?
-            }
-            Source::Hairpin(rule, interface) => {
-                let place = self.place(rule, interface);
-                self.source(original, behind, rule, place, dst.0)?
-            }
-            Source::Hairpin64(rule) => {
-                let embedded = |(address, port): End| {
-                    let address = rules.embed(original.dst.0, address[1] as u32);
-                    behind((address, port))
-                };
-                self.source(original, embedded, rule, None, dst.0)?
-            }
-        };
-        // The identifier of an ICMP query is at both ends.
-        let is_icmp = matches!(IpProtocol(protocol), IpProtocol::ICMP | IpProtocol::ICMPV6);
-        let dst = if is_icmp { (dst.0, translated.src.1) } else { dst };
-        let translated = Tuple { dst, ..translated };
+        let to = Tuple { dst, protocol, family, ..*original };
+        let room = least.map_or(Room::Free, Room::Of);
+        let ends = self.ends(original, &to, source, place, room)?;
+        let (translated, rule) = (ends.tuple, ends.rule);
         let (behind, behind_side) = translated.key();
-        if behind == key || self.table.find(&behind).is_some() {
-            self.release_if_unused(binding);
+        let known = self.table.find(&behind).filter(|slot| !self.is_of(*slot, least));
+        if behind == key || known.is_some() {
+            if let Binding::Is(binding) = ends.binding {
+                self.release_if_unused(binding);
+            }
             // Nothing changes: no session is needed.
             return if behind == key && behind_side == side {
                 Ok(translated)
@@ -537,37 +567,41 @@ impl Translator {
                 Err(Refusal::Conflict)
             };
         }
+        // Held before a session ends that may have the same.
+        if let Binding::Is(binding) = ends.binding {
+            self.hold(binding);
+        }
+        let of_destination = self.hold_destination(original, source);
+        least.into_iter().for_each(|least| self.make_room(least));
+        let binding = match ends.binding {
+            Binding::None => NIL,
+            Binding::Is(binding) => binding.0,
+            Binding::Left(port) => {
+                match self.ends(original, &to, source, place, Room::Left(port)) {
+                    Ok(Ends { tuple, binding: Binding::Is(binding), .. })
+                        if tuple == translated =>
+                    {
+                        self.hold(binding);
+                        binding.0
+                    }
+                    _ => {
+                        self.let_go(Slot(of_destination));
+                        return Err(Refusal::Ports);
+                    }
+                }
+            }
+        };
         let made = [self.insert(&key, now_s), self.insert(&behind, now_s)];
         let [Some(first), Some(second)] = made else {
             made.into_iter().flatten().for_each(|slot| {
                 self.table.remove(slot);
             });
-            self.release_if_unused(binding);
+            [binding, of_destination].into_iter().for_each(|own| self.let_go(Slot(own)));
             return Err(Refusal::Sessions);
         };
-        self.set(first, Kind::Original, second.0, rule, bit_of(side));
-        self.set(second, Kind::Translated, first.0, rule, bit_of(behind_side));
+        self.set(first, Kind::Original, (second.0, binding), rule, bit_of(side));
+        self.set(second, Kind::Translated, (first.0, of_destination), rule, bit_of(behind_side));
         self.table.set_class(first, FlowClass::HalfOpen);
-        if let Some(binding) = binding {
-            if let Some(hot) = self.table.get_mut(first) {
-                hot.owner = binding.0;
-            }
-            self.hold(binding);
-        }
-        let of_destination = match source {
-            // The binding of the destination stays as long as the session.
-            Source::Hairpin64(_) => {
-                let outside = rules.embedded(original.dst.0);
-                let end = outside.map(|(_, address)| ([0, address.into()], original.dst.1));
-                let held = end.and_then(|end| self.inside64(original.protocol, end));
-                held.into_iter().for_each(|binding| self.hold(binding));
-                held.map_or(NIL, |binding| binding.0)
-            }
-            _ => self.came(original),
-        };
-        if let Some(hot) = self.table.get_mut(second) {
-            hot.owner = of_destination;
-        }
         self.begin_control([first, second], original, &translated);
         self.sessions += 1;
         self.counts.sessions += 1;
@@ -584,19 +618,42 @@ impl Translator {
         found[0].slot()
     }
 
-    fn set(&mut self, slot: Slot, kind: Kind, other: u32, rule: u16, bits: u8) {
+    /// Whether an entry is one of a session, by the original entry of that.
+    fn is_of(&self, slot: Slot, session: Option<Slot>) -> bool {
+        let is_it = |session: Slot| {
+            session == slot || self.table.get(session).is_some_and(|hot| hot.other == slot.0)
+        };
+        session.is_some_and(is_it)
+    }
+
+    /// Holds the binding of the destination of a new session, which stays as long: that of an inside host, or of what was expected.
+    fn hold_destination(&mut self, original: &Tuple, source: Source) -> u32 {
+        let Source::Hairpin64(_) = source else { return self.came(original) };
+        let outside = self.rules.embedded(original.dst.0);
+        let end = outside.map(|(_, address)| ([0, address.into()], original.dst.1));
+        let held = end.and_then(|end| self.inside64(original.protocol, end));
+        held.into_iter().for_each(|binding| self.hold(binding));
+        held.map_or(NIL, |binding| binding.0)
+    }
+
+    fn set(&mut self, slot: Slot, kind: Kind, (other, owner): (u32, u32), rule: u16, bits: u8) {
         if let Some(hot) = self.table.get_mut(slot) {
-            *hot = Hot { other, owner: NIL, count: 0, rule, kind, flags: bits };
+            *hot = Hot { other, owner, count: 0, rule, kind, flags: bits };
         }
     }
 
-    /// The caches forget a session, by its original entry.
+    /// The caches forget a session, by its original entry; the table knows then what they knew.
     #[cold]
     fn uncache(&mut self, slot: Slot) {
-        for plain in self.plain(slot).into_iter().flatten() {
-            match plain {
-                Cached::Change(plain) => self.cache.remove(plain),
-                Cached::Turn(plain) => self.turns.remove(&plain),
+        let other = self.table.get(slot).map(|hot| Slot(hot.other));
+        for (plain, entry) in self.plain(slot).into_iter().zip([Some(slot), other]) {
+            let (last, protocol) = match plain {
+                Some(Cached::Change(plain)) => (self.cache.remove(plain), plain.protocol()),
+                Some(Cached::Turn(plain)) => (self.turns.remove(&plain), plain.tuple().protocol),
+                None => continue,
+            };
+            if let (Some(last), Some(entry)) = (last, entry) {
+                self.bring(entry, protocol, last);
             }
         }
     }
@@ -607,91 +664,13 @@ impl Translator {
         let Some((_, hot)) = self.table.remove(slot) else { return };
         let other = self.table.remove(Slot(hot.other));
         self.sessions -= 1;
+        self.ended += 1;
         if hot.flags & flags::CONTROL != 0 {
             self.end_control(hot.count);
         }
         for owner in [hot.owner, other.map_or(NIL, |(_, hot)| hot.owner)] {
             self.let_go(Slot(owner));
         }
-    }
-
-    /// Ends a session that is worth less than a new one; whether there was one.
-    #[cold]
-    pub(super) fn make_room(&mut self, now_s: u32) -> bool {
-        let closed = self.table.oldest(FlowClass::Closed);
-        let slot = match closed.or_else(|| self.table.oldest(FlowClass::HalfOpen)) {
-            Some(slot) => slot,
-            None => {
-                let Some(first) = self.table.oldest(FlowClass::Yielding) else { return false };
-                let idle_s = |slot: Slot| {
-                    self.table.get(slot).map_or(0, |hot| self.idle_s(slot, *hot, now_s))
-                };
-                let next = |slot: &Slot| self.table.next_oldest(*slot);
-                let mut idlest = (first, idle_s(first));
-                let others = std::iter::successors(next(&first), next);
-                for slot in others.take(YIELDING_COMPARED - 1) {
-                    let idle_s = idle_s(slot);
-                    if idle_s > idlest.1 {
-                        idlest = (slot, idle_s);
-                    }
-                }
-                if idlest.0 != first {
-                    self.table.renew(first);
-                }
-                idlest.0
-            }
-        };
-        self.counts.given_up += 1;
-        self.end(slot);
-        true
-    }
-
-    /// Ends idle sessions among the next `entries` entries; whether the end of the table was reached. It reads the times of
-    /// entries, and the entries that may be idle.
-    pub fn sweep(&mut self, entries: usize, now_s: u32) -> bool {
-        self.idle.clear();
-        let shortest = self.options.timeouts.shortest().min(EXPECTED_S);
-        let mut next = (self.hand as usize).saturating_add(entries);
-        for slot in self.table.idle_from(Slot(self.hand), entries, now_s, shortest) {
-            let Some(hot) = self.table.get(slot).copied() else { continue };
-            if hot.kind == Kind::Expected {
-                let seen_s = self.table.seen(slot).unwrap_or(0);
-                if now_s.saturating_sub(seen_s) >= EXPECTED_S {
-                    self.idle.push(slot);
-                }
-            }
-            if hot.kind != Kind::Original {
-                continue;
-            }
-            let protocol = self.table.key(slot).map_or(0, |key| key.protocol);
-            let timeout = self.options.timeouts.of(protocol, hot.flags);
-            let idle_s = self.idle_s(slot, hot, now_s);
-            let seen_s = now_s - idle_s;
-            if idle_s >= timeout {
-                self.idle.push(slot);
-            } else if self.table.seen(slot).is_some_and(|seen| seen < seen_s) {
-                // The next sweeps pass it over.
-                self.alive.push((slot, seen_s));
-            }
-            if self.idle.len().max(self.alive.len()) == IDLE {
-                next = slot.index() + 1;
-                break;
-            }
-        }
-        for (slot, seen_s) in self.alive.drain(..) {
-            self.table.set_seen(slot, seen_s);
-        }
-        while let Some(slot) = self.idle.pop() {
-            if self.table.get(slot).is_some_and(|hot| hot.kind == Kind::Expected) {
-                self.end_expected(slot);
-                continue;
-            }
-            self.counts.expired += 1;
-            self.end(slot);
-        }
-        let is_end = next >= self.table.used();
-        self.hand = if is_end { 0 } else { next as u32 };
-        is_end
     }
 
     /// The plain packets of a session by its original entry, forward and back.
@@ -708,19 +687,6 @@ impl Translator {
                 false => Plain::of_tuple(&own).map(Cached::Change),
             }
         })
-    }
-
-    /// Seconds since the last packet of a session either way. Time that runs back counts as none.
-    fn idle_s(&self, slot: Slot, hot: Hot, now_s: u32) -> u32 {
-        let idle_s = |seen: u32| now_s.saturating_sub(seen);
-        let of = |slot: Slot| idle_s(self.table.seen(slot).unwrap_or(0));
-        let seen = |own: Cached| match own {
-            Cached::Change(plain) => self.cache.seen(plain),
-            Cached::Turn(plain) => self.turns.seen(&plain),
-        };
-        let cached = self.plain(slot).map(|own| own.and_then(seen));
-        let cached = cached.into_iter().flatten().map(idle_s).min().unwrap_or(u32::MAX);
-        of(slot).min(of(Slot(hot.other))).min(cached)
     }
 
     /// Ends all sessions that `is_it` names; how many.

@@ -6,6 +6,7 @@ use stream::{FlowKey, Side};
 
 use crate::cache::Plain;
 use crate::nat64;
+use crate::segment::Tcp;
 
 /// An address, IPv6 as `[high, low]`, IPv4 as `[0, address]`, and a port.
 pub type End = ([u64; 2], u16);
@@ -92,11 +93,11 @@ impl Tuple {
         })
     }
 
-    /// The ends of a *plain* packet, and its TCP flags or 0: see [`Plain::of`]. It is what [`Tuple::of`] finds without a
+    /// The ends of a *plain* packet, and what is known of its TCP segment: see [`Plain::of`]. It is what [`Tuple::of`] finds without a
     /// record, and most packets are so.
     #[inline]
-    pub fn plain(ip: &[u8]) -> Option<(Tuple, u8)> {
-        Plain::of(ip).map(|(plain, flags)| (plain.tuple(), flags))
+    pub fn plain(ip: &[u8]) -> Option<(Tuple, Tcp)> {
+        Plain::of(ip).map(|(plain, tcp)| (plain.tuple(), tcp))
     }
 
     /// The ends of the packet that an ICMP error quotes, from its IP header on, and where its upper layer starts. The

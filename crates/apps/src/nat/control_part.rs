@@ -125,6 +125,8 @@ pub(super) struct NatTotals {
     pub given_up: u64,
     /// Packets of sessions.
     pub packets: u64,
+    /// TCP resets that their receivers would not accept.
+    pub resets_ignored: u64,
     /// ICMP errors translated.
     pub errors: u64,
     /// Packets for which there was no free port.
@@ -163,6 +165,7 @@ impl NatControl {
                 expired,
                 given_up,
                 packets,
+                resets_ignored,
                 errors,
                 ports_exhausted,
                 sessions_exhausted,
@@ -178,6 +181,7 @@ impl NatControl {
             all.expired += expired;
             all.given_up += given_up;
             all.packets += packets;
+            all.resets_ignored += resets_ignored;
             all.errors += errors;
             all.ports_exhausted += ports_exhausted;
             all.sessions_exhausted += sessions_exhausted;
@@ -516,6 +520,7 @@ impl ControlPart for NatControl {
             ("nat_sessions_expired_total", "Sessions that ended after their idle time.", t.expired),
             ("nat_sessions_given_up_total", "Sessions that made room for new ones.", t.given_up),
             ("nat_packets_total", "Packets of sessions.", t.packets),
+            ("nat_resets_ignored_total", "TCP resets that match no connection.", t.resets_ignored),
             ("nat_errors_total", "ICMP errors translated.", t.errors),
             ("nat_ports_exhausted_total", "Packets without a free port.", t.ports_exhausted),
             (
@@ -545,8 +550,12 @@ impl ControlPart for NatControl {
 
     fn report(&self) -> Vec<Section> {
         let t = self.totals();
+        let ignored = match t.resets_ignored {
+            0 => String::new(),
+            count => format!(", {} TCP resets ignored", thousands(count)),
+        };
         let text = format!(
-            "address translation: {} sessions, {} packets, {} ICMP errors; {} packets refused\n",
+            "address translation: {} sessions, {} packets, {} ICMP errors; {} packets refused{ignored}\n",
             thousands(t.started),
             thousands(t.packets),
             thousands(t.errors),

@@ -27,7 +27,7 @@ use nat::rewrite::{Which, set_end, set_quoted, set_quoted_number};
 use nat::rules::{Action, Rules};
 use nat::translator::{Source, Way};
 use nat::tuple::{Tuple, is_error};
-use nat::{Plain, Translator};
+use nat::{Plain, Tcp, Translator};
 use packet::{Decoded, IpProtocol, Kind};
 use stream::table::Found;
 use stream::{FlowKey, Side};
@@ -65,8 +65,9 @@ pub struct Destination {
     pub(super) decoded: Box<[Decoded]>,
     /// Rows whose packets are looked up, and their keys.
     pub(super) asked: Vec<Asked>,
-    /// Rows whose packets are plain.
+    /// Rows whose packets are plain; and whether some may become packets of the other family, by the rules when they came.
     pub(super) plain: Vec<PlainRow>,
+    pub(super) has_turns: bool,
     /// Rows whose packets become known ones of the other family, behind others that are looked up.
     pub(super) turns: Vec<(u16, Turn)>,
     pub(super) places: Places,
@@ -106,8 +107,8 @@ pub(super) struct Asked {
     row: u16,
     /// The end of the key that sent it.
     side: Side,
-    /// Its TCP flags, or 0.
-    tcp: u8,
+    /// What is known of its TCP segment.
+    tcp: Tcp,
     /// It is plain, and was not decoded.
     is_plain: bool,
 }
@@ -202,6 +203,7 @@ impl Destination {
             decoded: vec![Decoded::default(); max].into_boxed_slice(),
             asked: Vec::with_capacity(max),
             plain: Vec::with_capacity(max),
+            has_turns: false,
             turns: Vec::with_capacity(max),
             places,
             order: Vec::with_capacity(max),
@@ -262,7 +264,7 @@ impl Destination {
 
     /// The packet of a row is looked up with the next batch.
     #[inline]
-    pub(super) fn ask(&mut self, row: u16, tuple: &Tuple, tcp: u8, is_plain: bool) {
+    pub(super) fn ask(&mut self, row: u16, tuple: &Tuple, tcp: Tcp, is_plain: bool) {
         let (key, side) = tuple.key();
         self.keys.push(key);
         self.asked.push(Asked { row, side, tcp, is_plain });
@@ -320,7 +322,8 @@ impl Destination {
         self.found.clear();
         self.found.resize(self.keys.len(), Found::NONE);
         translator.find(&self.keys, now_s, &mut self.found);
-        let given_up = translator.counts().given_up;
+        // Control waits for the lock; but what was found may end by a packet of the batch itself.
+        let ended = translator.ended();
         let rules = translator.rules().clone();
         // Plain rows were asked for behind the others; what is numbered or begun is so in the order of receipt.
         let mut order = std::mem::take(&mut self.order);
@@ -339,8 +342,9 @@ impl Destination {
             }
             let row = usize::from(row);
             let tuple = Tuple::from_key(&key, side);
-            // A session that made room for that of a packet before may have been of this one.
-            let slot = match translator.counts().given_up == given_up {
+            // A session that made room for that of a packet before may have been of this one, as may those of an address that
+            // a masquerade has no more.
+            let slot = match translator.ended() == ended {
                 true => self.found[at].slot(),
                 false => translator.find_again(&key),
             };
@@ -393,7 +397,7 @@ impl Destination {
         let other = match step {
             Some((to, _)) if to.family != tuple.family => Some(Ok(to)),
             None if tuple.family == 6 => {
-                let tcp = tcp_flags(packet, d, tuple);
+                let tcp = tcp_of(packet, d, tuple);
                 begin64(translator, (rules, fib), tuple, (tcp, now_s), &mut self.stopped)
             }
             _ => None,
@@ -571,7 +575,7 @@ pub(super) fn begin64(
     translator: &mut Translator,
     (rules, fib): (&Rules, &Fib),
     tuple: &Tuple,
-    (tcp, now_s): (u8, u32),
+    (tcp, now_s): (Tcp, u32),
     stopped: &mut Stopped,
 ) -> Option<Result<Tuple, DropReason>> {
     let (rule, dst) = rules.nat64(tuple)?;
@@ -639,11 +643,11 @@ fn quoted_number(data: &[u8], at: usize, quoted: &Tuple) -> Option<u32> {
     Some(u32::from_be_bytes(*number))
 }
 
-/// The flags of a TCP segment, 0 of other packets.
-pub(super) fn tcp_flags(packet: &Packet, d: &Decoded, tuple: &Tuple) -> u8 {
-    let at = usize::from(d.l4_offset) + 13;
+/// What is known of a TCP segment; nothing of other packets.
+pub(super) fn tcp_of(packet: &Packet, d: &Decoded, tuple: &Tuple) -> Tcp {
     let is_tcp = tuple.protocol == IpProtocol::TCP.0;
-    packet.data().get(at).copied().filter(|_| is_tcp).unwrap_or(0)
+    let segment = packet.data().get(usize::from(d.l4_offset)..).filter(|_| is_tcp);
+    segment.map_or(Tcp::default(), Tcp::of)
 }
 
 /// Seconds since 1970, modulo 2^32.
@@ -709,6 +713,7 @@ impl Stage<Tables> for Destination {
             (translator.rules().clone(), translator.keys())
         };
         let has_v6 = rules.has_v6();
+        self.has_turns = keys.is_on();
         if let Some(open) = &self.open {
             open.fetch_add(packets.len() as u64, Ordering::Release);
         }
@@ -761,7 +766,7 @@ impl Stage<Tables> for Destination {
                     _ => None,
                 };
                 if let Some((plain, place, pair, tcp, is_v6)) = found {
-                    self.plain.push(PlainRow { plain, place, pair, row: row16, tcp, is_v6 });
+                    self.plain.push(PlainRow::new(plain, (place, pair), row16, tcp, is_v6));
                     continue;
                 }
             }
@@ -794,7 +799,7 @@ impl Stage<Tables> for Destination {
             let l4 = packet.data().get(usize::from(d.l4_offset)..).unwrap_or_default();
             match Tuple::of(d, l4) {
                 Some(tuple) => {
-                    let tcp = tcp_flags(packet, d, &tuple);
+                    let tcp = tcp_of(packet, d, &tuple);
                     self.ask(row as u16, &tuple, tcp, false);
                 }
                 None if matches!(d.protocol, IpProtocol::ICMP | IpProtocol::ICMPV6)

@@ -5,7 +5,7 @@ use interleave::prefetch_at;
 use nat::cache::{Change, Place};
 use nat::families::{Pair, Plain6, Turn};
 use nat::rewrite::Which;
-use nat::{Plain, Translator, nat64};
+use nat::{Plain, Tcp, Translator, nat64};
 
 use super::destination::{Changed, Destination, Out, seconds};
 use super::family::turn_plain;
@@ -21,11 +21,44 @@ pub(super) struct PlainRow {
     pub(super) place: Place,
     /// The same where packets go from one family to the other.
     pub(super) pair: Pair,
-    pub(super) row: u16,
-    /// Its TCP flags, or 0.
-    pub(super) tcp: u8,
+    /// What its TCP segment acknowledges, and its flags; or 0.
+    acked: u32,
+    flags: u8,
     pub(super) is_v6: bool,
+    pub(super) row: u16,
 }
+
+impl PlainRow {
+    #[inline(always)]
+    pub(super) fn new(
+        plain: Plain,
+        (place, pair): (Place, Pair),
+        row: u16,
+        tcp: Tcp,
+        is_v6: bool,
+    ) -> Self {
+        Self { plain, place, pair, acked: tcp.acknowledgment, flags: tcp.flags, is_v6, row }
+    }
+
+    /// What a cache asks of its segment.
+    #[inline(always)]
+    fn tcp(&self) -> Tcp {
+        Tcp { acknowledgment: self.acked, ..Tcp::with(self.flags) }
+    }
+
+    /// The whole segment.
+    fn segment(&self, packet: &Packet, l3: u8) -> Tcp {
+        let ip = packet.data().get(usize::from(l3)..).unwrap_or_default();
+        let tcp = match self.is_v6 {
+            true => Plain6::of(ip).map(|(_, tcp)| tcp),
+            false => Plain::of(ip).map(|(_, tcp)| tcp),
+        };
+        tcp.unwrap_or_default()
+    }
+}
+
+// Two rows a cache line.
+const _: () = assert!(size_of::<PlainRow>() == 32);
 
 /// Plain packets whose memory is asked for in a row, so that their searches of the page table overlap; a prefetch among the work
 /// of each packet waits for its own. Measured with `bench nat`.
@@ -65,7 +98,7 @@ impl Destination {
                 break;
             };
             let (place, pair, row) = (places.of(plain), Pair::default(), row as u16);
-            rows_of.push(PlainRow { plain, place, pair, row, tcp, is_v6: false });
+            rows_of.push(PlainRow::new(plain, (place, pair), row, tcp, false));
         }
         self.plain = rows_of;
         end
@@ -80,7 +113,8 @@ impl Destination {
         now_s: u32,
     ) {
         let all = std::mem::take(&mut self.plain);
-        let has_turns = translator.keys().is_on();
+        // Other rules may have come since: rows of IPv6 packets have no place in the cache of one family.
+        let has_turns = self.has_turns;
         let mut groups = all.chunks(GROUP);
         let mut group = groups.next().unwrap_or_default();
         prefetch_group(group, translator, has_turns);
@@ -109,7 +143,7 @@ impl Destination {
     ) {
         let mut known = 0;
         for own in group {
-            match translator.known(own.place, own.plain, own.tcp, now_s) {
+            match translator.known(own.place, own.plain, own.tcp(), now_s) {
                 Some(change) => {
                     known += 1;
                     self.change(out, packets, own, change);
@@ -134,7 +168,7 @@ impl Destination {
             let known = match own.is_v6 {
                 true => None,
                 false => {
-                    let (place, plain, tcp) = (own.place, own.plain, own.tcp);
+                    let (place, plain, tcp) = (own.place, own.plain, own.tcp());
                     let known = translator.known(place, plain, tcp, now_s);
                     known.or_else(|| translator.known_beside(place, plain, tcp, now_s))
                 }
@@ -159,13 +193,15 @@ impl Destination {
         own: &PlainRow,
         now_s: u32,
     ) -> u64 {
-        match translator.known_beside(own.place, own.plain, own.tcp, now_s) {
+        match translator.known_beside(own.place, own.plain, own.tcp(), now_s) {
             Some(change) => {
                 self.change(out, packets, own, change);
                 1
             }
             None => {
-                self.ask(own.row, &own.plain.tuple(), own.tcp, true);
+                let row = usize::from(own.row);
+                let tcp = own.segment(&packets[row], out.l3[row]);
+                self.ask(own.row, &own.plain.tuple(), tcp, true);
                 0
             }
         }
@@ -213,7 +249,7 @@ impl Destination {
         own: &PlainRow,
         now_s: u32,
     ) {
-        let &PlainRow { plain, pair, row, tcp, is_v6, .. } = own;
+        let (&PlainRow { plain, pair, row, is_v6, .. }, tcp) = (own, own.tcp());
         let packet = &mut packets[usize::from(row)];
         let ip = packet.data().get(usize::from(out.l3[usize::from(row)])..).unwrap_or_default();
         let six = if is_v6 { Plain6::of(ip).map(|(six, _)| six) } else { None };
@@ -223,6 +259,7 @@ impl Destination {
         };
         let Some(turn) = turn.filter(|turn| turn.is_simple(ip)) else {
             let tuple = six.map_or_else(|| plain.tuple(), |six| six.tuple());
+            let tcp = own.segment(packet, out.l3[usize::from(row)]);
             return self.ask(row, &tuple, tcp, true);
         };
         let turn = *turn;
@@ -291,5 +328,72 @@ pub(super) fn prefetch_turned(packet: &Packet, bits: u16) {
         prefetch_at(first.wrapping_add(64));
     } else {
         prefetch_at(first.wrapping_sub(nat64::GROWTH));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::Current;
+    use nat::rules::{Action, Own, Prefix, Rule, Rules};
+    use nat::translator::{Options, Timeouts};
+    use std::sync::{Arc, Mutex, RwLock};
+
+    /// Rules for IPv6 hosts may go while a chunk is decoded: its packets stay what they are.
+    #[test]
+    fn rules_go_before_packets_are_looked_up() {
+        let prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+        let ports = 1024..=u16::MAX;
+        let action = Action::Nat64 { prefix, to: vec![0xcb00_7101] };
+        let rule =
+            Rule { number: 0, outside: vec![], sources: vec![], protocol: None, ports, action };
+        let [before, after] =
+            [vec![rule], Vec::new()].map(|all| Arc::new(Rules::new(all, 1, Arc::new(Own::new(2)))));
+        let options = Options {
+            sessions: 4,
+            bindings_per_host: 4,
+            filter_by_remote: true,
+            timeouts: Timeouts::default(),
+            ftp_ports: &[],
+            seed: 7,
+        };
+        let translator = Arc::new(Mutex::new(Translator::new(options, before.clone()).unwrap()));
+        let current: Current = Arc::new(RwLock::new(before));
+        let mut stage = Destination::new(translator.clone(), current, false, 7);
+        let mut translator = translator.lock().unwrap();
+
+        // A UDP datagram from 2001:db8::7 to 64:ff9b::808:808.
+        let mut frame = vec![0; 14 + 48];
+        (frame[12], frame[13], frame[14], frame[19], frame[20]) = (0x86, 0xdd, 0x60, 8, 17);
+        frame[22..26].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+        frame[37] = 7;
+        frame[38..42].copy_from_slice(&[0, 0x64, 0xff, 0x9b]);
+        frame[50..54].fill(8);
+        frame[54..62].copy_from_slice(&[0x30, 0, 0, 53, 0, 8, 9, 9]);
+        let (six, tcp) = Plain6::of(&frame[14..]).unwrap();
+        let place = (Place::default(), translator.keys().of6(&six));
+        stage.has_turns = translator.keys().is_on();
+        stage.plain.push(PlainRow::new(Plain::default(), place, 0, tcp, true));
+        translator.set_rules(after);
+
+        let (_, depot) = chunk::Region::new(64, chunk::HugePages::Off).unwrap();
+        let mut pool = chunk::Pool::new(depot, 8);
+        let mut packets = [Packet::copy_from(&mut pool, &frame).unwrap()];
+        let mut out = Out {
+            verdict: &mut [0],
+            flags: &mut [flags::IPV6],
+            l3: &mut [14],
+            interface: &mut [0],
+            dst4: &mut [0],
+            src4: &mut [0],
+            dst6: &mut [[0; 2]],
+            src6: &mut [[0; 2]],
+            nat: &mut [0],
+            headers: None,
+        };
+        stage.translate_known(&mut out, &mut packets, &mut translator, 1);
+        assert_eq!(packets[0].data(), &frame[..]);
+        assert_eq!((stage.asked.len(), translator.counts().packets), (1, 0));
+        packets.into_iter().for_each(|own| own.free(&mut pool));
     }
 }

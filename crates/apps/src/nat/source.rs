@@ -10,6 +10,9 @@
 //! Of most packets `nat` has written the source already, where no stage between the two reads packets; nothing is left to do
 //! then. IPv6 packets become IPv4 here where a stage between the two reads packets: it sees both directions in one family.
 //! A packet that goes nowhere, and one whose TTL runs out, begins no session: `rewrite` answers it as it is.
+//!
+//! Rules and sessions may go while a chunk is between the two stages. What `nat` has found of a session is written all the same, as if the
+//! packet had passed before; a session begins only by rules that are there ([`Refusal::Gone`]).
 
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -27,7 +30,7 @@ use packet::{Decoded, IpProtocol};
 
 use super::ahead::Open;
 use super::columns::{SourceColumns, SourceView};
-use super::destination::{begin64, seconds, tcp_flags};
+use super::destination::{begin64, seconds, tcp_of};
 use super::family::{turn, turn_error, turn_plain};
 use super::ftp::ControlRow;
 use super::{Shared, lock, reasons};
@@ -246,7 +249,7 @@ impl SourceStage {
                 let now_s = seconds(cx.arrival_ns(packet));
                 let mut translator = lock(&self.translator);
                 let rules = translator.rules().clone();
-                let by = (tcp_flags(packet, d, &tuple), now_s);
+                let by = (tcp_of(packet, d, &tuple), now_s);
                 let begun = begin64(&mut translator, (&rules, fib), &tuple, by, &mut self.stopped);
                 // Its rule is gone.
                 begun.unwrap_or(Err(reasons::NAT_NO_SESSION))
@@ -344,13 +347,13 @@ fn begin(
     };
     let dst = match to {
         Some((rule, (address, port))) if tuple.family == 6 => {
-            (rules.embed_by(rule, address).ok_or(Refusal::Conflict)?, port)
+            (rules.embed_by(rule, address).ok_or(Refusal::Gone)?, port)
         }
         Some((_, (address, port))) => ([0, address.into()], port),
         None => tuple.dst,
     };
     let original = Tuple { dst, ..tuple };
-    let by = (tcp_flags(row.packet, &d, &tuple), row.now_s);
+    let by = (tcp_of(row.packet, &d, &tuple), row.now_s);
     let new = translator.begin_by(&original, tuple.dst, tuple.family, source, by)?;
     if new.src != tuple.src {
         let (l3, l4) = (usize::from(d.l3_offset), usize::from(d.l4_offset));
@@ -375,13 +378,16 @@ pub(super) const fn reason(refusal: Refusal) -> DropReason {
         Refusal::HostLimit => reasons::NAT_HOST_LIMIT,
         Refusal::Conflict => reasons::NAT_CONFLICT,
         Refusal::Stray => reasons::NAT_STRAY,
+        Refusal::Gone => reasons::NAT_NO_SESSION,
     }
 }
 
 impl Stopped {
     /// Says that something is exhausted, once in a while.
     pub(super) fn note(&mut self, refusal: Refusal, now_s: u32) {
-        if refusal == Refusal::Stray || self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
+        if matches!(refusal, Refusal::Stray | Refusal::Gone)
+            || self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S
+        {
             return;
         }
         (self.ports, self.said_s) = (true, now_s);
@@ -390,7 +396,7 @@ impl Stopped {
             Refusal::NoAddress => "a port of the outside has no address",
             Refusal::Sessions => "the table of sessions is full",
             Refusal::HostLimit => "a host has as many bindings as it may",
-            Refusal::Conflict | Refusal::Stray => return,
+            Refusal::Conflict | Refusal::Stray | Refusal::Gone => return,
         };
         tracing::warn!(
             "address translation: {what}; packets are dropped (`ctl show nat`, `ctl show drops`)"

@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use chunk::{Arena, Attached, Emitted, Packet, Rows, Verdict, reasons};
+use chunk::{Arena, Attached, Emitted, Packet, Rows, Verdict, VerdictKind, reasons};
 
 use super::overtake::Apart;
 use super::{OwnPipeline, Owned, Worker};
@@ -302,6 +302,12 @@ impl<V: Versions> Worker<V> {
                 if Verdict(*verdict) != Verdict::TAKEN {
                     *verdict = Verdict::drop(reasons::STAGE_PANIC).0;
                 }
+            }
+        }
+        for verdict in flight.chunk.rows.verdicts() {
+            let own = Verdict(*verdict);
+            if own.kind() == VerdictKind::Host && !self.has_host(own.port()) {
+                *verdict = Verdict::drop(reasons::HOST_ABSENT).0;
             }
         }
         for at in 0..self.see_retired[flight.pipeline].len() {

@@ -153,6 +153,13 @@ impl<V: Versions> Worker<V> {
         }
     }
 
+    /// Whether an interface has a twin.
+    pub(super) fn has_host(&self, port: u16) -> bool {
+        let is_on_lane = self.links.lane.as_ref().is_some_and(|lane| lane.has_queue(port, true));
+        let own = self.queues.host.get(usize::from(port)).map(|side| &side.slot);
+        is_on_lane || matches!(own, Some(TxSlot::Own(..) | TxSlot::Worker(_)))
+    }
+
     pub(super) fn queue_host(&mut self, packet: Packet, port: u16) {
         if let Some(lane) = &mut self.links.lane
             && lane.has_queue(port, true)

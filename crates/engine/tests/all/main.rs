@@ -12,5 +12,6 @@ mod instances;
 mod merge;
 mod offload;
 mod reasons;
+mod retired;
 mod state;
 mod ticks;

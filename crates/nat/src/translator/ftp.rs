@@ -17,6 +17,7 @@ use stream::helper::ftp::Announcement;
 use stream::table::{Class as FlowClass, Slot};
 use stream::{FlowKey, Side};
 
+use super::bindings::{Binding, Room};
 use super::{
     Kind, NIL, Refusal, SCOPE_EXPECTED, Translator, Way, binding_key, flags, host_end, side_of,
 };
@@ -41,6 +42,8 @@ pub(super) struct Control {
     streams: [Stream; 2],
     /// What it announced last.
     expected: Option<Slot>,
+    /// What its opener and the other end have acknowledged.
+    acked: [Option<u32>; 2],
 }
 
 /// The control connections of a translator, by numbers that their sessions have.
@@ -71,7 +74,8 @@ impl Controls {
     }
 
     fn insert(&mut self) -> Option<u32> {
-        let new = || Some(Control { streams: [Stream::new(), Stream::new()], expected: None });
+        let streams = || [Stream::new(), Stream::new()];
+        let new = || Some(Control { streams: streams(), expected: None, acked: [None; 2] });
         if let Some(number) = self.free.pop() {
             self.all[number as usize] = new();
             return Some(number);
@@ -134,6 +138,26 @@ impl Translator {
         if let Some(expected) = control.expected {
             self.end_expected(expected);
         }
+    }
+
+    /// The end of a control connection that sends packets `way` has acknowledged this.
+    pub(super) fn note_control_number(&mut self, number: u32, way: Way, acknowledgment: u32) {
+        if let Some(control) = self.controls.get_mut(number) {
+            control.acked[way as usize] = Some(acknowledgment);
+        }
+    }
+
+    /// Its opener begins again, and has acknowledged nothing; nor has the other end, if that has nothing of another connection.
+    pub(super) fn forget_control_numbers(&mut self, number: u32, is_new: bool) {
+        if let Some(control) = self.controls.get_mut(number) {
+            control.acked = [None, control.acked[1].filter(|_| !is_new)];
+        }
+    }
+
+    /// What the end that sends packets `way` has acknowledged last.
+    pub(super) fn control_number(&self, number: u32, way: Way) -> Option<u32> {
+        let control = self.controls.all.get(number as usize)?.as_ref()?;
+        control.acked[way as usize]
     }
 
     /// The original entry of a session by either one, and its control connection.
@@ -249,12 +273,15 @@ impl Translator {
             self.counts.ftp_announced += 1;
             return Ok(end(own.port));
         }
-        // Its own session must not make the room.
-        let is_open = self.table.class(original) == Some(FlowClass::Full);
         let is_full = self.sessions + self.controls.expected >= self.options.sessions;
-        if is_full && !(is_open && self.make_room(now_s)) {
-            return Err(Refusal::Sessions);
-        }
+        let least = if is_full {
+            // Its own session must not make the room.
+            let is_open = self.table.class(original) == Some(FlowClass::Full);
+            let least = self.least(now_s).filter(|_| is_open);
+            Some(least.ok_or(Refusal::Sessions)?)
+        } else {
+            None
+        };
         let rule = rules.rule(hot.rule).ok_or(Refusal::Conflict)?;
         let (range, class) = match &rule.action {
             Action::Deterministic { blocks, .. } if way == Way::Forward => {
@@ -269,8 +296,19 @@ impl Translator {
             }
         };
         let data = Tuple { src: (inside, own.port), dst: (remote, 0), ..before };
-        let (binding, port) = self.bind(&data, hot.rule, address, &range, class)?;
-        self.hold(binding);
+        let (room, range) = (least.map_or(Room::Free, Room::Of), (&range, class));
+        let (mut binding, port) = self.bind(&data, hot.rule, address, range, room)?;
+        if let Binding::Is(slot) = binding {
+            self.hold(slot);
+        }
+        least.into_iter().for_each(|least| self.make_room(least));
+        if let Binding::Left(port) = binding {
+            binding = self.bind(&data, hot.rule, address, range, Room::Left(port))?.0;
+            if let Binding::Is(slot) = binding {
+                self.hold(slot);
+            }
+        }
+        let Binding::Is(binding) = binding else { return Err(Refusal::Ports) };
         let key = expected_key(remote, (outside, port));
         if let Some(known) = self.table.find(&key) {
             // Another control connection of the host has announced the same.
@@ -280,10 +318,7 @@ impl Translator {
             self.let_go(binding);
             return Err(Refusal::Sessions);
         };
-        self.set(slot, Kind::Expected, binding.0, hot.rule, 0);
-        if let Some(hot) = self.table.get_mut(slot) {
-            hot.owner = original.0;
-        }
+        self.set(slot, Kind::Expected, (binding.0, original.0), hot.rule, 0);
         self.controls.expected += 1;
         self.counts.ftp_announced += 1;
         if let Some((_, control)) = self.control(original) {

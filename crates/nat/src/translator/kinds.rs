@@ -79,6 +79,8 @@ pub enum Refusal {
     NoAddress,
     /// It is a TCP segment of no session, and begins none.
     Stray,
+    /// Its rule is gone since it was looked up.
+    Gone,
 }
 
 /// What a packet's source becomes.
@@ -126,6 +128,8 @@ pub struct Counts {
     pub given_up: u64,
     /// Packets of sessions.
     pub packets: u64,
+    /// Resets that their receivers would not take: they leave their sessions as they are.
+    pub resets_ignored: u64,
     /// ICMP errors translated.
     pub errors: u64,
     /// Packets for which there was no free port.
@@ -154,7 +158,7 @@ impl Counts {
             Refusal::Sessions => &mut self.sessions_exhausted,
             Refusal::HostLimit => &mut self.host_limit,
             Refusal::Conflict => &mut self.conflicts,
-            Refusal::Stray => return,
+            Refusal::Stray | Refusal::Gone => return,
         } += 1;
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use nat::Translator;
 use nat::ftp::{Passed, Segment, Stop};
 use nat::rules::{Action, Own, Owner, Prefix, Rule, Rules};
 use nat::translator::{EXPECTED_S, Options, Refusal, Source, Timeouts, Way};
 use nat::tuple::{End, Tuple};
+use nat::{Tcp, Translator};
 use proptest::prelude::*;
 use stream::table::Found;
 
@@ -80,7 +80,7 @@ fn acknowledge(own: &mut Translator, control: &Control, ack: u32) -> u32 {
     let mut found = [Found::NONE];
     own.find(&[key], 100, &mut found);
     let slot = found[0].slot().expect("a session");
-    assert_eq!(own.step(slot, side, 0x10).expect("a session").1, Way::Back);
+    assert_eq!(own.step(slot, side, Tcp::with(0x10)).expect("a session").1, Way::Back);
     assert!(own.is_control(slot));
     let mut ip = [0; 40];
     ip[28..32].copy_from_slice(&ack.to_be_bytes());
@@ -95,7 +95,7 @@ fn establish(own: &mut Translator, original: &Tuple, translated: &Tuple) {
         let (key, side) = packet.key();
         let mut found = [Found::NONE];
         own.find(&[key], 100, &mut found);
-        assert!(own.step(found[0].slot().expect("a session"), side, flags).is_some());
+        assert!(own.step(found[0].slot().expect("a session"), side, Tcp::with(flags)).is_some());
     }
 }
 
@@ -250,7 +250,7 @@ proptest! {
                     let (key, side) = answer.key();
                     let mut found = [Found::NONE];
                     own.find(&[key], now_s, &mut found);
-                    let step = own.step(found[0].slot().expect("a session"), side, 0x10);
+                    let step = own.step(found[0].slot().expect("a session"), side, Tcp::with(0x10));
                     prop_assert_eq!(step, Some((first.reversed(), Way::Back)));
                     establish(&mut own, &first, &Tuple { dst: inside, ..first });
                     data.push((first, inside));

@@ -5,3 +5,4 @@ mod families;
 mod ftp;
 mod properties;
 mod refusals;
+mod textbook;

@@ -12,9 +12,9 @@ use nat::rewrite::{
     set_quoted_number, set_segment,
 };
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
-use nat::translator::{Options, Refusal, Session, Source, Timeouts, Way};
+use nat::translator::{Options, Session, Source, Timeouts, Way};
 use nat::tuple::{End, Message, Tuple};
-use nat::{Plain, Translator, ports};
+use nat::{Plain, Tcp, Translator, ports};
 use packet::IpProtocol;
 use packet::checksum::{finish, internet_checksum, partial_sum};
 use proptest::prelude::*;
@@ -176,7 +176,8 @@ proptest! {
         if d.anomaly == packet::Anomaly::None && d.kind == packet::Kind::Ipv4 {
             if let Some((found, tcp)) = Tuple::plain(&bytes[LINK..]) {
                 prop_assert_eq!(Some(found), Tuple::of(&d, l4));
-                prop_assert_eq!(tcp, if d.protocol == IpProtocol::TCP { bytes[LINK + 33] } else { 0 });
+                let segment = if d.protocol == IpProtocol::TCP { Tcp::of(l4) } else { Tcp::default() };
+                prop_assert_eq!(tcp, segment);
                 prop_assert!(is_plain);
             } else {
                 // Nothing that is plain is missed, where all of the fixed header is there.
@@ -439,7 +440,8 @@ proptest! {
 pub(crate) const OUTSIDE: u32 = 0xcb00_7101;
 
 /// 64:ff9b::/96.
-const PREFIX: Prefix = Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
+pub(crate) const PREFIX: Prefix =
+    Prefix { family: 6, address: [0x0064_ff9b_0000_0000, 0], len: 96 };
 
 pub(crate) fn rules(
     action: Action,
@@ -464,16 +466,15 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// The step of a packet of UDP with these ends.
-fn step(translator: &mut Translator, of: &Tuple, now_s: u32) -> Option<(Tuple, Way)> {
-    cached_step(translator, of, 0, now_s)
-}
+/// How far the number of a reset may be from the last acknowledgment of its receiver: the first two count, however late the
+/// acknowledgment is that is known.
+pub(crate) const OFFSETS: [u32; 5] = [0, 40_000, 0u32.wrapping_sub(1 << 16), 1 << 17, 1 << 31];
 
 /// The step of a packet as the stage takes it: by the cache, then by the table.
 pub(crate) fn cached_step(
     translator: &mut Translator,
     of: &Tuple,
-    tcp: u8,
+    tcp: Tcp,
     now_s: u32,
 ) -> Option<(Tuple, Way)> {
     let Some(plain) = Either::of_tuple(of) else { return table_step(translator, of, tcp, now_s) };
@@ -508,10 +509,10 @@ pub(crate) fn cached_step(
 }
 
 /// The same by the table alone.
-fn table_step(
+pub(crate) fn table_step(
     translator: &mut Translator,
     of: &Tuple,
-    tcp: u8,
+    tcp: Tcp,
     now_s: u32,
 ) -> Option<(Tuple, Way)> {
     let (key, side) = of.key();
@@ -527,134 +528,7 @@ pub(crate) fn all_sessions(translator: &Translator, now_s: u32) -> Vec<Session> 
     all
 }
 
-/// The translator that a textbook would have, with the ports that the other one chose.
-#[derive(Default)]
-struct Textbook {
-    sessions: HashMap<Tuple, (Tuple, u32)>,
-    bindings: HashMap<(u8, End), (End, u32)>,
-    /// Sessions without an answer, and those with one: oldest first.
-    unanswered: Vec<Tuple>,
-    answered: Vec<Tuple>,
-}
-
-impl Textbook {
-    fn expire(&mut self, now_s: u32) {
-        let idle: Vec<Tuple> = self
-            .sessions
-            .iter()
-            .filter(|(_, (_, seen))| now_s - seen >= 30)
-            .map(|(original, _)| *original)
-            .collect();
-        idle.iter().for_each(|original| self.end(original));
-    }
-
-    fn end(&mut self, original: &Tuple) {
-        self.sessions.remove(original);
-        for list in [&mut self.unanswered, &mut self.answered] {
-            list.retain(|own| own != original);
-        }
-        let key = (original.protocol, original.src);
-        let count = &mut self.bindings.get_mut(&key).expect("a binding").1;
-        *count -= 1;
-        if *count == 0 {
-            self.bindings.remove(&key);
-        }
-    }
-
-    /// The oldest session without an answer makes room, or of the eight that were answered first the one that is idle longest.
-    fn make_room(&mut self) {
-        let gone = self.unanswered.first().copied().unwrap_or_else(|| {
-            let seen = |own: &&Tuple| self.sessions[*own].1;
-            let gone = *self.answered.iter().take(8).min_by_key(seen).expect("a session");
-            if gone != self.answered[0] {
-                self.answered.rotate_left(1);
-            }
-            gone
-        });
-        self.end(&gone);
-    }
-}
-
 proptest! {
-    #[test]
-    fn it_agrees_with_a_plain_translator(
-        steps in prop::collection::vec((0u8..4, 0u16..12, 0u8..3, 0u32..4, any::<bool>()), 1..400),
-        narrow in 4u16..40,
-        sessions in prop::sample::select(vec![1usize, 12, 64]),
-    ) {
-        let action = Action::Source(vec![OUTSIDE]);
-        let options = Options { sessions, ..options() };
-        let mut own = Translator::new(options, rules(action, 5000..=5000 + narrow, 1)).unwrap();
-        let mut plain = Textbook::default();
-        let mut now_s = 100;
-        for (host, port, remote, pause, is_back) in steps {
-            now_s += pause;
-            while !own.sweep(7, now_s) {}
-            plain.expire(now_s);
-            let src = ([0, 0xc0a8_0100 + u64::from(host)], 5000 + port);
-            let dst = ([0, 0x0808_0800 + u64::from(remote)], 53);
-            let original = Tuple { src, dst, protocol: 17, family: 4, ..Tuple::default() };
-            if is_back {
-                // An answer to whatever the session is.
-                let Some((translated, seen)) = plain.sessions.get_mut(&original) else { continue };
-                let answer = translated.reversed();
-                *seen = now_s;
-                if let Some(at) = plain.unanswered.iter().position(|own| *own == original) {
-                    plain.answered.push(plain.unanswered.remove(at));
-                }
-                let step = step(&mut own, &answer, now_s);
-                prop_assert_eq!(step, Some((original.reversed(), Way::Back)));
-                prop_assert_eq!(own.restore(&original.reversed()), Some(answer));
-                continue;
-            }
-            match plain.sessions.get_mut(&original) {
-                Some((translated, seen)) => {
-                    *seen = now_s;
-                    prop_assert_eq!(step(&mut own, &original, now_s), Some((*translated, Way::Forward)));
-                    prop_assert_eq!(own.restore(translated), Some(original));
-                }
-                None => {
-                    prop_assert_eq!(step(&mut own, &original, now_s), None);
-                    let made = own.begin(&original, dst, 4, Source::Rule(3, 1), now_s);
-                    if plain.sessions.len() >= sessions {
-                        plain.make_room();
-                    }
-                    let known = plain.bindings.get(&(17, src)).map(|own| own.0);
-                    let of_host = plain.bindings.keys().filter(|own| own.1.0 == src.0).count();
-                    let free = usize::from(narrow) + 1 - plain.bindings.len();
-                    let want = if known.is_some() {
-                        None
-                    } else if of_host >= 9 {
-                        Some(Refusal::HostLimit)
-                    } else if free == 0 {
-                        Some(Refusal::Ports)
-                    } else {
-                        None
-                    };
-                    prop_assert_eq!(made.err(), want);
-                    let Ok(made) = made else { continue };
-                    prop_assert_eq!((made.dst, made.src.0), (dst, [0, OUTSIDE.into()]));
-                    match known {
-                        Some(known) => prop_assert_eq!(made.src, known, "one mapping for all remote ends"),
-                        None => {
-                            let taken = plain.bindings.values().any(|own| own.0 == made.src);
-                            prop_assert!(!taken && (5000..=5000 + narrow).contains(&made.src.1));
-                            let preserved = !plain.bindings.values().any(|own| own.0.1 == src.1)
-                                && src.1 <= 5000 + narrow;
-                            prop_assert!(!preserved || made.src.1 == src.1);
-                        }
-                    }
-                    plain.bindings.entry((17, src)).or_insert((made.src, 0)).1 += 1;
-                    plain.sessions.insert(original, (made, now_s));
-                    plain.unanswered.push(original);
-                }
-            }
-            prop_assert_eq!(own.len(), plain.sessions.len());
-            let used: u32 = own.pools().map(|pool| pool.used).sum();
-            prop_assert_eq!(used as usize, plain.bindings.len());
-        }
-    }
-
     /// What is known without the table is what a translator says that looks everything up: ends, refusals, ICMP errors, sessions
     /// with their idle times, ports in use and counts, whatever happens in between.
     #[test]
@@ -662,8 +536,12 @@ proptest! {
         steps in prop::collection::vec(
             (
                 (0u8..48, 0u8..4), (0u8..3, 0u16..6, 0u8..4), prop::sample::select(vec![1u8, 6, 6, 17, 17]),
-                // Most segments leave the state of their connection as it is; FIN, SYN, RST and ACK.
-                prop::sample::select(vec![0x10u8, 0x10, 0x10, 0x10, 0x10, 0x10, 0x02, 0x12, 0x11, 0x04]),
+                (
+                    // Most segments leave the state of their connection as it is; FIN, SYN, RST and ACK.
+                    prop::sample::select(vec![0x10u8, 0x10, 0x10, 0x10, 0x10, 0x10, 0x02, 0x12, 0x11, 0x04, 0x04, 0x14]),
+                    // How much it acknowledges; how far a reset is from what its receiver has acknowledged.
+                    0u32..100_000, prop::sample::select(OFFSETS.to_vec()),
+                ),
                 prop::sample::select(vec![0u32, 0, 0, 1, 1, 2, 4, 7, 16]),
             ),
             1..600,
@@ -688,9 +566,10 @@ proptest! {
         let mut now_s = 100;
         // Ends of a session that is or was there, by those of its first packet.
         let mut made: HashMap<Tuple, Tuple> = HashMap::new();
-        for ((what, choice), (host, port, remote), protocol, tcp, pause) in steps {
+        // What its ends have acknowledged, by its first packet and whether it is the other end.
+        let mut acked: HashMap<(Tuple, bool), u32> = HashMap::new();
+        for ((what, choice), (host, port, remote), protocol, (flags, growth, offset), pause) in steps {
             now_s += pause;
-            let tcp = if protocol == 6 { tcp } else { 0 };
             let (host, port, remote) = (host % hosts, port % ports, remote % remotes);
             let src = ([0, 0xc0a8_0100 + u64::from(host)], 5000 + port);
             let remote_port = if protocol == 1 { src.1 } else { 53 };
@@ -729,14 +608,33 @@ proptest! {
                 _ => {
                     let is_back = what % 2 == 1;
                     let of = if is_back { translated.unwrap_or(original).reversed() } else { original };
-                    let known = cached_step(&mut own, &of, tcp, now_s);
+                    let [by, to] = [is_back, !is_back]
+                        .map(|is_back| acked.get(&(original, is_back)).copied().unwrap_or(0xffff_8000));
+                    let tcp = match flags {
+                        _ if protocol != 6 => Tcp::default(),
+                        0x02 => Tcp { sequence: 7, ..Tcp::with(flags) },
+                        0x04 | 0x14 => {
+                            Tcp { flags, sequence: to.wrapping_add(offset), acknowledgment: offset.wrapping_add(8) }
+                        }
+                        _ => Tcp { flags, sequence: 0, acknowledgment: by.wrapping_add(growth) },
+                    };
+                    // Some packets are not plain.
+                    let known = match choice {
+                        0 => table_step(&mut own, &of, tcp, now_s),
+                        _ => cached_step(&mut own, &of, tcp, now_s),
+                    };
                     prop_assert_eq!(known, table_step(&mut plain, &of, tcp, now_s));
+                    let mut is_known = known.is_some();
                     let rule = own.rules().all.first().map(|rule| rule.number);
                     if let (None, false, Some(rule)) = (known, is_back, rule) {
                         let [one, other] = [&mut own, &mut plain]
-                            .map(|translator| translator.begin(&of, dst, 4, Source::Rule(rule, 1), now_s));
+                            .map(|translator| translator.begin_by(&of, dst, 4, Source::Rule(rule, 1), (tcp, now_s)));
                         prop_assert_eq!(one, other);
+                        is_known = one.is_ok();
                         made.extend(one.ok().map(|one| (original, one)));
+                    }
+                    if is_known && flags & 0x14 == 0x10 {
+                        acked.insert((original, is_back), tcp.acknowledgment);
                     }
                     prop_assert_eq!(own.inward(&of), plain.inward(&of));
                 }

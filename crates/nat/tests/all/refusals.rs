@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use nat::Translator;
 use nat::nat64::{self, WELL_KNOWN};
 use nat::rules::{Action, Own, Prefix, Rule, Rules};
 use nat::translator::{Options, Refusal, Source, Timeouts};
 use nat::tuple::{Message, Tuple};
+use nat::{Tcp, Translator};
 use packet::IpProtocol;
 use proptest::prelude::*;
 
@@ -122,7 +122,7 @@ proptest! {
             let tcp = if is_tcp { tcp } else { 0 };
             let src = ([0, 0xc0a8_0101], 5000 + port % 3);
             let of = Tuple { src, dst: ([0, 0x0808_0808], 80), protocol, family: 4, ..Tuple::default() };
-            let made = own.begin_by(&of, of.dst, 4, Source::Rule(3, 1), (tcp, 100));
+            let made = own.begin_by(&of, of.dst, 4, Source::Rule(3, 1), (Tcp::with(tcp), 100));
             let [is_syn, is_reset, is_ack] = [1, 2, 4].map(|bit| tcp >> bit & 1 == 1);
             if !is_tcp || begun.contains(&of) || !is_reset && (is_syn || is_ack) {
                 prop_assert!(made.is_ok());
@@ -268,7 +268,7 @@ fn only_answers_of_the_kind_come_back() {
         let (key, side) = of.key();
         let mut found = [stream::table::Found::NONE];
         own.find(&[key], 100, &mut found);
-        found[0].slot().and_then(|slot| own.step(slot, side, 0)).map(|(to, _)| to)
+        found[0].slot().and_then(|slot| own.step(slot, side, Tcp::default())).map(|(to, _)| to)
     };
     let kinds = [(8, 0), (13, 14), (15, 16), (17, 18)];
     for asked in kinds {
