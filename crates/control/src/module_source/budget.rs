@@ -106,13 +106,14 @@ mod tests {
         assert_eq!(read(text).unwrap().bounded, expected);
     }
 
+    /// Its budget would be one of its own: the rounds of those who call it times its own ones.
     #[test]
-    fn a_function_by_a_macro_has_a_budget_of_its_own() {
+    fn a_function_by_a_macro_is_refused() {
         let text = "#define MADE(name) FN uint name(uint n)\nMADE(f) { while (n) n--; return n; }\nMODULE_IP(p) { return f(1u); }\n";
-        let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
-        let expected = text
-            .replace("MADE(f) {", &format!("MADE(f) {{{local}"))
-            .replace("(n)", "((n) && own_tick(own_budget))");
-        assert_eq!(read(text).unwrap().bounded, expected);
+        let problem = read(text).unwrap_err().to_string();
+        assert!(problem.starts_with("2:9: a function whose head is made by a macro"), "{problem}");
+        let named = "FN uint half(uint x) { return x / 2u; }\n#define half(x) half((x) + 1u)\nMODULE_IP(p) { return half(1u); }\n";
+        let problem = read(named).unwrap_err().to_string();
+        assert!(problem.starts_with("1:22: a function whose head"), "{problem}");
     }
 }

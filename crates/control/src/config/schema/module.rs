@@ -55,7 +55,7 @@ crate::section! {
         /// failed: they pass, or are dropped under `module_failed`.
         rebuild on_failure: OnFailure = OnFailure::Pass, words();
         /// Longest time of a launch of a module with a `source`. If it is exceeded, this module is disabled, and the others
-        /// continue. It should be below `device_timeout` of `[engine]`.
+        /// continue.
         rebuild time_limit: Duration = Duration::from_millis(250),
             duration(Duration::from_millis(1)..=Duration::from_mins(1));
     }
