@@ -232,14 +232,15 @@ pub(crate) fn prepare(
                 tracing::warn!(%error, "device {number}: a job failed and was repeated on the CPU; further failures of this kind are only counted");
             }
             DeviceEvent::SegmentGivenUp(error) => {
-                tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it");
+                tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it, as far as stages do not need a device");
             }
             DeviceEvent::PartGivenUp(error) => {
                 tracing::warn!("device {number}: {error}: it is disabled, the others go on");
             }
             DeviceEvent::GivenUp(error) => {
-                tracing::warn!(%error, "device {number}: disabled; the CPU takes over; packets of stages that need a device count as failed");
+                tracing::warn!(%error, "device {number}: disabled; the CPU processes its packets, as far as stages do not need a device");
             }
+            DeviceEvent::Idle(what) => tracing::warn!("device {number}: {what}"),
         }),
         before: None,
         hooks: Arc::default(),

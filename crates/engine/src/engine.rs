@@ -193,7 +193,7 @@ impl<V: Versions> EngineSpec<V> {
     }
 }
 
-/// What becomes of a device that fails. Its packets are shaded on the CPU either way.
+/// What becomes of a device that fails. Its packets are shaded on the CPU, but by stages that have no form for it ([`DeviceEvent::Idle`]).
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceEvent<'a> {
     /// A job failed; reported once for each kind of error. Later jobs go to the device again.
@@ -205,6 +205,9 @@ pub enum DeviceEvent<'a> {
     PartGivenUp(&'a DeviceError),
     /// The device is no longer used, or was not from the start; reported once.
     GivenUp(&'a DeviceError),
+    /// Behind one of the two above: what this means for a stage without a CPU form, as a sentence
+    /// ([`Shade::without_device`](crate::Shade::without_device)).
+    Idle(&'a str),
 }
 
 /// Why an engine could not start.
@@ -542,7 +545,7 @@ impl<V: Versions> Threads<V> {
                     links.push(Some(link));
                 }
                 Some(Err(error)) => {
-                    report(DeviceEvent::GivenUp(&error));
+                    report(None, DeviceEvent::GivenUp(&error));
                     links.push(None);
                 }
                 // It has been reported.

@@ -75,8 +75,8 @@ pub struct Reserve<V: Versions> {
     pub(crate) devices: Vec<Reserved<V>>,
 }
 
-/// Told of a device's failures.
-pub(crate) type Report = Box<dyn FnMut(DeviceEvent<'_>) + Send>;
+/// Told of a device's failures; those of a segment with its number.
+pub(crate) type Report = Box<dyn FnMut(Option<usize>, DeviceEvent<'_>) + Send>;
 
 /// A device and the thread of its master.
 pub(crate) struct Reserved<V: Versions> {
@@ -121,7 +121,7 @@ impl<V: Versions> EngineSpec<V> {
         let workers = (0..n).map(worker).collect::<io::Result<_>>()?;
         let wakeups = (0..n).map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let needed = self.needed(&plan);
+        let (needed, idle) = (self.needed(&plan), self.idle(&plan));
         if let (Some((_, stage)), true) = (needed.first(), self.devices.is_empty()) {
             return Err(EngineError::NeedsDevice(stage));
         }
@@ -134,9 +134,18 @@ impl<V: Versions> EngineSpec<V> {
             let sizes = (device.slots + 2, n * chunks, plan.segments.len());
             let link = Arc::new(MasterLink::new(&layout, sizes, ends, Wakeup::new()?));
             let report = self.on_device_error.clone();
-            let mut report: Report = Box::new(move |event| {
-                // A sink that panics must not end the master, which holds chunks of all workers.
-                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+            let idle = idle.clone();
+            let mut report: Report = Box::new(move |segment, event| {
+                let is_of = |own: &&(usize, String)| match event {
+                    DeviceEvent::GivenUp(_) => true,
+                    DeviceEvent::SegmentGivenUp(_) => segment == Some(own.0),
+                    _ => false,
+                };
+                let texts = idle.iter().filter(is_of).map(|(_, text)| DeviceEvent::Idle(text));
+                for event in [event].into_iter().chain(texts) {
+                    // A sink that panics must not end the master, which holds chunks of all workers.
+                    let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+                }
             });
             let policy = device.policy;
             let device = open(device, layout, plan.programs.clone(), &link);
@@ -150,7 +159,7 @@ impl<V: Versions> EngineSpec<V> {
                     return Err(EngineError::Kernels { stage, error: error.clone() });
                 }
             }
-            let device = device.map_err(|error| report(DeviceEvent::GivenUp(&error))).ok();
+            let device = device.map_err(|error| report(None, DeviceEvent::GivenUp(&error))).ok();
             devices.push(Reserved { policy, link, device, report, thread });
         }
         Ok(Reserve { plan, layout, workers, wakeups, returns, devices })
@@ -167,6 +176,22 @@ impl<V: Versions> EngineSpec<V> {
             all.next().map(|(at, _)| (number, plan.stages[segment.first + at]))
         };
         plan.segments.iter().enumerate().filter_map(of_segment).collect()
+    }
+
+    /// By segment: what their shades without a CPU form do if there is no device any more.
+    fn idle(&self, plan: &Plan) -> Vec<(usize, String)> {
+        let shaders = plan.shaders(&self.workers);
+        let all = shaders.iter().flat_map(|own| own.iter().enumerate());
+        let mut texts: Vec<(usize, String)> = Vec::new();
+        for (segment, shades) in all {
+            for text in shades.iter().flat_map(|(_, shade)| shade.without_device()) {
+                // All workers say the same.
+                if !texts.contains(&(segment, text.clone())) {
+                    texts.push((segment, text));
+                }
+            }
+        }
+        texts
     }
 }
 

@@ -54,6 +54,11 @@ pub trait Shade<T>: Send + Sync {
         false
     }
 
+    /// For such a shade: what becomes of packets once the device is given up, or its use for the segment, as sentences for people.
+    fn without_device(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether its kernels can work with this version of the tables. The chunks of a version with which they cannot are
     /// shaded on the CPU, with all shades of the segment.
     fn fits_device(&self, _tables: &T) -> bool {

@@ -15,6 +15,9 @@
 //! the place, so that a new flow begins with zeros whichever of its packets comes first, and the bit that has later modules
 //! ignore the flow. Hash tables are the first slots of the state; they stay on the device.
 //!
+//! A launch cannot be stopped, so its work has a bound: that of each packet by its budget ([`control::module_source`]), and that of all
+//! packets by a number for each group that the device runs at once, which is the kernels' `job` ([`Part`]).
+//!
 //! There is no CPU form. Where the device cannot process a packet, the modules' `on_failure` decides.
 
 use std::collections::HashSet;
@@ -101,6 +104,7 @@ fn reserved() -> HashSet<&'static str> {
         "OWN_ROW_WORDS",
         "OWN_CONTEXTS",
         "OWN_USES_TIME",
+        "OWN_MODULES",
         "OWN_PATTERNS_REGION",
     ];
     names.chain(FUNCTIONS).chain(own).collect()
@@ -124,6 +128,14 @@ struct Own {
 impl Own {
     fn is_stateful(&self) -> bool {
         self.share.1 > 0
+    }
+
+    /// The verdict of packets that it cannot process.
+    fn failed(&self) -> &'static str {
+        match self.entry.on_failure {
+            OnFailure::Drop => "DROP_MODULE_FAILED",
+            OnFailure::Pass => "VERDICT_NEXT",
+        }
     }
 }
 
@@ -330,11 +342,17 @@ impl Sources {
         decoded::WORDS + if self.has_state() { RECORD_WORDS } else { 0 }
     }
 
+    /// Words before those of the rows, in which modules count what they did in a job.
+    fn modules(&self) -> usize {
+        self.all.len()
+    }
+
     /// The text of the program.
     pub fn text(&self) -> String {
         let (row_words, contexts) = (self.row_words(), (1 << self.scheduled_contexts()) - 1);
+        let modules = self.modules();
         let mut text = format!(
-            "#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#define OWN_USES_TIME {}\n\
+            "#define OWN_MODULES {modules}u\n#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#define OWN_USES_TIME {}\n\
              #line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}",
             u32::from(self.uses_time())
         );
@@ -437,10 +455,14 @@ KERNEL(module_end)
                     calls,
                     "    const uint pieces = own_pieces(arena, row);
     for (uint i = 0u; act == PASS && i < pieces; i++) {{
+        if (i > 0u && own_may_go_on(spent, groups) == 0u) {{
+            packet.own_error = 1u;
+            break;
+        }}
         own_piece(&piece, &packet, arena, row, i);
         left = OWN_LOOPS;
         act = own_{name}_{call}(&packet, &piece, &left);
-        packet.own_error |= left == 0u;
+        packet.own_error |= own_account(spent, left);
         by = BY_STREAM;
     }}
 "
@@ -456,7 +478,7 @@ KERNEL(module_end)
         own_join(&whole);
         left = OWN_LOOPS;
         act = own_{name}_{call}(&whole, &left);
-        packet.own_error |= whole.own_error | (left == 0u);
+        packet.own_error |= whole.own_error | own_account(spent, left);
         packet.context |= whole.context;
     }}
 "
@@ -467,11 +489,12 @@ KERNEL(module_end)
                 "    if (act == PASS && (layers & LAYER_{layer}) != 0u) {{
         left = OWN_LOOPS;
         act = own_{name}_{call}(&packet, &left);
-        packet.own_error |= left == 0u;
+        packet.own_error |= own_account(spent, left);
     }}"
             )?;
         }
         let mask = own.table.0.saturating_sub(1);
+        let (bit, failed) = (1u32 << number, own.failed());
         let piece = if source.layers[4] { "piece_t piece;\n    " } else { "" };
         let Place { at, len } = own.patterns;
         // A region that is shorter is of another version: it has no patterns.
@@ -489,8 +512,12 @@ KERNEL(module_end)
             text,
             "
 FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const uint *decoded, GLOBAL uint *words,
-                       GLOBAL uint *table, GLOBAL const uchar *tables, uint row)
+                       GLOBAL uint *table, GLOBAL const uchar *tables, uint row, GLOBAL uint *spent, uint groups)
 {{
+    if (own_may_go_on(spent, groups) == 0u) {{
+        own_fail(arena, row, {bit:#x}u, 0u, {failed});
+        return;
+    }}
     packet_t packet;
     {piece}const uint layers = own_load(&packet, arena, payload, decoded, row);
     packet.own_flow = words + 1;
@@ -514,10 +541,10 @@ FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const 
         let (name, contexts, first) = (&own.entry.name, own.contexts, self.first_slot);
         let bit = 1u32 << own.number;
         let (offset, count) = own.share;
-        let failed = match own.entry.on_failure {
-            OnFailure::Drop => "DROP_MODULE_FAILED",
-            OnFailure::Pass => "VERDICT_NEXT",
-        };
+        let failed = own.failed();
+        // Its place among those with a source.
+        let place = self.all.iter().position(|other| other.number == own.number).unwrap_or(0);
+        let spent = format!("own_spent(SCRATCH(arena), {place}u), job");
         write!(
             text,
             "
@@ -541,7 +568,7 @@ KERNEL(module_{name})
     if (GLOBAL_ID < job_rows(arena)) {{
         const uint row = SCHEDULED(arena, GLOBAL_ID);
         if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, tables, row);
+            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, tables, row, {spent});
     }}
 }}
 "
@@ -571,7 +598,7 @@ KERNEL(module_{name})
                 own_renew(words, COL_MODULE_GENERATION(arena)[row], {count}u);
             }}
             if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-                own_run_{name}(arena, payload, decoded, words, {table}, tables, row);
+                own_run_{name}(arena, payload, decoded, words, {table}, tables, row, {spent});
             if ((COL_MODULE_IGNORED(arena)[row] & {bit:#x}u) != 0u)
                 words[0] |= IGNORES;
             if ((words[0] & IGNORES) != 0u)
@@ -622,8 +649,12 @@ KERNEL(module_{name})
             parameters.push(("OWN_PATTERNS_REGION".into(), region));
         }
         let bytes_per_row = 4 * self.row_words();
-        let scratch =
-            Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state(), is_first: false };
+        let scratch = Scratch {
+            bytes: 4 * self.modules(),
+            bytes_per_row,
+            is_zeroed: self.has_state(),
+            is_first: false,
+        };
         KernelForm {
             files: self.files(),
             text: self.text().into(),
@@ -716,6 +747,20 @@ impl<T: Sync + 'static> Shade<T> for KernelShade {
 
     fn needs_device(&self) -> bool {
         true
+    }
+
+    fn without_device(&self) -> Vec<String> {
+        let of = |(_, ModuleEntry { name, source, on_failure, .. }): (usize, &ModuleEntry)| {
+            let file = source.as_ref().map_or("", |source| &source.file);
+            let packets = match on_failure {
+                OnFailure::Pass => "pass",
+                OnFailure::Drop => "are dropped",
+            };
+            format!(
+                "module {name} ({file}) runs no more, until the next start or a reload of engine or sources: its packets {packets}"
+            )
+        };
+        self.sources.entries().map(of).collect()
     }
 
     fn state_slots(&self) -> usize {
