@@ -257,6 +257,13 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
+    /// Its devices, and the programs that are built for them by [`Prepared::reserve`].
+    pub(crate) fn programs(
+        &self,
+    ) -> Result<(&[DeviceSpec<Tables>], Vec<device::apart::Kernels>), EngineError> {
+        Ok((&self.spec.devices, self.spec.programs()?))
+    }
+
     /// Makes sure that it can start: there is nothing wrong with the spec, and its threads are there.
     pub(crate) fn reserve(&mut self) -> Result<(), EngineError> {
         self.reserve = Some(self.spec.reserve()?);

@@ -74,7 +74,7 @@ pub use landing::Landing;
 use launch::{Launch, view_of};
 use limits::{Late, Watch};
 pub use part::{PayloadBlock, PayloadPart, PayloadWork};
-use payload::{Cells, Reach};
+use payload::{Cells, Gather, Reach};
 use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
@@ -185,6 +185,8 @@ pub struct Accelerator<J: Offload> {
     images: Images<J::Tables>,
     nothing: Memory,
     cells: Option<Cells>,
+    /// Built and launched before there are cells: [`Accelerator::share`] takes no time.
+    gather: Option<Gather>,
     layout: Layout,
     options: Options,
     traffic: Traffic,
@@ -249,6 +251,7 @@ impl<J: Offload> Accelerator<J> {
             images,
             nothing,
             cells: None,
+            gather: None,
             layout,
             options,
             traffic: Traffic::default(),
@@ -294,14 +297,8 @@ impl<J: Offload> Accelerator<J> {
                 return Ok(());
             }
         };
-        let cells = Cells::new(driver, region, shared)?;
-        // No rows, and for `gather`, which takes the header for its list, no pieces.
-        let mut head = vec![0; self.layout.header_bytes()];
-        self.layout.write_header(0, 0, 0, &mut head);
-        let gather = [(cells.gather, cells.items, None)].into_iter();
-        let on = (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
-        self.cells = Some(cells);
-        warm_up(driver, on, &head, gather, self.options.warm_up)
+        self.cells = self.gather.map(|gather| Cells { region, memory: shared, gather });
+        Ok(())
     }
 
     fn set_up(&mut self, segments: Vec<Option<SegmentProgram>>) -> Result<(), DeviceError> {
@@ -410,6 +407,14 @@ impl<J: Offload> Accelerator<J> {
             (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
         let on = (queue, arena, nothing);
         let header_bytes = self.layout.header_bytes();
+        if uses {
+            // No rows, and for `gather`, which takes the header for its list, no pieces.
+            let mut head = vec![0; header_bytes];
+            self.layout.write_header(0, 0, 0, &mut head);
+            let gather = Gather::new(driver)?;
+            warm_up(driver, on, &head, [(gather.kernel, gather.items, None)].into_iter(), limit)?;
+            self.gather = Some(gather);
+        }
         let mut works = self.segments.iter().all(Option::is_none);
         for (built, disabled) in self.segments.iter().zip(&mut self.disabled) {
             let Some(built) = built else { continue };

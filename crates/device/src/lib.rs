@@ -8,6 +8,7 @@
 //! Threads: a device belongs to its master.
 
 pub mod accelerator;
+pub mod apart;
 mod backend;
 pub mod cache;
 mod cuda;

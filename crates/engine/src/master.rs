@@ -719,7 +719,7 @@ mod tests {
         let segment = |first| Segment { first, end: first + 1, on_device: true, has_state: false };
         let segments: Arc<[Segment]> = [segment(0), segment(1)].into();
         let crew = Arc::new(Crew::new(vec![vec![[].into(), [].into()]], vec![Vec::new(); 2]));
-        let report = Box::new(|_: DeviceEvent<'_>| ());
+        let report = Box::new(|_: Option<usize>, _: DeviceEvent<'_>| ());
         let mut master = Master::new(link.clone(), Packs::default(), crew, segments, report);
         let landing = Arc::new(Landing::default());
         let mut make = |segment: usize| {

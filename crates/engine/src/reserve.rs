@@ -167,6 +167,23 @@ impl<V: Versions> EngineSpec<V> {
 }
 
 impl<V: Versions> EngineSpec<V> {
+    /// The programs that [`EngineSpec::reserve`] builds, for a process that compiles them before ([`device::apart`]).
+    ///
+    /// # Errors
+    /// As [`Engine::start`](crate::Engine::start).
+    pub fn programs(&self) -> Result<Vec<device::apart::Kernels>, EngineError> {
+        let (plan, _) = plan(self)?;
+        let made = plan.programs.into_iter().flatten().map(|segment| {
+            let kernels = segment.steps.iter().flat_map(|step| {
+                let instead = step.part.as_ref().map(|part| part.instead.to_string());
+                let names = [step.kernel.to_string()].into_iter().chain(instead);
+                names.map(|name| (name, step.items))
+            });
+            (segment.program.clone(), kernels.collect())
+        });
+        Ok(made.collect())
+    }
+
     /// Segments that have a shade without a CPU form, each with the name of its stage.
     fn needed(&self, plan: &Plan) -> Vec<(usize, &'static str)> {
         let shaders = plan.shaders(&self.workers);
