@@ -60,7 +60,12 @@ pub struct Source {
     pub uses_flows: bool,
     /// Its text with a bound for each loop and index.
     pub bounded: String,
+    /// What that has more than the text.
+    pub inserted: Vec<Inserted>,
 }
+
+/// Line and column of a text where something was put in, and how many columns.
+pub type Inserted = (usize, usize, usize);
 
 /// The functions of layers, in their order.
 pub const FUNCTIONS: [&str; 5] =
@@ -216,8 +221,18 @@ pub fn read(text: &str) -> Result<Source, Problem> {
     }
     calls::check(&tokens)?;
     pointers::check(&tokens)?;
-    source.bounded = bounded(text, &tokens, &source.macros)?;
+    (source.bounded, source.inserted) = bounded(text, &tokens, &source.macros)?;
     Ok(source)
+}
+
+/// What is wrong with a word of a source, where it is first.
+pub fn problem_of(text: &str, is_word: impl Fn(&str) -> bool, message: String) -> Problem {
+    let tokens = tokens(text, &mut Source::default()).unwrap_or_default();
+    let found = tokens.iter().find(|at| matches!(&at.token, Token::Word(word) if is_word(word)));
+    match found {
+        Some(at) => at.problem(message),
+        None => Problem { line: 1, column: 1, message },
+    }
 }
 
 /// Whether the bracket at a token begins the members of a structure: `struct {`, `struct name {`.
@@ -265,10 +280,15 @@ fn casts_to_pointer(tokens: &[At], at: usize) -> bool {
 }
 
 /// The text with a bound for each loop and index: see the module.
-fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Problem> {
+fn bounded(
+    text: &str,
+    tokens: &[At],
+    macros: &[String],
+) -> Result<(String, Vec<Inserted>), Problem> {
     // What is put in, by its place; brackets of one place in the order in which they were found.
     let mut put: Vec<(usize, Cow<'_, str>)> = subscripts::checked(text, tokens, macros)?;
     let functions = budget::functions(tokens, macros);
+    budget::have_bodies(tokens, &functions)?;
     let mut sizes = size::Sizes::of(text, tokens)?;
     put.extend(budget::passed(tokens, &functions));
     // Whether the function at hand gets a budget from outside.
@@ -312,13 +332,18 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
     }
     put.sort_by_key(|(byte, _)| *byte);
     let (mut made, mut from) = (String::with_capacity(text.len() + 64 * put.len()), 0);
+    let (mut inserted, mut line, mut begin) = (Vec::with_capacity(put.len()), 1, 0);
     for (byte, what) in put {
-        made.push_str(&text[from..byte]);
+        let between = &text[from..byte];
+        line += between.matches('\n').count();
+        begin = between.rfind('\n').map_or(begin, |end| from + end + 1);
+        made.push_str(between);
         made.push_str(&what);
+        inserted.push((line, 1 + byte - begin, what.len()));
         from = byte;
     }
     made.push_str(&text[from..]);
-    Ok(made)
+    Ok((made, inserted))
 }
 
 /// Where the condition of the loop at a token begins and ends; both are one place if it has none.
@@ -355,6 +380,21 @@ fn condition(tokens: &[At], at: usize) -> Option<(usize, usize)> {
 }
 
 impl Source {
+    /// The column of the text for one of the text with bounds.
+    pub fn column(&self, line: usize, column: usize) -> usize {
+        let mut own = column;
+        let mut more = 0;
+        for (_, at, len) in self.inserted.iter().filter(|(own, ..)| *own == line) {
+            if at + more > column {
+                break;
+            }
+            // Within what was inserted it is the place of that.
+            more += len;
+            own = column.saturating_sub(more).max(*at);
+        }
+        own
+    }
+
     fn see(&mut self, word: &str) {
         self.has_table |= word.starts_with("table_");
         self.uses_patterns |= word.starts_with("match_");
@@ -401,10 +441,10 @@ fn state_words(tokens: &[At]) -> Option<usize> {
 
 /// The words and signs of a text with their lines, without comments and strings; macros go to `source`.
 fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
-    if let Some(at) = text.bytes().position(|byte| !byte.is_ascii() || byte == 0) {
-        if !in_comment(text, at) {
-            return Err(problem(text, at, "a character that is not ASCII"));
-        }
+    if let Some(at) = text.bytes().position(|byte| !byte.is_ascii() || byte == 0)
+        && !in_comment(text, at)
+    {
+        return Err(problem(text, at, "a character that is not ASCII"));
     }
     if let Some(at) = ["??", "%:"].iter().filter_map(|signs| text.find(signs)).min() {
         return Err(problem(text, at, "a digraph or trigraph"));
@@ -591,12 +631,35 @@ mod tests {
     #[test]
     fn what_looks_like_a_cast_to_a_pointer_is_none() {
         for text in [
-            "FN uint f(PRIVATE uint *);\nMODULE_IP(p) { return PASS; }\n",
+            "FN uint f(PRIVATE uint *);\nFN uint f(PRIVATE uint *p) { return *p; }\nMODULE_IP(p) { return PASS; }\n",
             "FN uint f(PRIVATE packet_t *p) { return (uint)p->len; }\nMODULE_IP(p) { return f(p); }\n",
             "MODULE_IP(p) { uint a = 2u; return (a * (3u)) > (p->len * a) ? DROP : PASS; }\n",
         ] {
             assert!(read(text).is_ok(), "{text}: {}", error(text));
         }
+    }
+
+    #[test]
+    fn places_are_those_of_the_text() {
+        let text = "FN uint f(uint n) { return n; }\nMODULE_IP(p)\n{\n    uint a[3];\n    while (f(1u) != a[2]) a[f(0u)] = zz;\n    return PASS;\n}\n";
+        let source = read(text).unwrap();
+        let (bounded, own): (Vec<&str>, Vec<&str>) =
+            (source.bounded.lines().collect(), text.lines().collect());
+        for (line, word) in
+            [(1, "return"), (5, "while"), (5, "1u"), (5, "!="), (5, "0u"), (5, "zz")]
+        {
+            let column = |text: &str| 1 + text.rfind(word).unwrap();
+            let made = column(bounded[line - 1]);
+            assert_eq!(source.column(line, made), column(own[line - 1]), "{word}");
+        }
+        // Of what was put in, the place where that is.
+        let at = 1 + bounded[4].find("own_tick").unwrap();
+        assert_eq!(source.column(5, at), 1 + own[4].find(") a[").unwrap());
+        assert_eq!(source.column(6, 5), 5);
+        let problem = problem_of(text, |word| word == "a", "no".into());
+        assert_eq!(problem.to_string(), "4:10: no");
+        let missing = "FN uint f(uint n);\nMODULE_IP(p) { return f(1u); }\n";
+        assert_eq!(read(missing).unwrap_err().to_string(), "1:9: `f` has no body");
     }
 
     #[test]

@@ -230,7 +230,7 @@ pub enum EngineError {
     )]
     NeedsDevice(&'static str),
     /// The device cannot run the kernels of such a stage.
-    #[error("stage {stage}: {error}")]
+    #[error("{}", kernels_error(stage, error))]
     Kernels {
         /// The stage.
         stage: &'static str,
@@ -240,6 +240,11 @@ pub enum EngineError {
     /// Two blocks of drop reasons of its stages have the same number, or two reasons the same name.
     #[error(transparent)]
     Reasons(#[from] chunk::ReasonClash),
+}
+
+/// Errors in files that people wrote have their places; others need the stage.
+fn kernels_error(stage: &str, error: &DeviceError) -> String {
+    error.in_files().map_or_else(|| format!("stage {stage}: {error}"), str::to_owned)
 }
 
 /// A running engine.

@@ -156,7 +156,8 @@ impl<V: Versions> EngineSpec<V> {
                     Err(error) => Some(error),
                 };
                 if let Some(error) = refused {
-                    return Err(EngineError::Kernels { stage, error: error.clone() });
+                    let error = self.explained(&plan, *segment, error.clone());
+                    return Err(EngineError::Kernels { stage, error });
                 }
             }
             let device = device.map_err(|error| report(None, DeviceEvent::GivenUp(&error))).ok();
@@ -193,6 +194,15 @@ impl<V: Versions> EngineSpec<V> {
             all.next().map(|(at, _)| (number, plan.stages[segment.first + at]))
         };
         plan.segments.iter().enumerate().filter_map(of_segment).collect()
+    }
+
+    /// An error of a segment's program, as its shades explain it.
+    fn explained(&self, plan: &Plan, segment: usize, error: DeviceError) -> DeviceError {
+        let DeviceError::Build { name, log } = error else { return error };
+        let shaders = plan.shaders(&self.workers);
+        let shades = shaders.first().map_or(&[][..], |own| &own[segment][..]);
+        let log = shades.iter().fold(log, |log, (_, shade)| shade.explained(&log));
+        DeviceError::Build { name, log }
     }
 
     /// By segment: what their shades without a CPU form do if there is no device any more.

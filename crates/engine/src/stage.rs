@@ -54,6 +54,11 @@ pub trait Shade<T>: Send + Sync {
         false
     }
 
+    /// What a compiler says of its kernels, with the places and names of the files that people wrote.
+    fn explained(&self, log: &str) -> String {
+        log.to_owned()
+    }
+
     /// For such a shade: what becomes of packets once the device is given up, or its use for the segment, as sentences for people.
     fn without_device(&self) -> Vec<String> {
         Vec::new()

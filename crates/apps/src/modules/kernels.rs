@@ -110,6 +110,11 @@ fn reserved() -> HashSet<&'static str> {
     names.chain(FUNCTIONS).chain(own).collect()
 }
 
+/// The name of a file as a compiler is told it.
+fn shown(file: &str) -> String {
+    file.replace(['"', '\\', '\n', '\r'], "_")
+}
+
 /// A module with a source.
 #[derive(Clone, Debug)]
 struct Own {
@@ -175,26 +180,26 @@ impl Sources {
                 continue;
             }
             let Some(file) = &entry.source else { continue };
-            let source = source::read(&file.text).map_err(|problem| {
-                format!("module {}: {}:{problem}", entry.name, file.path.display())
-            })?;
-            let parameters = entry.parameters.iter().map(|(name, _)| name);
-            let mut all = source.names.iter().chain(&source.macros).chain(parameters);
-            if let Some(name) = all.find(|name| reserved.contains(name.as_str())) {
-                return Err(format!(
-                    "module {}: {}: `{name}` has a meaning already: use another name",
-                    entry.name,
-                    file.path.display()
-                ));
+            let source = source::read(&file.text);
+            let source = source.map_err(|problem| format!("{}:{problem}", file.path.display()))?;
+            let refused = |is_word: &dyn Fn(&str) -> bool, message: String| {
+                let problem = source::problem_of(&file.text, is_word, message);
+                Err(format!("{}:{problem}", file.path.display()))
+            };
+            let mut names = source.names.iter().chain(&source.macros);
+            let meaning = "has a meaning already: use another name";
+            if let Some(name) = names.find(|name| reserved.contains(name.as_str())) {
+                return refused(&|word| word == name, format!("`{name}` {meaning}"));
+            }
+            let mut parameters = entry.parameters.iter().map(|(name, _)| name);
+            if let Some(name) = parameters.find(|name| reserved.contains(name.as_str())) {
+                return Err(format!("module {}: the parameter `{name}` {meaning}", entry.name));
             }
             let patterns = automata.places[number];
             match (source.uses_patterns, patterns.len > 0) {
                 (true, false) if entry.patterns.is_none() => {
-                    let path = file.path.display();
-                    return Err(format!(
-                        "module {}: {path} looks for patterns: add `patterns = \"FILE\"`",
-                        entry.name
-                    ));
+                    let message = "a search for patterns, of which the module has none: add `patterns = \"FILE\"`";
+                    return refused(&|word| word.starts_with("match_"), message.into());
                 }
                 (false, true) => {
                     let path = file.path.display();
@@ -347,6 +352,31 @@ impl Sources {
         self.all.len()
     }
 
+    /// What a compiler says of the program, with the places and names of the sources.
+    pub fn explained(&self, log: &str) -> String {
+        let of_line = |line: &str| {
+            let mut line = line.to_owned();
+            for own in &self.all {
+                let Some(file) = &own.entry.source else { continue };
+                line = line.replace(&format!("own_{}_", own.entry.name), "");
+                let Some(rest) = line.strip_prefix(&format!("{}:", shown(&file.file))) else {
+                    continue;
+                };
+                let mut parts = rest.splitn(3, ':');
+                let mut number = || parts.next().and_then(|part| part.parse::<usize>().ok());
+                if let (Some(at), Some(column)) = (number(), number())
+                    && let Some(message) = parts.next()
+                {
+                    let column = own.source.column(at, column);
+                    return format!("{}:{at}:{column}:{message}", file.path.display());
+                }
+                return format!("{}:{rest}", file.path.display());
+            }
+            line
+        };
+        log.lines().map(of_line).collect::<Vec<_>>().join("\n")
+    }
+
     /// The text of the program.
     pub fn text(&self) -> String {
         let (row_words, contexts) = (self.row_words(), (1 << self.scheduled_contexts()) - 1);
@@ -398,7 +428,7 @@ KERNEL(module_end)
     fn module(&self, own: &Own, text: &mut String) -> std::fmt::Result {
         let (name, number, source) = (&own.entry.name, own.number, &own.source);
         let Some(file) = &own.entry.source else { return Ok(()) };
-        let shown = file.file.replace(['"', '\\', '\n', '\r'], "_");
+        let shown = shown(&file.file);
         let mut defined: Vec<&str> = Vec::new();
         writeln!(text, "#line 1 \"before {shown}\"")?;
         for word in &source.names {
@@ -747,6 +777,10 @@ impl<T: Sync + 'static> Shade<T> for KernelShade {
 
     fn needs_device(&self) -> bool {
         true
+    }
+
+    fn explained(&self, log: &str) -> String {
+        self.sources.explained(log)
     }
 
     fn without_device(&self) -> Vec<String> {

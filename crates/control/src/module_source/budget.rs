@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{At, FUNCTIONS, KEYWORDS, Token};
+use super::{At, FUNCTIONS, KEYWORDS, Problem, Token, calls};
 
 /// Functions of the system whose loops are as long as what they are given.
 const OF_SYSTEM: [&str; 1] = ["match_next"];
@@ -43,6 +43,21 @@ pub(super) fn functions<'a>(tokens: &'a [At], macros: &[String]) -> BTreeSet<&'a
         }
     }
     found
+}
+
+/// Each function that is declared has a body.
+///
+/// # Errors
+/// One has none.
+pub(super) fn have_bodies(tokens: &[At], functions: &BTreeSet<&str>) -> Result<(), Problem> {
+    let code: Vec<&At> = tokens.iter().filter(|at| !at.is_macro).collect();
+    let bodies: BTreeSet<&str> =
+        calls::functions(&code).into_iter().map(|(name, _)| name).collect();
+    let mut missing = outside(tokens).filter(|(_, name)| functions.contains(name));
+    match missing.find(|(_, name)| !bodies.contains(name)) {
+        Some((i, name)) => Err(tokens[i].problem(format!("`{name}` has no body"))),
+        None => Ok(()),
+    }
 }
 
 /// Words outside of brackets, with their places.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Origin;
 use crate::config::kinds::{
     Custom, Kind, context, custom, duration, integer, list, name_of, words,
 };
@@ -194,7 +195,10 @@ fn read_source(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModuleSource> {
             match crate::module_source::read(text) {
                 Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
                 Err(problem) => {
-                    walk.error(value.span(), format!("{}:{problem}", path.display()));
+                    let file = path.display().to_string();
+                    let diagnostic = walk.error(value.span(), format!("{file}:{problem}"));
+                    let (line, column) = (problem.line, problem.column);
+                    diagnostic.origin = Some(Origin { file, line, column });
                     None
                 }
             }
