@@ -175,8 +175,19 @@ fn line(severity: Severity, text: &str, color: bool) -> String {
 }
 
 fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {
-    let row = |d: &Diagnostic| {
-        serde_json::json!({
+    let row = |d: &Diagnostic| match &d.origin {
+        // As what is found in files later.
+        Some(origin) => {
+            let place = format!("{}:{}:{}: ", origin.file, origin.line, origin.column);
+            serde_json::json!({
+                "severity": word(d.severity),
+                "file": origin.file,
+                "line": origin.line,
+                "column": origin.column,
+                "message": d.message.strip_prefix(&place).unwrap_or(&d.message),
+            })
+        }
+        None => serde_json::json!({
             "severity": word(d.severity),
             "file": report.file,
             "line": d.line,
@@ -184,13 +195,14 @@ fn as_json(report: &Report, findings: &[Finding]) -> serde_json::Value {
             "message": d.message,
             "expected": d.expected,
             "help": d.help,
-        })
+        }),
     };
     let of_files = findings.iter().map(|f| {
         serde_json::json!({
             "severity": word(f.severity),
             "file": f.file.as_ref().map(|file| file.display().to_string()),
             "line": f.line,
+            "column": f.column,
             "message": f.message,
         })
     });

@@ -130,6 +130,9 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         pack: Option<PathBuf>,
     },
+    /// Compile the device programs of another process, from standard input
+    #[command(hide = true)]
+    Compile,
     /// Print completions for a shell
     Completions {
         /// The shell

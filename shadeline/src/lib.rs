@@ -185,6 +185,7 @@ fn run(command: Command) -> Result<(), Failure> {
             bench::run(&args, probes).map_err(Failure::other)
         }
         Command::Programs { pack } => programs::run(pack.as_deref()),
+        Command::Compile => compilers::compile(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "shadeline", &mut script);

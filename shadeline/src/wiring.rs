@@ -232,14 +232,15 @@ pub(crate) fn prepare(
                 tracing::warn!(%error, "device {number}: a job failed and was repeated on the CPU; further failures of this kind are only counted");
             }
             DeviceEvent::SegmentGivenUp(error) => {
-                tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it");
+                tracing::warn!(%error, "device {number}: the kernels of a segment are disabled; the CPU processes it, as far as stages do not need a device");
             }
             DeviceEvent::PartGivenUp(error) => {
                 tracing::warn!("device {number}: {error}: it is disabled, the others go on");
             }
             DeviceEvent::GivenUp(error) => {
-                tracing::warn!(%error, "device {number}: disabled; the CPU takes over; packets of stages that need a device count as failed");
+                tracing::warn!(%error, "device {number}: disabled; the CPU processes its packets, as far as stages do not need a device");
             }
+            DeviceEvent::Idle(what) => tracing::warn!("device {number}: {what}"),
         }),
         before: None,
         hooks: Arc::default(),
@@ -256,6 +257,13 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
+    /// Its devices, and the programs that are built for them by [`Prepared::reserve`].
+    pub(crate) fn programs(
+        &self,
+    ) -> Result<(&[DeviceSpec<Tables>], Vec<device::apart::Kernels>), EngineError> {
+        Ok((&self.spec.devices, self.spec.programs()?))
+    }
+
     /// Makes sure that it can start: there is nothing wrong with the spec, and its threads are there.
     pub(crate) fn reserve(&mut self) -> Result<(), EngineError> {
         self.reserve = Some(self.spec.reserve()?);

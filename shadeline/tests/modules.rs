@@ -515,25 +515,35 @@ fn an_unknown_verdict_is_an_error_of_its_module() {
 fn an_error_of_a_source_has_its_own_line() {
     let folder = Scratch::new();
     write(&folder, &[udp(9, 1, 2, b"x")]);
+    // Of the reader of sources, and of the compiler: in each of them the last line.
     let hidden = "MODULE_IP(packet)\n{\n    return arena[0];\n}\n";
-    let output = run(&folder, &format!("{WIRE}{}", module(&folder, "hidden", hidden, "")), "");
-    assert!(!output.status.success());
-    assert!(
-        errors(&output).contains("hidden.k:3: `arena` is not available in modules"),
-        "{}",
-        errors(&output)
-    );
-    if !testkit::require_opencl() {
-        return;
-    }
     let wrong = "// One\nMODULE_IP(packet)\n{\n    return packet->tll < 3u;\n}\n";
-    let good = of_example("pass", "");
-    let config = format!("{WIRE}{good}{}", module(&folder, "wrong", wrong, ""));
-    let output = run(&folder, &config, "");
-    assert!(!output.status.success());
-    let text = errors(&output);
-    assert!(text.contains("wrong.k:4") && text.contains("tll"), "{text}");
-    assert!(!text.contains(" generated."), "the compiler's own count: {text}");
+    let behind = "MODULE_IP(packet)\n{\n    uint a[3];\n    while (a[1] != 2u) a[2] = missing;\n    return PASS;\n}\n";
+    let large = "MODULE_IP(packet)\n{\n    uint a[5000]; a[0] = 1u;\n    return a[1];\n}\n";
+    let taken = "#define PASS 7u\nMODULE_IP(packet)\n{\n    return PASS;\n}\n";
+    let needs =
+        "MODULE_UDP(packet)\n{\n    match_t match = match_begin(0u, 0u);\n    return PASS;\n}\n";
+    for (text, place, message, is_compiled) in [
+        (hidden, "3:12", "`arena` is not available in modules", false),
+        (taken, "1:9", "`PASS` has a meaning already", false),
+        (needs, "3:5", "a search for patterns", false),
+        (wrong, "4:20", "no member named 'tll' in 'packet_t'", true),
+        (behind, "4:31", "use of undeclared identifier 'missing'", true),
+        (large, "3:18", "static assertion failed", true),
+    ] {
+        if is_compiled && !testkit::require_opencl() {
+            continue;
+        }
+        let good = of_example("pass", "");
+        let config = format!("{WIRE}{good}{}", module(&folder, "own", text, ""));
+        let output = run(&folder, &config, "");
+        assert!(!output.status.success());
+        let said = errors(&output);
+        // PoCL 3.1 is a clang: others name the column otherwise.
+        let line = format!("error: own.k:{place}: {message}");
+        assert!(said.lines().any(|own| own.starts_with(&line)), "{line}: {said}");
+        assert!(!said.contains(" generated.") && !said.contains("build"), "{said}");
+    }
 }
 
 /// A loop without an end is ended, and counted; its packets go on, and so does the module.
@@ -556,6 +566,14 @@ fn a_loop_without_an_end_is_ended() {
     assert_eq!(frames(&folder, "b"), input);
 }
 
+/// Divisions, for as many rounds as a packet may have in each function: long, but no error.
+const SLOW: &str = "FN uint spin(uint x)\n{\n    for (uint i = 0u; i < 120000u && x != 1u; i++)\n        \
+                    x = (uint)(0x7fffffffffffffful / (ulong)(x | 3u)) / ((x & 7u) + 3u);\n    return x;\n}\n\
+                    MODULE_ETH(packet)\n{\n    const uint is_slow = packet_be16(packet, 36u) == 666u;\n    \
+                    return is_slow != 0u && spin(packet->len) == 77u ? DROP : PASS;\n}\n\
+                    MODULE_UDP(packet)\n{\n    const uint is_slow = packet_dst_port(packet) == 666u;\n    \
+                    return is_slow != 0u && spin(packet_src_port(packet)) == 77u ? DROP : PASS;\n}\n";
+
 /// A module that takes too long is disabled, and it alone: those before and behind it go on, and what a job did that was late
 /// is kept. Its packets go on, or are dropped if that was asked for.
 #[test]
@@ -563,40 +581,62 @@ fn a_module_that_is_too_slow_is_disabled_alone() {
     if !testkit::require_opencl() {
         return;
     }
-    let slow = "FN uint spin(uint x)\n{\n    for (uint i = 0u; i < 100000u; i++)\n        x = x * 1664525u + 1013904223u;\n    return x;\n}\n\
-                MODULE_UDP(packet)\n{\n    uint x = packet_src_port(packet);\n    \
-                for (uint i = 0u; i < 500u && packet_dst_port(packet) == 666u; i++)\n        x = spin(x);\n    \
-                return x == 77u ? DROP : PASS;\n}\n";
     for keys in ["on_failure = \"pass\"", "on_failure = \"drop\""] {
         let folder = Scratch::new();
-        let mut input = vec![udp(9, 1, 666, b"x")];
-        input.extend((0..299).map(|i| udp(if i % 10 == 0 { 4 } else { 9 }, 1000 + i, 2, b"x")));
-        write(&folder, &input);
-        let slow = module(&folder, "slow", slow, keys).replace("10s", "5ms");
+        // Of the first ones, one takes longer than the limit of all.
+        let slow = (0..40).map(|i| udp(9, 1 + i, 666, b"x"));
+        let others = (0..960).map(|i| udp(if i % 10 == 0 { 4 } else { 9 }, 1000 + i, 2, b"x"));
+        write(&folder, &slow.chain(others).collect::<Vec<_>>());
+        let slow = module(&folder, "slow", SLOW, keys).replace("10s", "2ms");
         let keys_of_flow = "parameters = { LIMIT = 60, TRUSTED = 9999 }";
-        // The first job has the packet that takes long, and at most the 64 chunks that may be in flight: 128 packets.
+        // The first jobs have the packets that take long, and each at most the 64 chunks that may be in flight: 128 packets.
         let config = format!(
             "{WIRE}chunk = 2\njobs_in_flight = 1\n{}{slow}{}",
             of_example("elephant", keys_of_flow),
             of_example("ttl_floor", "parameters = { FLOOR = 5 }")
         );
         let text = ok(&run(&folder, &config, ""));
-        let named = "module slow (slow.k) ran for longer than its limit of 5ms: it is disabled, the others go on";
+        let named = "module slow (slow.k) ran for longer than its limit of 2ms: it is disabled, the others go on";
         assert!(text.contains(named) && !text.contains("CPU"), "{text}");
         assert_eq!(text.matches("it is disabled").count(), 1, "{text}");
         let stats = stats(&folder);
         let (seen, failed) = (count(&stats, "slow", "packets"), count(&stats, "slow", "failed"));
-        assert!(seen > 0 && failed >= 172 && seen + failed == 300, "{seen}, {failed}");
+        assert!(seen > 0 && failed > 500 && seen + failed == 1000, "{seen}, {failed}");
+        assert_eq!(count(&stats, "slow", "errors"), 0, "within its rounds");
         // No flow has more than 60 bytes, so the first one lets all pass.
-        assert_eq!(count(&stats, "elephant", "packets"), 300);
+        assert_eq!(count(&stats, "elephant", "packets"), 1000);
         let is_dropped = keys.contains("drop");
-        let behind = if is_dropped { seen } else { 300 };
+        let behind = if is_dropped { seen } else { 1000 };
         assert_eq!(count(&stats, "ttl_floor", "packets"), behind, "{keys}");
         assert_eq!(count(&stats, "elephant", "failed") + count(&stats, "ttl_floor", "failed"), 0);
         let floor = count(&stats, "ttl_floor", "dropped");
-        assert!(is_dropped || floor == 30, "{floor}");
+        assert!(is_dropped || floor == 96, "{floor}");
         assert_eq!(frames(&folder, "b").len() as u64, behind - floor, "{keys}");
     }
+}
+
+/// A launch has a bound, too, whatever its packets do: those behind it count as failed, and no other module loses anything.
+#[test]
+fn a_launch_has_a_bound() {
+    if !testkit::require_opencl() {
+        return;
+    }
+    let forever = "FN uint spin(uint x)\n{\n    while (x != 0u)\n        x += 2u;\n    return x;\n}\n\
+                   MODULE_ETH(packet)\n{\n    return spin(packet->len | 1u) == 0u ? DROP : PASS;\n}\n\
+                   MODULE_IP(packet)\n{\n    return spin(packet->len | 1u) == 0u ? DROP : PASS;\n}\n\
+                   MODULE_UDP(packet)\n{\n    return spin(packet->len | 1u) == 0u ? DROP : PASS;\n}\n";
+    let folder = Scratch::new();
+    let input: Vec<Vec<u8>> = (0..8000).map(|i| udp(9, i, 2, b"x")).collect();
+    write(&folder, &input);
+    let forever = module(&folder, "forever", forever, "");
+    let text = ok(&run(&folder, &format!("{WIRE}{forever}{}", of_example("pass", "")), ""));
+    assert!(!text.contains("disabled"), "{text}");
+    let stats = stats(&folder);
+    let (seen, failed) = (count(&stats, "forever", "packets"), count(&stats, "forever", "failed"));
+    assert!(failed > 0 && seen + failed == 8000, "{seen}, {failed}");
+    assert_eq!(count(&stats, "forever", "errors"), seen);
+    assert_eq!(count(&stats, "pass", "packets"), 8000);
+    assert_eq!(frames(&folder, "b"), input);
 }
 
 /// `check` compiles the sources, and says of each error where it is; or that they were not compiled.
@@ -636,17 +676,30 @@ fn check_compiles_sources() {
         module(&folder, "other", other, "")
     );
     let (is_good, found) = check(&modules, &[]);
-    let places: Vec<(String, u64)> = found
+    let places: Vec<(&str, u64, u64, &str)> = found
         .iter()
         .map(|own| {
-            (own["file"].as_str().unwrap_or_default().to_owned(), own["line"].as_u64().unwrap_or(0))
+            let number = |key: &str| own[key].as_u64().unwrap_or(0);
+            let text = |key: &str| own[key].as_str().unwrap_or_default();
+            (text("file"), number("line"), number("column"), text("message"))
         })
         .collect();
     assert!(!is_good);
-    let is_there =
-        |file: &str, line: u64| places.iter().any(|(own, at)| own.ends_with(file) && *at == line);
-    assert!(is_there("wrong.k", 4) && is_there("other.k", 4), "{found:?}");
-    assert!(found.iter().any(|own| own["message"].to_string().contains("tll")), "{found:?}");
+    let is_there = |file: &str, place: (u64, u64), message: &str| {
+        let is_it = |own: &&(&str, u64, u64, &str)| {
+            own.0.ends_with(file) && (own.1, own.2) == place && own.3.starts_with(message)
+        };
+        places.iter().any(|own| is_it(&own))
+    };
+    assert!(is_there("wrong.k", (4, 20), "no member named 'tll'"), "{found:?}");
+    assert!(is_there("other.k", (4, 14), "use of undeclared identifier 'missing'"), "{found:?}");
+    // What the reader of the configuration refuses has the place of its source, too.
+    let hidden = "MODULE_IP(packet)\n{\n    return arena[0];\n}\n";
+    let (is_good, found) = check(&module(&folder, "hidden", hidden, ""), &[]);
+    assert!(!is_good);
+    let own = found.iter().find(|own| own["file"].to_string().contains("hidden.k")).expect("it");
+    assert_eq!((own["line"].as_u64(), own["column"].as_u64()), (Some(3), Some(12)));
+    assert!(own["message"].to_string().starts_with("\"`arena` is not"), "{own}");
 }
 
 /// Bytes that waited for others reach a source, with the packet that brings them.
@@ -742,19 +795,27 @@ fn a_reload_changes_a_source() {
     for (source, part) in [
         (
             "MODULE_IP(packet)\n{\n    return payload[0];\n}\n",
-            "own.k:3: `payload` is not available in modules",
+            "own.k:3:12: `payload` is not available in modules",
         ),
-        ("MODULE_IP(packet)\n{\n    return packet->nothing;\n}\n", "own.k:3"),
+        (
+            "MODULE_IP(packet)\n{\n    return packet->nothing;\n}\n",
+            "own.k:3:20: no member named 'nothing'",
+        ),
     ] {
         folder.write("own.k", source);
         let (good, text) = ctl("reload");
-        assert!(!good && text.contains(part), "{text}");
+        assert!(!good && text.contains(part) && !text.contains("build"), "{text}");
         let (good, text) = ctl("show modules");
         assert!(good && text.contains("own"), "{text}");
     }
     folder.write("own.k", &pass.replace("PASS", "DROP"));
     let (good, text) = ctl("reload");
     assert!(good && text.contains("module.own.source: own.k (39 bytes"), "{text}");
+    // Another process compiles what is new, before the exchange.
+    let said = process.output();
+    let (compiled, reloaded) =
+        (said.rfind("kernels compiled while packets flow"), said.rfind("reloaded: "));
+    assert!(compiled.is_some() && compiled < reloaded, "{said}");
     folder.write("c.toml", &config.replace("\"own\"", "\"other\""));
     let (good, text) = ctl("reload");
     assert!(good && text.contains("module.other: - -> new"), "{text}");

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use classify::classbench::Problems;
 
 pub use diagnostic::{
-    Diagnostic, LISTED, Severity, Topic, in_groups, kind, render, render_one, summary,
+    Diagnostic, LISTED, Origin, Severity, Topic, in_groups, kind, render, render_one, summary,
 };
 pub use diff::{Change, Diff, NOTHING};
 pub use names::{ParsePrefixError, parse_prefix, read_prefix};

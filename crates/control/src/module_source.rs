@@ -15,7 +15,8 @@
 //!      return f(3u);                   return f(own_budget, 3u);
 //! ```
 //!
-//! The number comes from outside, where it is seen whether it was too small.
+//! The number comes from outside, where it is seen whether it was too small. A round of a long loop counts as several, and a source
+//! that is too long once its macros and functions are in their places is refused (`size`): so the rounds bound the time, too.
 //!
 //! An index of an array is compared with the number of its elements (`subscripts`): one that is too large becomes 0, and the
 //! budget ends, which counts as an error. Arithmetic with pointers is refused (`pointers`).
@@ -26,6 +27,7 @@
 mod budget;
 mod calls;
 mod pointers;
+mod size;
 mod subscripts;
 
 use std::borrow::Cow;
@@ -58,7 +60,12 @@ pub struct Source {
     pub uses_flows: bool,
     /// Its text with a bound for each loop and index.
     pub bounded: String,
+    /// What that has more than the text.
+    pub inserted: Vec<Inserted>,
 }
+
+/// Line and column of a text where something was put in, and how many columns.
+pub type Inserted = (usize, usize, usize);
 
 /// The functions of layers, in their order.
 pub const FUNCTIONS: [&str; 5] =
@@ -69,13 +76,15 @@ pub const FUNCTIONS: [&str; 5] =
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
+    /// The column, from 1.
+    pub column: usize,
     /// Why, in words.
     pub message: String,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.line, self.message)
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
     }
 }
 
@@ -102,6 +111,7 @@ enum Token {
 #[derive(Clone, Debug)]
 struct At {
     line: usize,
+    column: usize,
     token: Token,
     /// It is in what a macro stands for.
     is_macro: bool,
@@ -113,6 +123,18 @@ impl At {
     fn is(&self, sign: char) -> bool {
         self.token == Token::Sign(sign)
     }
+
+    fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.line, column: self.column, message: message.into() }
+    }
+}
+
+/// What is wrong at a place of a text.
+fn problem(text: &str, byte: usize, message: impl Into<String>) -> Problem {
+    let before = &text.as_bytes()[..byte.min(text.len())];
+    let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+    Problem { line, column: 1 + before.len() - begin, message: message.into() }
 }
 
 /// Reads a source.
@@ -122,21 +144,22 @@ impl At {
 pub fn read(text: &str) -> Result<Source, Problem> {
     let mut source = Source::default();
     let tokens = tokens(text, &mut source)?;
-    let at = |line, message: String| Err(Problem { line, message });
     let mut depth = 0usize;
     // Brackets that are open outside of the structure whose members these are.
     let mut structure = None;
-    for (i, At { line, token, is_macro, .. }) in tokens.iter().enumerate() {
+    for (i, own) in tokens.iter().enumerate() {
+        let At { token, is_macro, .. } = own;
+        let at = |message: String| Err(own.problem(message));
         let next = tokens.get(i + 1).map(|next| &next.token);
         match token {
             Token::Sign('(') if casts_to_pointer(&tokens, i) => {
                 let message =
                     "a cast to a pointer: packets are reached by packet_byte and the like";
-                return at(*line, message.into());
+                return at(message.into());
             }
             Token::Sign('[') if structure.is_some() && elements(next) > ELEMENTS_MAX => {
                 let message = format!("an array of more than {ELEMENTS_MAX} elements");
-                return at(*line, message);
+                return at(message);
             }
             Token::Sign('(' | '{' | '[') => {
                 if structure.is_none() && opens_structure(&tokens, i) {
@@ -149,16 +172,15 @@ pub fn read(text: &str) -> Result<Source, Problem> {
                     depth = less;
                     structure = structure.filter(|outside| depth > *outside);
                 }
-                None => return at(*line, "a bracket closes that was not opened".into()),
+                None => return at("a bracket closes that was not opened".into()),
             },
             Token::Sign(_) => {}
             Token::Word(word) => {
                 if FORBIDDEN.contains(&word.as_str()) || word.starts_with("own_") {
                     let message = format!("`{word}` is not available in modules");
-                    return at(
-                        *line,
-                        format!("{message}: packets are reached by packet_byte and the like"),
-                    );
+                    return at(format!(
+                        "{message}: packets are reached by packet_byte and the like"
+                    ));
                 }
                 source.see(word);
                 if depth > 0 || *is_macro {
@@ -166,15 +188,15 @@ pub fn read(text: &str) -> Result<Source, Problem> {
                 }
                 if let Some(layer) = FUNCTIONS.iter().position(|name| name == word) {
                     if std::mem::replace(&mut source.layers[layer], true) {
-                        return at(*line, format!("`{word}` is there twice"));
+                        return at(format!("`{word}` is there twice"));
                     }
                 } else if word == "STATE" {
                     if source.state_words > 0 {
-                        return at(*line, "`STATE` is there twice".into());
+                        return at("`STATE` is there twice".into());
                     }
                     source.state_words = match state_words(&tokens[i + 1..]) {
                         Some(words @ 1..) => words,
-                        _ => return at(*line, "`STATE` has `uint` members, such as STATE { uint packets; uint last[2]; };".into()),
+                        _ => return at("`STATE` has `uint` members, such as STATE { uint packets; uint last[2]; };".into()),
                     };
                 } else if !KEYWORDS.contains(&word.as_str()) {
                     let before = i.checked_sub(1).map(|i| &tokens[i].token);
@@ -188,18 +210,29 @@ pub fn read(text: &str) -> Result<Source, Problem> {
             }
         }
     }
-    let last = text.lines().count().max(1);
+    let end = text.strip_suffix('\n').unwrap_or(text).len();
+    let at_end = |message: &str| Err(problem(text, end, message));
     if depth > 0 {
-        return at(last, "a bracket is not closed".into());
+        return at_end("a bracket is not closed");
     }
     if !source.layers.contains(&true) {
         let message = "no function of a layer: expected MODULE_ETH, MODULE_IP, MODULE_UDP, MODULE_TCP or MODULE_STREAM";
-        return at(last, message.into());
+        return at_end(message);
     }
     calls::check(&tokens)?;
     pointers::check(&tokens)?;
-    source.bounded = bounded(text, &tokens, &source.macros)?;
+    (source.bounded, source.inserted) = bounded(text, &tokens, &source.macros)?;
     Ok(source)
+}
+
+/// What is wrong with a word of a source, where it is first.
+pub fn problem_of(text: &str, is_word: impl Fn(&str) -> bool, message: String) -> Problem {
+    let tokens = tokens(text, &mut Source::default()).unwrap_or_default();
+    let found = tokens.iter().find(|at| matches!(&at.token, Token::Word(word) if is_word(word)));
+    match found {
+        Some(at) => at.problem(message),
+        None => Problem { line: 1, column: 1, message },
+    }
 }
 
 /// Whether the bracket at a token begins the members of a structure: `struct {`, `struct name {`.
@@ -247,10 +280,16 @@ fn casts_to_pointer(tokens: &[At], at: usize) -> bool {
 }
 
 /// The text with a bound for each loop and index: see the module.
-fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Problem> {
+fn bounded(
+    text: &str,
+    tokens: &[At],
+    macros: &[String],
+) -> Result<(String, Vec<Inserted>), Problem> {
     // What is put in, by its place; brackets of one place in the order in which they were found.
     let mut put: Vec<(usize, Cow<'_, str>)> = subscripts::checked(text, tokens, macros)?;
     let functions = budget::functions(tokens, macros);
+    budget::have_bodies(tokens, &functions)?;
+    let mut sizes = size::Sizes::of(text, tokens)?;
     put.extend(budget::passed(tokens, &functions));
     // Whether the function at hand gets a budget from outside.
     let (mut depth, mut has_budget) = (0usize, false);
@@ -258,10 +297,9 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
         match &at.token {
             Token::Sign('{') if depth == 0 && !at.is_macro => {
                 let is_body = i.checked_sub(1).is_some_and(|before| tokens[before].is(')'));
-                // One whose head is a macro.
                 if is_body && !has_budget {
-                    let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
-                    put.push((at.byte + 1, local.into()));
+                    let message = "a function whose head is made by a macro, or whose name is one: write it out, under another name";
+                    return Err(at.problem(message));
                 }
                 depth += 1;
             }
@@ -275,15 +313,18 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
                     FUNCTIONS.contains(&word.as_str()) || functions.contains(word.as_str());
             }
             Token::Word(word) if word == "for" || word == "while" => {
-                let (first, last) = condition(tokens, i).ok_or_else(|| Problem {
-                    line: at.line,
-                    message: format!("the head of a loop `{word}` is not whole"),
+                let (first, last) = condition(tokens, i).ok_or_else(|| {
+                    at.problem(format!("the head of a loop `{word}` is not whole"))
                 })?;
+                let tick = match sizes.rounds_of_loop(i)? {
+                    1 => "own_tick(own_budget)".to_owned(),
+                    rounds => format!("own_ticks(own_budget, {rounds}u)"),
+                };
                 if first == last {
-                    put.push((last, "own_tick(own_budget)".into()));
+                    put.push((last, tick.into()));
                 } else {
                     put.push((first, "(".into()));
-                    put.push((last, ") && own_tick(own_budget)".into()));
+                    put.push((last, format!(") && {tick}").into()));
                 }
             }
             _ => {}
@@ -291,13 +332,18 @@ fn bounded(text: &str, tokens: &[At], macros: &[String]) -> Result<String, Probl
     }
     put.sort_by_key(|(byte, _)| *byte);
     let (mut made, mut from) = (String::with_capacity(text.len() + 64 * put.len()), 0);
+    let (mut inserted, mut line, mut begin) = (Vec::with_capacity(put.len()), 1, 0);
     for (byte, what) in put {
-        made.push_str(&text[from..byte]);
+        let between = &text[from..byte];
+        line += between.matches('\n').count();
+        begin = between.rfind('\n').map_or(begin, |end| from + end + 1);
+        made.push_str(between);
         made.push_str(&what);
+        inserted.push((line, 1 + byte - begin, what.len()));
         from = byte;
     }
     made.push_str(&text[from..]);
-    Ok(made)
+    Ok((made, inserted))
 }
 
 /// Where the condition of the loop at a token begins and ends; both are one place if it has none.
@@ -334,6 +380,21 @@ fn condition(tokens: &[At], at: usize) -> Option<(usize, usize)> {
 }
 
 impl Source {
+    /// The column of the text for one of the text with bounds.
+    pub fn column(&self, line: usize, column: usize) -> usize {
+        let mut own = column;
+        let mut more = 0;
+        for (_, at, len) in self.inserted.iter().filter(|(own, ..)| *own == line) {
+            if at + more > column {
+                break;
+            }
+            // Within what was inserted it is the place of that.
+            more += len;
+            own = column.saturating_sub(more).max(*at);
+        }
+        own
+    }
+
     fn see(&mut self, word: &str) {
         self.has_table |= word.starts_with("table_");
         self.uses_patterns |= word.starts_with("match_");
@@ -380,49 +441,46 @@ fn state_words(tokens: &[At]) -> Option<usize> {
 
 /// The words and signs of a text with their lines, without comments and strings; macros go to `source`.
 fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
-    if let Some(at) = text.bytes().position(|byte| !byte.is_ascii() || byte == 0) {
-        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
-        if !in_comment(text, at) {
-            return Err(Problem { line, message: "a character that is not ASCII".into() });
-        }
+    if let Some(at) = text.bytes().position(|byte| !byte.is_ascii() || byte == 0)
+        && !in_comment(text, at)
+    {
+        return Err(problem(text, at, "a character that is not ASCII"));
     }
-    if text.contains("??") || text.contains("%:") {
-        let line = 1 + text.lines().take_while(|l| !l.contains("??") && !l.contains("%:")).count();
-        return Err(Problem { line, message: "a digraph or trigraph".into() });
+    if let Some(at) = ["??", "%:"].iter().filter_map(|signs| text.find(signs)).min() {
+        return Err(problem(text, at, "a digraph or trigraph"));
     }
     if let Some(at) = ["\\\n", "\\\r"].iter().filter_map(|end| text.find(end)).min() {
-        let message = "a line that continues after `\\`".into();
-        let line = 1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
-        return Err(Problem { line, message });
+        return Err(problem(text, at, "a line that continues after `\\`"));
     }
     let mut all = Vec::new();
     let mut rest = text;
-    let mut line = 1;
+    let (mut line, mut begin) = (1, 0);
     let mut is_macro = false;
     while let Some(first) = rest.chars().next() {
+        let byte = text.len() - rest.len();
         let (len, token) = match first {
             '\n' => {
-                line += 1;
+                (line, begin) = (line + 1, byte + 1);
                 is_macro = false;
                 (1, None)
             }
             '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), None),
             '/' if rest.starts_with("/*") => {
                 let Some(end) = rest[2..].find("*/") else {
-                    return Err(Problem { line, message: "a comment is not closed".into() });
+                    return Err(problem(text, byte, "a comment is not closed"));
                 };
-                line += rest[..end + 4].matches('\n').count();
-                (end + 4, None)
+                let comment = &rest[..end + 4];
+                line += comment.matches('\n').count();
+                begin = comment.rfind('\n').map_or(begin, |end| byte + end + 1);
+                (comment.len(), None)
             }
             '"' | '\'' => {
-                return Err(Problem {
-                    line,
-                    message: "a string: modules have numbers only".into(),
-                });
+                return Err(problem(text, byte, "a string: modules have numbers only"));
             }
             '#' => {
                 let end = rest.find('\n').unwrap_or(rest.len());
-                let name = directive(&rest[..end]).map_err(|message| Problem { line, message })?;
+                let name =
+                    directive(&rest[..end]).map_err(|message| problem(text, byte, message))?;
                 source.macros.extend(name);
                 is_macro = true;
                 // What a macro stands for is looked at like the rest.
@@ -437,8 +495,8 @@ fn tokens(text: &str, source: &mut Source) -> Result<Vec<At>, Problem> {
             c if c.is_whitespace() => (c.len_utf8(), None),
             c => (c.len_utf8(), Some(Token::Sign(c))),
         };
-        let byte = text.len() - rest.len();
-        all.extend(token.map(|token| At { line, token, is_macro, byte }));
+        let column = 1 + byte - begin;
+        all.extend(token.map(|token| At { line, column, token, is_macro, byte }));
         rest = &rest[len..];
     }
     Ok(all)
@@ -474,7 +532,8 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        read(text).map(|source| format!("{source:?}")).unwrap_or_else(|problem| problem.to_string())
+        let of = |problem: Problem| format!("{}: {}", problem.line, problem.message);
+        read(text).map(|source| format!("{source:?}")).unwrap_or_else(of)
     }
 
     #[test]
@@ -529,7 +588,7 @@ mod tests {
             ("MODULE_IP(ä) {}", "1: a character that is not ASCII"),
             (
                 "FN uint f(uint n)\n{\n    return n == 0 ? 1 : f(n - 1);\n}\nMODULE_IP(p) { return f(3); }\n",
-                "2: `f` calls itself: modules have no recursion",
+                "1: `f` calls itself: modules have no recursion",
             ),
             (
                 "FN uint g(uint n);\nFN uint f(uint n) { return g(n); }\nFN uint g(uint n) { return f(n); }\nMODULE_IP(p) { return f(1); }",
@@ -543,7 +602,7 @@ mod tests {
                 "#define CALL(g) g(1)\nFN uint f(uint n) { return CALL(f); }\nMODULE_IP(p) {}",
                 "2: `f` calls itself",
             ),
-            ("MODULE_IP(p)\n{\n    MODULE_IP(p);\n}", "2: `MODULE_IP` calls itself"),
+            ("MODULE_IP(p)\n{\n    MODULE_IP(p);\n}", "1: `MODULE_IP` calls itself"),
             (
                 "struct big { uint a[4097]; };\nMODULE_IP(p) {}",
                 "1: an array of more than 4096 elements",
@@ -561,7 +620,7 @@ mod tests {
     fn what_looks_like_recursion_is_none() {
         for text in [
             "FN uint count(uint n) { uint count = n; return count; }\nMODULE_IP(p) { return count(1); }\n",
-            "#define half(x) half((x) + 1u)\nFN uint half(uint x) { return x / 2u; }\nMODULE_IP(p) { return half(1u); }\n",
+            "FN uint half(uint x) { return x / 2u; }\n#define twice(x) half((x) + 1u)\nMODULE_IP(p) { return twice(1u); }\n",
             "FN uint f(uint n) { return n; }\nFN uint g(uint n) { return f(f(n)); }\nMODULE_IP(p) { return g(f(1)); }\n",
             "CONSTANT uint A[8192] = { 1u };\nMODULE_IP(p) { return A[8191u]; }\n",
         ] {
@@ -572,12 +631,35 @@ mod tests {
     #[test]
     fn what_looks_like_a_cast_to_a_pointer_is_none() {
         for text in [
-            "FN uint f(PRIVATE uint *);\nMODULE_IP(p) { return PASS; }\n",
+            "FN uint f(PRIVATE uint *);\nFN uint f(PRIVATE uint *p) { return *p; }\nMODULE_IP(p) { return PASS; }\n",
             "FN uint f(PRIVATE packet_t *p) { return (uint)p->len; }\nMODULE_IP(p) { return f(p); }\n",
             "MODULE_IP(p) { uint a = 2u; return (a * (3u)) > (p->len * a) ? DROP : PASS; }\n",
         ] {
             assert!(read(text).is_ok(), "{text}: {}", error(text));
         }
+    }
+
+    #[test]
+    fn places_are_those_of_the_text() {
+        let text = "FN uint f(uint n) { return n; }\nMODULE_IP(p)\n{\n    uint a[3];\n    while (f(1u) != a[2]) a[f(0u)] = zz;\n    return PASS;\n}\n";
+        let source = read(text).unwrap();
+        let (bounded, own): (Vec<&str>, Vec<&str>) =
+            (source.bounded.lines().collect(), text.lines().collect());
+        for (line, word) in
+            [(1, "return"), (5, "while"), (5, "1u"), (5, "!="), (5, "0u"), (5, "zz")]
+        {
+            let column = |text: &str| 1 + text.rfind(word).unwrap();
+            let made = column(bounded[line - 1]);
+            assert_eq!(source.column(line, made), column(own[line - 1]), "{word}");
+        }
+        // Of what was put in, the place where that is.
+        let at = 1 + bounded[4].find("own_tick").unwrap();
+        assert_eq!(source.column(5, at), 1 + own[4].find(") a[").unwrap());
+        assert_eq!(source.column(6, 5), 5);
+        let problem = problem_of(text, |word| word == "a", "no".into());
+        assert_eq!(problem.to_string(), "4:10: no");
+        let missing = "FN uint f(uint n);\nMODULE_IP(p) { return f(1u); }\n";
+        assert_eq!(read(missing).unwrap_err().to_string(), "1:9: `f` has no body");
     }
 
     #[test]

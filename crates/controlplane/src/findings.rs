@@ -15,6 +15,8 @@ pub struct Finding {
     pub file: Option<PathBuf>,
     /// From 1; `None`: of the whole file.
     pub line: Option<u64>,
+    /// From 1; `None`: of the whole line.
+    pub column: Option<u64>,
     /// What is wrong.
     pub message: String,
 }
@@ -33,7 +35,10 @@ impl Finding {
     /// The place and the message.
     pub fn text(&self) -> String {
         match (&self.file, self.line) {
-            (Some(file), Some(line)) => format!("{}:{line}: {}", file.display(), self.message),
+            (Some(file), Some(line)) => {
+                let column = self.column.map(|column| format!(":{column}")).unwrap_or_default();
+                format!("{}:{line}{column}: {}", file.display(), self.message)
+            }
             (Some(file), None) => format!("{}: {}", file.display(), self.message),
             (None, _) => self.message.clone(),
         }
@@ -53,6 +58,19 @@ impl Findings {
     /// Adds an error.
     pub fn error(&mut self, file: &Path, line: Option<u64>, message: impl fmt::Display) {
         self.push(Severity::Error, Some(file), line, &message);
+    }
+
+    /// Adds an error at a line and, where that is known, a column.
+    pub fn error_at(
+        &mut self,
+        file: &Path,
+        (line, column): (u64, Option<u64>),
+        message: impl fmt::Display,
+    ) {
+        self.error(file, Some(line), message);
+        if let Some(last) = self.0.last_mut() {
+            last.column = column;
+        }
     }
 
     /// Adds an error of no single file.
@@ -87,6 +105,6 @@ impl Findings {
         message: &dyn fmt::Display,
     ) {
         let (file, message) = (file.map(Path::to_owned), message.to_string());
-        self.0.push(Finding { severity, file, line, message });
+        self.0.push(Finding { severity, file, line, column: None, message });
     }
 }

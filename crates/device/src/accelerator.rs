@@ -72,9 +72,9 @@ pub use job::{
 };
 pub use landing::Landing;
 use launch::{Launch, view_of};
-use limits::Watch;
+use limits::{Late, Watch};
 pub use part::{PayloadBlock, PayloadPart, PayloadWork};
-use payload::{Cells, Reach};
+use payload::{Cells, Gather, Reach};
 use staging::{Quiet, Staging};
 use state::Shards;
 pub use state::{State, StateForm};
@@ -177,11 +177,16 @@ pub struct Accelerator<J: Offload> {
     segments: Vec<Option<Built>>,
     /// By segment: why its kernels are not used, or no more.
     disabled: Vec<Option<DeviceError>>,
+    /// Some of the jobs in flight may be behind a part that was too slow; when that was so last.
+    late: Option<Late>,
+    calm_since: Option<Instant>,
     /// Parts of stages that are used no more, until somebody asks.
     notices: VecDeque<DeviceError>,
     images: Images<J::Tables>,
     nothing: Memory,
     cells: Option<Cells>,
+    /// Built and launched before there are cells: [`Accelerator::share`] takes no time.
+    gather: Option<Gather>,
     layout: Layout,
     options: Options,
     traffic: Traffic,
@@ -240,10 +245,13 @@ impl<J: Offload> Accelerator<J> {
             order: VecDeque::new(),
             segments: Vec::new(),
             disabled: Vec::new(),
+            late: None,
+            calm_since: None,
             notices: VecDeque::new(),
             images,
             nothing,
             cells: None,
+            gather: None,
             layout,
             options,
             traffic: Traffic::default(),
@@ -289,14 +297,8 @@ impl<J: Offload> Accelerator<J> {
                 return Ok(());
             }
         };
-        let cells = Cells::new(driver, region, shared)?;
-        // No rows, and for `gather`, which takes the header for its list, no pieces.
-        let mut head = vec![0; self.layout.header_bytes()];
-        self.layout.write_header(0, 0, 0, &mut head);
-        let gather = [(cells.gather, cells.items, None)].into_iter();
-        let on = (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
-        self.cells = Some(cells);
-        warm_up(driver, on, &head, gather, self.options.warm_up)
+        self.cells = self.gather.map(|gather| Cells { region, memory: shared, gather });
+        Ok(())
     }
 
     fn set_up(&mut self, segments: Vec<Option<SegmentProgram>>) -> Result<(), DeviceError> {
@@ -405,6 +407,14 @@ impl<J: Offload> Accelerator<J> {
             (self.slots[0].own.queue, self.slots[0].own.arena, self.nothing);
         let on = (queue, arena, nothing);
         let header_bytes = self.layout.header_bytes();
+        if uses {
+            // No rows, and for `gather`, which takes the header for its list, no pieces.
+            let mut head = vec![0; header_bytes];
+            self.layout.write_header(0, 0, 0, &mut head);
+            let gather = Gather::new(driver)?;
+            warm_up(driver, on, &head, [(gather.kernel, gather.items, None)].into_iter(), limit)?;
+            self.gather = Some(gather);
+        }
         let mut works = self.segments.iter().all(Option::is_none);
         for (built, disabled) in self.segments.iter().zip(&mut self.disabled) {
             let Some(built) = built else { continue };
@@ -422,10 +432,15 @@ impl<J: Offload> Accelerator<J> {
                 Err(error) => return Err(error),
             }
         }
-        if let (false, Some(refused)) = (works, self.disabled.iter().flatten().next()) {
-            return Err(refused.clone());
+        let has_parts = |built: &Built| built.steps.iter().any(|(_, step)| step.part.is_some());
+        if self.segments.iter().flatten().any(has_parts) {
+            // Memory that grows waits for all that is under way.
+            self.quiet.patience = self.patience() + self.options.grace;
         }
-        Ok(())
+        match self.disabled.iter().flatten().next() {
+            Some(refused) if !works => Err(refused.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// A slot that has no job, with a landing without readers.
@@ -536,11 +551,13 @@ impl<J: Offload> Accelerator<J> {
 
     /// Gives what the flight on `slot` brought down to its job; a job that kernels did not do, or not
     /// in time, comes back as it was.
-    fn finish(&mut self, slot: usize) -> Option<(J, Result<(), DeviceError>)> {
-        self.release_joints(slot);
-        let done = self.judge(slot);
-        let slot = &mut self.slots[slot];
+    fn finish(&mut self, number: usize) -> Option<(J, Result<(), DeviceError>)> {
+        self.release_joints(number);
+        let done = self.judge(number);
+        let slot = &mut self.slots[number];
         let InFlight { mut job, plan, .. } = slot.flight.take()?;
+        self.calm();
+        let slot = &mut self.slots[number];
         debug_assert_eq!(plan.rows, job.rows());
         let built = self.segments.get_mut(plan.segment).and_then(Option::as_mut);
         if let Some(built) = built.as_deref().filter(|built| built.state.is_some())
@@ -623,8 +640,8 @@ impl<J: Offload> Device<J> for Accelerator<J> {
                         self.order.remove(i);
                         return self.finish(slot);
                     }
-                    Ok(false) if since.elapsed() < self.options.patience => {}
-                    Ok(false) => self.note(&DeviceError::Hang(self.options.patience)),
+                    Ok(false) if !self.is_overdue(since) => {}
+                    Ok(false) => self.note(&DeviceError::Hang(self.patience())),
                     Err(error) => {
                         self.note(&DeviceError::Lost(error.to_string()));
                         self.quiesce();

@@ -144,6 +144,11 @@ pub trait Driver: Send {
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
 
+    /// Whether no kernel runs in this process while a program is built: see [`crate::apart`].
+    fn stops_to_build(&self) -> bool {
+        false
+    }
+
     /// Builds a program (or finds it in the cache) and returns its kernels in the order of `names`.
     ///
     /// # Errors

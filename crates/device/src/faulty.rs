@@ -146,6 +146,10 @@ impl Driver for Faulty {
         self.inner.info()
     }
 
+    fn stops_to_build(&self) -> bool {
+        self.inner.stops_to_build()
+    }
+
     fn build(&mut self, program: &Program, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
         if self.faults.build {
             return Err(DeviceError::Build { name: program.name.clone(), log: planned() });

@@ -8,6 +8,7 @@
 //! Threads: a device belongs to its master.
 
 pub mod accelerator;
+pub mod apart;
 mod backend;
 pub mod cache;
 mod cuda;
@@ -128,6 +129,16 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// The errors of a compiler, where each has the place in its file, a line each: `FILE:LINE: message`, or `FILE:LINE:COLUMN: message`.
+    pub fn in_files(&self) -> Option<&str> {
+        let Self::Build { log, .. } = self else { return None };
+        let has_place = |line: &str| {
+            let number = line.split(':').nth(1).map(str::parse::<u32>);
+            matches!(number, Some(Ok(_)))
+        };
+        (!log.is_empty() && log.lines().all(has_place)).then_some(log)
+    }
+
     /// Whether it says nothing of the device: the job is done again on the CPU, and the next one is as good as any.
     /// A segment may be disabled all the same: see [`Device::disabled`].
     pub fn is_of_stage(&self) -> bool {

@@ -57,9 +57,20 @@ pub fn compile(program: &Program, target: &str, options: &[&str]) -> Result<Comp
         .map_err(failed)?;
     let compiled = job.compile(&all);
     let log = job.log();
-    compiled.map_err(|text| failed(format!("{text}\n{log}")))?;
+    compiled.map_err(|text| failed(errors_of(&log).unwrap_or_else(|| format!("{text}\n{log}"))))?;
     let code = if target.starts_with("sm_") { job.cubin() } else { job.ptx() };
     Ok(Compiled { code: code.map_err(failed)?, log })
+}
+
+/// The errors of a log in one form, `FILE:LINE: message`, a line each; `None` if it has none of that form.
+fn errors_of(log: &str) -> Option<String> {
+    let of_line = |line: &str| {
+        let (place, message) = line.split_once("): error: ")?;
+        let (file, line) = place.rsplit_once('(')?;
+        Some(format!("{}:{}: {message}", file.trim(), line.parse::<u32>().ok()?))
+    };
+    let all: Vec<String> = log.lines().filter_map(of_line).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
 }
 
 /// What to compile for on a device `sm_…`: its own code if the compiler knows the device, else PTX for the
@@ -214,4 +225,17 @@ fn check(call: &str, code: nvrtcResult) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{call}: {code:?} ({})", code as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::errors_of;
+
+    #[test]
+    fn errors_have_one_form() {
+        let log = "own.k(4): error: class \"packet_t\" has no member \"tll\"\n      return packet->tll;\n             ^\n\n1 error detected.\n";
+        let expected = "own.k:4: class \"packet_t\" has no member \"tll\"";
+        assert_eq!(errors_of(log).as_deref(), Some(expected));
+        assert_eq!(errors_of("NVRTC_ERROR\n"), None);
+    }
 }

@@ -369,6 +369,10 @@ impl Driver for OpenCl {
         &self.info
     }
 
+    fn stops_to_build(&self) -> bool {
+        self.is_host
+    }
+
     fn build(&mut self, program: &Program, names: &[&str]) -> Result<Vec<Kernel>, DeviceError> {
         self.alive()?;
         let _gate = library::one_at_a_time();
@@ -522,7 +526,7 @@ impl Driver for OpenCl {
         let items = shape.items as usize;
         let all = items * shape.groups as usize;
         let mut event = ptr::null_mut();
-        let mut forms = self.is_host.then(library::one_at_a_time);
+        let mut forms = self.is_host.then(library::forms);
         if let Some(forms) = &mut forms {
             forms.before(self.cl, (hash, items), all);
         }
@@ -733,7 +737,7 @@ impl Drop for OpenCl {
             }
         }
         if self.is_host {
-            library::one_at_a_time().forget_done(self.cl);
+            library::forms().forget_done(self.cl);
         }
         for buffer in self.buffers.drain() {
             // SAFETY: taken out of the list, hence released once; no queue works on it any more.

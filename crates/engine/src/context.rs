@@ -262,6 +262,12 @@ impl<T: 'static> Shade<T> for ShadeInContext<T> {
     fn needs_device(&self) -> bool {
         self.shade.needs_device()
     }
+    fn explained(&self, log: &str) -> String {
+        self.shade.explained(log)
+    }
+    fn without_device(&self) -> Vec<String> {
+        self.shade.without_device()
+    }
     fn fits_device(&self, tables: &T) -> bool {
         self.shade.fits_device(tables)
     }

@@ -193,7 +193,7 @@ impl<V: Versions> EngineSpec<V> {
     }
 }
 
-/// What becomes of a device that fails. Its packets are shaded on the CPU either way.
+/// What becomes of a device that fails. Its packets are shaded on the CPU, but by stages that have no form for it ([`DeviceEvent::Idle`]).
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceEvent<'a> {
     /// A job failed; reported once for each kind of error. Later jobs go to the device again.
@@ -205,6 +205,9 @@ pub enum DeviceEvent<'a> {
     PartGivenUp(&'a DeviceError),
     /// The device is no longer used, or was not from the start; reported once.
     GivenUp(&'a DeviceError),
+    /// Behind one of the two above: what this means for a stage without a CPU form, as a sentence
+    /// ([`Shade::without_device`](crate::Shade::without_device)).
+    Idle(&'a str),
 }
 
 /// Why an engine could not start.
@@ -227,7 +230,7 @@ pub enum EngineError {
     )]
     NeedsDevice(&'static str),
     /// The device cannot run the kernels of such a stage.
-    #[error("stage {stage}: {error}")]
+    #[error("{}", kernels_error(stage, error))]
     Kernels {
         /// The stage.
         stage: &'static str,
@@ -237,6 +240,11 @@ pub enum EngineError {
     /// Two blocks of drop reasons of its stages have the same number, or two reasons the same name.
     #[error(transparent)]
     Reasons(#[from] chunk::ReasonClash),
+}
+
+/// Errors in files that people wrote have their places; others need the stage.
+fn kernels_error(stage: &str, error: &DeviceError) -> String {
+    error.in_files().map_or_else(|| format!("stage {stage}: {error}"), str::to_owned)
 }
 
 /// A running engine.
@@ -542,7 +550,7 @@ impl<V: Versions> Threads<V> {
                     links.push(Some(link));
                 }
                 Some(Err(error)) => {
-                    report(DeviceEvent::GivenUp(&error));
+                    report(None, DeviceEvent::GivenUp(&error));
                     links.push(None);
                 }
                 // It has been reported.

@@ -32,6 +32,7 @@ use crate::balance::DeviceCost;
 use crate::engine::DeviceEvent;
 use crate::in_flight::{Chosen, InFlight, Job, Outcome, Returns};
 use crate::payload::PayloadNeeds;
+use crate::reserve::Report;
 use crate::ring::Wakeup;
 use crate::segment::Segment;
 use crate::stage::Versions;
@@ -213,7 +214,7 @@ pub(crate) struct Master<V: Versions, D> {
     /// Kinds of errors that were reported.
     reported: HashSet<std::mem::Discriminant<DeviceError>>,
     failures: u32,
-    report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
+    report: Report,
 }
 
 impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
@@ -222,7 +223,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         mut device: D,
         crew: Arc<Crew<V::Tables>>,
         segments: Arc<[Segment]>,
-        report: Box<dyn FnMut(DeviceEvent<'_>) + Send>,
+        report: Report,
     ) -> Self {
         let needs = link
             .payload
@@ -529,7 +530,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     fn retire(&mut self, wait: Duration) -> bool {
         let retired = self.device.retire(wait);
         while let Some(error) = self.device.take_notice() {
-            (self.report)(DeviceEvent::PartGivenUp(&error));
+            (self.report)(None, DeviceEvent::PartGivenUp(&error));
         }
         let Some((job, result)) = retired else { return false };
         *self.link.counters.traffic.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -571,11 +572,11 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
         self.failures += u32::from(!is_own);
         let is_gone = matches!(error, DeviceError::Lost(_) | DeviceError::Hang(_));
         if is_gone || self.failures >= FAILURES_MAX {
-            (self.report)(DeviceEvent::GivenUp(&error));
+            (self.report)(None, DeviceEvent::GivenUp(&error));
             self.lost = Some(error);
             self.link.is_lost.store(true, Ordering::Relaxed);
         } else if !is_disabled && self.reported.insert(std::mem::discriminant(&error)) {
-            (self.report)(DeviceEvent::JobFailed(&error));
+            (self.report)(None, DeviceEvent::JobFailed(&error));
         }
     }
 
@@ -583,7 +584,7 @@ impl<V: Versions, D: Device<Job<V>>> Master<V, D> {
     fn note_disabled(&mut self, segment: usize) {
         let Some(error) = self.device.disabled(segment) else { return };
         if !self.link.is_disabled[segment].swap(true, Ordering::Relaxed) {
-            (self.report)(DeviceEvent::SegmentGivenUp(error));
+            (self.report)(Some(segment), DeviceEvent::SegmentGivenUp(error));
         }
     }
 
@@ -718,7 +719,7 @@ mod tests {
         let segment = |first| Segment { first, end: first + 1, on_device: true, has_state: false };
         let segments: Arc<[Segment]> = [segment(0), segment(1)].into();
         let crew = Arc::new(Crew::new(vec![vec![[].into(), [].into()]], vec![Vec::new(); 2]));
-        let report = Box::new(|_: DeviceEvent<'_>| ());
+        let report = Box::new(|_: Option<usize>, _: DeviceEvent<'_>| ());
         let mut master = Master::new(link.clone(), Packs::default(), crew, segments, report);
         let landing = Arc::new(Landing::default());
         let mut make = |segment: usize| {

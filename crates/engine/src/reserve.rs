@@ -75,8 +75,8 @@ pub struct Reserve<V: Versions> {
     pub(crate) devices: Vec<Reserved<V>>,
 }
 
-/// Told of a device's failures.
-pub(crate) type Report = Box<dyn FnMut(DeviceEvent<'_>) + Send>;
+/// Told of a device's failures; those of a segment with its number.
+pub(crate) type Report = Box<dyn FnMut(Option<usize>, DeviceEvent<'_>) + Send>;
 
 /// A device and the thread of its master.
 pub(crate) struct Reserved<V: Versions> {
@@ -121,7 +121,7 @@ impl<V: Versions> EngineSpec<V> {
         let workers = (0..n).map(worker).collect::<io::Result<_>>()?;
         let wakeups = (0..n).map(|_| Wakeup::new()).collect::<io::Result<Vec<_>>>()?;
         let returns: Vec<Returns<V>> = (0..n).map(|_| Arc::new(ArrayQueue::new(chunks))).collect();
-        let needed = self.needed(&plan);
+        let (needed, idle) = (self.needed(&plan), self.idle(&plan));
         if let (Some((_, stage)), true) = (needed.first(), self.devices.is_empty()) {
             return Err(EngineError::NeedsDevice(stage));
         }
@@ -134,9 +134,18 @@ impl<V: Versions> EngineSpec<V> {
             let sizes = (device.slots + 2, n * chunks, plan.segments.len());
             let link = Arc::new(MasterLink::new(&layout, sizes, ends, Wakeup::new()?));
             let report = self.on_device_error.clone();
-            let mut report: Report = Box::new(move |event| {
-                // A sink that panics must not end the master, which holds chunks of all workers.
-                let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+            let idle = idle.clone();
+            let mut report: Report = Box::new(move |segment, event| {
+                let is_of = |own: &&(usize, String)| match event {
+                    DeviceEvent::GivenUp(_) => true,
+                    DeviceEvent::SegmentGivenUp(_) => segment == Some(own.0),
+                    _ => false,
+                };
+                let texts = idle.iter().filter(is_of).map(|(_, text)| DeviceEvent::Idle(text));
+                for event in [event].into_iter().chain(texts) {
+                    // A sink that panics must not end the master, which holds chunks of all workers.
+                    let _ = catch_unwind(AssertUnwindSafe(|| report(number, event)));
+                }
             });
             let policy = device.policy;
             let device = open(device, layout, plan.programs.clone(), &link);
@@ -147,10 +156,11 @@ impl<V: Versions> EngineSpec<V> {
                     Err(error) => Some(error),
                 };
                 if let Some(error) = refused {
-                    return Err(EngineError::Kernels { stage, error: error.clone() });
+                    let error = self.explained(&plan, *segment, error.clone());
+                    return Err(EngineError::Kernels { stage, error });
                 }
             }
-            let device = device.map_err(|error| report(DeviceEvent::GivenUp(&error))).ok();
+            let device = device.map_err(|error| report(None, DeviceEvent::GivenUp(&error))).ok();
             devices.push(Reserved { policy, link, device, report, thread });
         }
         Ok(Reserve { plan, layout, workers, wakeups, returns, devices })
@@ -158,6 +168,23 @@ impl<V: Versions> EngineSpec<V> {
 }
 
 impl<V: Versions> EngineSpec<V> {
+    /// The programs that [`EngineSpec::reserve`] builds, for a process that compiles them before ([`device::apart`]).
+    ///
+    /// # Errors
+    /// As [`Engine::start`](crate::Engine::start).
+    pub fn programs(&self) -> Result<Vec<device::apart::Kernels>, EngineError> {
+        let (plan, _) = plan(self)?;
+        let made = plan.programs.into_iter().flatten().map(|segment| {
+            let kernels = segment.steps.iter().flat_map(|step| {
+                let instead = step.part.as_ref().map(|part| part.instead.to_string());
+                let names = [step.kernel.to_string()].into_iter().chain(instead);
+                names.map(|name| (name, step.items))
+            });
+            (segment.program.clone(), kernels.collect())
+        });
+        Ok(made.collect())
+    }
+
     /// Segments that have a shade without a CPU form, each with the name of its stage.
     fn needed(&self, plan: &Plan) -> Vec<(usize, &'static str)> {
         let shaders = plan.shaders(&self.workers);
@@ -167,6 +194,31 @@ impl<V: Versions> EngineSpec<V> {
             all.next().map(|(at, _)| (number, plan.stages[segment.first + at]))
         };
         plan.segments.iter().enumerate().filter_map(of_segment).collect()
+    }
+
+    /// An error of a segment's program, as its shades explain it.
+    fn explained(&self, plan: &Plan, segment: usize, error: DeviceError) -> DeviceError {
+        let DeviceError::Build { name, log } = error else { return error };
+        let shaders = plan.shaders(&self.workers);
+        let shades = shaders.first().map_or(&[][..], |own| &own[segment][..]);
+        let log = shades.iter().fold(log, |log, (_, shade)| shade.explained(&log));
+        DeviceError::Build { name, log }
+    }
+
+    /// By segment: what their shades without a CPU form do if there is no device any more.
+    fn idle(&self, plan: &Plan) -> Vec<(usize, String)> {
+        let shaders = plan.shaders(&self.workers);
+        let all = shaders.iter().flat_map(|own| own.iter().enumerate());
+        let mut texts: Vec<(usize, String)> = Vec::new();
+        for (segment, shades) in all {
+            for text in shades.iter().flat_map(|(_, shade)| shade.without_device()) {
+                // All workers say the same.
+                if !texts.contains(&(segment, text.clone())) {
+                    texts.push((segment, text));
+                }
+            }
+        }
+        texts
     }
 }
 

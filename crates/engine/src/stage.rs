@@ -54,6 +54,16 @@ pub trait Shade<T>: Send + Sync {
         false
     }
 
+    /// What a compiler says of its kernels, with the places and names of the files that people wrote.
+    fn explained(&self, log: &str) -> String {
+        log.to_owned()
+    }
+
+    /// For such a shade: what becomes of packets once the device is given up, or its use for the segment, as sentences for people.
+    fn without_device(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether its kernels can work with this version of the tables. The chunks of a version with which they cannot are
     /// shaded on the CPU, with all shades of the segment.
     fn fits_device(&self, _tables: &T) -> bool {

@@ -266,12 +266,18 @@ impl DataPath for LivePath {
             devices: Vec::new(),
             on_error: fixed.on_error.clone(),
         };
+        // Packets flow while stages are prepared.
+        let carries = self.engine.carries();
         // The log has a descriptor of its own: its lines do not wait for the end.
         let prepared = compilers::without_counts(|| {
             plan.devices = backend::open(config, &fixed.backends, || publisher.images())?;
             let (depot, parts) = (fixed.depot.clone(), &mut publisher.parts);
             let prepared = wiring::prepare(config, interfaces, depot, &fixed.reader, parts, plan)?;
             let mut prepared = prepared.with_host_gate(fixed.host_police.clone());
+            if carries {
+                let (devices, programs) = prepared.programs().map_err(Failure::other)?;
+                compilers::apart(devices, &programs);
+            }
             prepared.reserve().map_err(Failure::other)?;
             Ok::<_, Failure>(prepared)
         });

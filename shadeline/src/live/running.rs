@@ -50,6 +50,11 @@ impl<E> Running<E> {
         }
     }
 
+    /// Whether an engine carries packets.
+    pub(super) fn carries(&self) -> bool {
+        matches!(*self.lock(), State::Carries(_))
+    }
+
     /// This engine carries the packets from now on.
     pub(super) fn carry(&self, engine: E) {
         self.set(State::Carries(engine));

@@ -2,7 +2,6 @@
 //!
 //! The device is that of the configuration, or else one that is there. Nothing is launched.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use control::config::{Config, EngineBackend, ModuleSource};
@@ -39,7 +38,13 @@ pub(super) fn check(config: &Config, sources: &[Sources], findings: &mut Finding
             let names: Vec<&str> = kernels.iter().map(String::as_str).collect();
             match driver.build(&program, &names) {
                 Ok(_) => {}
-                Err(DeviceError::Build { log, .. }) => refused(config, &log, findings),
+                Err(DeviceError::Build { log, .. }) => {
+                    let log = own.explained(&log);
+                    if !refused(config, &log, findings) {
+                        findings
+                            .error_of_all(format!("the sources of modules do not compile: {log}"));
+                    }
+                }
                 Err(error) => {
                     return findings
                         .warn_of_all(format!("the sources of modules were not compiled: {error}"));
@@ -83,34 +88,30 @@ fn open(config: &Config) -> Result<Box<dyn Driver>, String> {
     probe::open(api, number).map_err(|error| error.to_string())
 }
 
-/// Adds the errors of a compiler's log.
-fn refused(config: &Config, log: &str, findings: &mut Findings) {
+/// Adds the errors of a log that have their places in sources; whether there are some.
+pub(super) fn refused(config: &Config, log: &str, findings: &mut Findings) -> bool {
     let sources = config.modules.iter().filter_map(|module| module.source.as_ref());
     let sources: Vec<&ModuleSource> = sources.collect();
     let mut any = false;
-    // A log of which only the errors are left has none that is marked.
-    let is_marked = log.contains("error:");
-    for line in log.lines().filter(|line| !is_marked || line.contains("error")) {
-        let found = sources.iter().find_map(|source| Some((source, place(line, &source.file)?)));
-        if let Some((ModuleSource { path, .. }, (line, message))) = found {
+    for line in log.lines() {
+        let of = |source: &&ModuleSource| place(line, &source.path.display().to_string());
+        if let Some((path, (at, message))) =
+            sources.iter().find_map(|source| Some((&source.path, of(source)?)))
+        {
             any = true;
-            findings.error(Path::new(path), Some(line), message);
+            findings.error_at(path, at, message);
         }
     }
-    if !any {
-        findings.error_of_all(format!("the sources of modules do not compile: {log}"));
-    }
+    any
 }
 
-/// The line and the message of a line of a log about a file, as clang (`f.k:4:20: error: …`) and NVRTC (`f.k(4): error: …`)
-/// write them.
-fn place(text: &str, file: &str) -> Option<(u64, String)> {
-    let (_, rest) =
-        text.split_once(&format!("{file}:")).or_else(|| text.split_once(&format!("{file}(")))?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let line = rest[..digits].parse().ok()?;
-    let rest = rest[digits..].trim_start_matches(|c: char| c.is_ascii_digit() || ":) ".contains(c));
-    Some((line, rest.strip_prefix("error:").unwrap_or(rest).trim().to_owned()))
+/// Line, column and message of a line of a log about a file, `FILE:LINE:COLUMN: message` or without the column.
+fn place<'a>(text: &'a str, file: &str) -> Option<((u64, Option<u64>), &'a str)> {
+    let rest = text.strip_prefix(file)?.strip_prefix(':')?;
+    let (line, rest) = rest.split_once(':')?;
+    let column = rest.split_once(':').and_then(|(column, rest)| Some((column.parse().ok()?, rest)));
+    let (column, message) = column.map_or((None, rest), |(column, rest)| (Some(column), rest));
+    Some(((line.parse().ok()?, column), message.trim()))
 }
 
 #[cfg(test)]
@@ -120,15 +121,13 @@ mod tests {
     #[test]
     fn lines_of_a_log_have_their_place() {
         for (text, expected) in [
-            ("own.k:4:20: error: no member named 'tll'", Some((4, "no member named 'tll'"))),
-            ("error: own.k:4:20: no member named 'tll'", Some((4, "no member named 'tll'"))),
-            ("own.k(12): error: too few arguments", Some((12, "too few arguments"))),
-            ("other.k:4:20: error: no", None),
-            ("own.k: error: no", None),
+            ("own.k:4:20: no member named 'tll'", Some(((4, Some(20)), "no member named 'tll'"))),
+            ("own.k:12: too few arguments", Some(((12, None), "too few arguments"))),
+            ("own.k:12: expected a:b", Some(((12, None), "expected a:b"))),
+            ("other.k:4:20: no", None),
+            ("own.k: no", None),
         ] {
-            let found = place(text, "own.k");
-            let found = found.as_ref().map(|(line, message)| (*line, message.as_str()));
-            assert_eq!(found, expected, "{text}");
+            assert_eq!(place(text, "own.k"), expected, "{text}");
         }
     }
 }

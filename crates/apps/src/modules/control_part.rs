@@ -290,7 +290,12 @@ impl ControlPart for ModulesControl {
 pub(super) fn check_files(config: &Config, _: &Interfaces, findings: &mut controlplane::Findings) {
     let all = match Sources::of(config) {
         Ok(all) => all,
-        Err(error) => return findings.error_of_all(error),
+        Err(error) => {
+            if !compile::refused(config, &error, findings) {
+                findings.error_of_all(error);
+            }
+            return;
+        }
     };
     compile::check(config, &all, findings);
     let with_modules = config.in_use().filter(|pipeline| pipeline.has(super::STAGE));

@@ -15,6 +15,9 @@
 //! the place, so that a new flow begins with zeros whichever of its packets comes first, and the bit that has later modules
 //! ignore the flow. Hash tables are the first slots of the state; they stay on the device.
 //!
+//! A launch cannot be stopped, so its work has a bound: that of each packet by its budget ([`control::module_source`]), and that of all
+//! packets by a number for each group that the device runs at once, which is the kernels' `job` ([`Part`]).
+//!
 //! There is no CPU form. Where the device cannot process a packet, the modules' `on_failure` decides.
 
 use std::collections::HashSet;
@@ -101,9 +104,15 @@ fn reserved() -> HashSet<&'static str> {
         "OWN_ROW_WORDS",
         "OWN_CONTEXTS",
         "OWN_USES_TIME",
+        "OWN_MODULES",
         "OWN_PATTERNS_REGION",
     ];
     names.chain(FUNCTIONS).chain(own).collect()
+}
+
+/// The name of a file as a compiler is told it.
+fn shown(file: &str) -> String {
+    file.replace(['"', '\\', '\n', '\r'], "_")
 }
 
 /// A module with a source.
@@ -124,6 +133,14 @@ struct Own {
 impl Own {
     fn is_stateful(&self) -> bool {
         self.share.1 > 0
+    }
+
+    /// The verdict of packets that it cannot process.
+    fn failed(&self) -> &'static str {
+        match self.entry.on_failure {
+            OnFailure::Drop => "DROP_MODULE_FAILED",
+            OnFailure::Pass => "VERDICT_NEXT",
+        }
     }
 }
 
@@ -163,26 +180,26 @@ impl Sources {
                 continue;
             }
             let Some(file) = &entry.source else { continue };
-            let source = source::read(&file.text).map_err(|problem| {
-                format!("module {}: {}:{problem}", entry.name, file.path.display())
-            })?;
-            let parameters = entry.parameters.iter().map(|(name, _)| name);
-            let mut all = source.names.iter().chain(&source.macros).chain(parameters);
-            if let Some(name) = all.find(|name| reserved.contains(name.as_str())) {
-                return Err(format!(
-                    "module {}: {}: `{name}` has a meaning already: use another name",
-                    entry.name,
-                    file.path.display()
-                ));
+            let source = source::read(&file.text);
+            let source = source.map_err(|problem| format!("{}:{problem}", file.path.display()))?;
+            let refused = |is_word: &dyn Fn(&str) -> bool, message: String| {
+                let problem = source::problem_of(&file.text, is_word, message);
+                Err(format!("{}:{problem}", file.path.display()))
+            };
+            let mut names = source.names.iter().chain(&source.macros);
+            let meaning = "has a meaning already: use another name";
+            if let Some(name) = names.find(|name| reserved.contains(name.as_str())) {
+                return refused(&|word| word == name, format!("`{name}` {meaning}"));
+            }
+            let mut parameters = entry.parameters.iter().map(|(name, _)| name);
+            if let Some(name) = parameters.find(|name| reserved.contains(name.as_str())) {
+                return Err(format!("module {}: the parameter `{name}` {meaning}", entry.name));
             }
             let patterns = automata.places[number];
             match (source.uses_patterns, patterns.len > 0) {
                 (true, false) if entry.patterns.is_none() => {
-                    let path = file.path.display();
-                    return Err(format!(
-                        "module {}: {path} looks for patterns: add `patterns = \"FILE\"`",
-                        entry.name
-                    ));
+                    let message = "a search for patterns, of which the module has none: add `patterns = \"FILE\"`";
+                    return refused(&|word| word.starts_with("match_"), message.into());
                 }
                 (false, true) => {
                     let path = file.path.display();
@@ -330,11 +347,42 @@ impl Sources {
         decoded::WORDS + if self.has_state() { RECORD_WORDS } else { 0 }
     }
 
+    /// Words before those of the rows, in which modules count what they did in a job.
+    fn modules(&self) -> usize {
+        self.all.len()
+    }
+
+    /// What a compiler says of the program, with the places and names of the sources.
+    pub fn explained(&self, log: &str) -> String {
+        let of_line = |line: &str| {
+            let mut line = line.to_owned();
+            for own in &self.all {
+                let Some(file) = &own.entry.source else { continue };
+                line = line.replace(&format!("own_{}_", own.entry.name), "");
+                let Some(rest) = line.strip_prefix(&format!("{}:", shown(&file.file))) else {
+                    continue;
+                };
+                let mut parts = rest.splitn(3, ':');
+                let mut number = || parts.next().and_then(|part| part.parse::<usize>().ok());
+                if let (Some(at), Some(column)) = (number(), number())
+                    && let Some(message) = parts.next()
+                {
+                    let column = own.source.column(at, column);
+                    return format!("{}:{at}:{column}:{message}", file.path.display());
+                }
+                return format!("{}:{rest}", file.path.display());
+            }
+            line
+        };
+        log.lines().map(of_line).collect::<Vec<_>>().join("\n")
+    }
+
     /// The text of the program.
     pub fn text(&self) -> String {
         let (row_words, contexts) = (self.row_words(), (1 << self.scheduled_contexts()) - 1);
+        let modules = self.modules();
         let mut text = format!(
-            "#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#define OWN_USES_TIME {}\n\
+            "#define OWN_MODULES {modules}u\n#define OWN_ROW_WORDS {row_words}u\n#define OWN_CONTEXTS {contexts:#x}u\n#define OWN_USES_TIME {}\n\
              #line 1 \"table.h\"\n{TABLE}\n#line 1 \"modules.h\"\n{HEADER}",
             u32::from(self.uses_time())
         );
@@ -380,7 +428,7 @@ KERNEL(module_end)
     fn module(&self, own: &Own, text: &mut String) -> std::fmt::Result {
         let (name, number, source) = (&own.entry.name, own.number, &own.source);
         let Some(file) = &own.entry.source else { return Ok(()) };
-        let shown = file.file.replace(['"', '\\', '\n', '\r'], "_");
+        let shown = shown(&file.file);
         let mut defined: Vec<&str> = Vec::new();
         writeln!(text, "#line 1 \"before {shown}\"")?;
         for word in &source.names {
@@ -437,10 +485,14 @@ KERNEL(module_end)
                     calls,
                     "    const uint pieces = own_pieces(arena, row);
     for (uint i = 0u; act == PASS && i < pieces; i++) {{
+        if (i > 0u && own_may_go_on(spent, groups) == 0u) {{
+            packet.own_error = 1u;
+            break;
+        }}
         own_piece(&piece, &packet, arena, row, i);
         left = OWN_LOOPS;
         act = own_{name}_{call}(&packet, &piece, &left);
-        packet.own_error |= left == 0u;
+        packet.own_error |= own_account(spent, left);
         by = BY_STREAM;
     }}
 "
@@ -456,7 +508,7 @@ KERNEL(module_end)
         own_join(&whole);
         left = OWN_LOOPS;
         act = own_{name}_{call}(&whole, &left);
-        packet.own_error |= whole.own_error | (left == 0u);
+        packet.own_error |= whole.own_error | own_account(spent, left);
         packet.context |= whole.context;
     }}
 "
@@ -467,11 +519,12 @@ KERNEL(module_end)
                 "    if (act == PASS && (layers & LAYER_{layer}) != 0u) {{
         left = OWN_LOOPS;
         act = own_{name}_{call}(&packet, &left);
-        packet.own_error |= left == 0u;
+        packet.own_error |= own_account(spent, left);
     }}"
             )?;
         }
         let mask = own.table.0.saturating_sub(1);
+        let (bit, failed) = (1u32 << number, own.failed());
         let piece = if source.layers[4] { "piece_t piece;\n    " } else { "" };
         let Place { at, len } = own.patterns;
         // A region that is shorter is of another version: it has no patterns.
@@ -489,8 +542,12 @@ KERNEL(module_end)
             text,
             "
 FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const uint *decoded, GLOBAL uint *words,
-                       GLOBAL uint *table, GLOBAL const uchar *tables, uint row)
+                       GLOBAL uint *table, GLOBAL const uchar *tables, uint row, GLOBAL uint *spent, uint groups)
 {{
+    if (own_may_go_on(spent, groups) == 0u) {{
+        own_fail(arena, row, {bit:#x}u, 0u, {failed});
+        return;
+    }}
     packet_t packet;
     {piece}const uint layers = own_load(&packet, arena, payload, decoded, row);
     packet.own_flow = words + 1;
@@ -514,10 +571,10 @@ FN void own_run_{name}(GLOBAL uchar *arena, GLOBAL uchar *payload, GLOBAL const 
         let (name, contexts, first) = (&own.entry.name, own.contexts, self.first_slot);
         let bit = 1u32 << own.number;
         let (offset, count) = own.share;
-        let failed = match own.entry.on_failure {
-            OnFailure::Drop => "DROP_MODULE_FAILED",
-            OnFailure::Pass => "VERDICT_NEXT",
-        };
+        let failed = own.failed();
+        // Its place among those with a source.
+        let place = self.all.iter().position(|other| other.number == own.number).unwrap_or(0);
+        let spent = format!("own_spent(SCRATCH(arena), {place}u), job");
         write!(
             text,
             "
@@ -541,7 +598,7 @@ KERNEL(module_{name})
     if (GLOBAL_ID < job_rows(arena)) {{
         const uint row = SCHEDULED(arena, GLOBAL_ID);
         if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, tables, row);
+            own_run_{name}(arena, payload, own_decoded(SCRATCH(arena), arena, row), (GLOBAL uint *)arena, {table}, tables, row, {spent});
     }}
 }}
 "
@@ -571,7 +628,7 @@ KERNEL(module_{name})
                 own_renew(words, COL_MODULE_GENERATION(arena)[row], {count}u);
             }}
             if (own_sees(arena, row, {bit:#x}u, {contexts:#x}u))
-                own_run_{name}(arena, payload, decoded, words, {table}, tables, row);
+                own_run_{name}(arena, payload, decoded, words, {table}, tables, row, {spent});
             if ((COL_MODULE_IGNORED(arena)[row] & {bit:#x}u) != 0u)
                 words[0] |= IGNORES;
             if ((words[0] & IGNORES) != 0u)
@@ -622,8 +679,12 @@ KERNEL(module_{name})
             parameters.push(("OWN_PATTERNS_REGION".into(), region));
         }
         let bytes_per_row = 4 * self.row_words();
-        let scratch =
-            Scratch { bytes: 0, bytes_per_row, is_zeroed: self.has_state(), is_first: false };
+        let scratch = Scratch {
+            bytes: 4 * self.modules(),
+            bytes_per_row,
+            is_zeroed: self.has_state(),
+            is_first: false,
+        };
         KernelForm {
             files: self.files(),
             text: self.text().into(),
@@ -716,6 +777,24 @@ impl<T: Sync + 'static> Shade<T> for KernelShade {
 
     fn needs_device(&self) -> bool {
         true
+    }
+
+    fn explained(&self, log: &str) -> String {
+        self.sources.explained(log)
+    }
+
+    fn without_device(&self) -> Vec<String> {
+        let of = |(_, ModuleEntry { name, source, on_failure, .. }): (usize, &ModuleEntry)| {
+            let file = source.as_ref().map_or("", |source| &source.file);
+            let packets = match on_failure {
+                OnFailure::Pass => "pass",
+                OnFailure::Drop => "are dropped",
+            };
+            format!(
+                "module {name} ({file}) runs no more, until the next start or a reload of engine or sources: its packets {packets}"
+            )
+        };
+        self.sources.entries().map(of).collect()
     }
 
     fn state_slots(&self) -> usize {

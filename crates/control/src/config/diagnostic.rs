@@ -28,6 +28,20 @@ pub struct Diagnostic {
     /// What it is about.
     #[serde(skip)]
     pub topic: Topic,
+    /// Where it is in a file that this one names; the message begins with that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// A place in another file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// Its path.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
 }
 
 /// What a [`Diagnostic`] is about, for those who show some of them elsewhere.
@@ -196,6 +210,7 @@ mod tests {
             expected: expected.map(str::to_owned),
             help: None,
             topic: Topic::Other,
+            origin: None,
         };
         assert_eq!(of("no `to`", None).in_line("a.toml"), "a.toml:3:7: no `to`");
         assert_eq!(of("`mtu` is 9", Some("68 or more")).text(), "`mtu` is 9: expected 68 or more");

@@ -64,6 +64,7 @@ impl<'a> Walk<'a> {
             expected: None,
             help: None,
             topic: Topic::default(),
+            origin: None,
         };
         let mut walk = Walk {
             text,
@@ -202,6 +203,7 @@ impl<'a> Walk<'a> {
             expected: None,
             help: None,
             topic: Topic::default(),
+            origin: None,
         };
         // A value that could not be parsed is replaced by one that is nowhere.
         let invented = !self.whole && span == (0..0);

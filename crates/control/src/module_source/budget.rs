@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{At, FUNCTIONS, KEYWORDS, Token};
+use super::{At, FUNCTIONS, KEYWORDS, Problem, Token, calls};
 
 /// Functions of the system whose loops are as long as what they are given.
 const OF_SYSTEM: [&str; 1] = ["match_next"];
@@ -43,6 +43,21 @@ pub(super) fn functions<'a>(tokens: &'a [At], macros: &[String]) -> BTreeSet<&'a
         }
     }
     found
+}
+
+/// Each function that is declared has a body.
+///
+/// # Errors
+/// One has none.
+pub(super) fn have_bodies(tokens: &[At], functions: &BTreeSet<&str>) -> Result<(), Problem> {
+    let code: Vec<&At> = tokens.iter().filter(|at| !at.is_macro).collect();
+    let bodies: BTreeSet<&str> =
+        calls::functions(&code).into_iter().map(|(name, _)| name).collect();
+    let mut missing = outside(tokens).filter(|(_, name)| functions.contains(name));
+    match missing.find(|(_, name)| !bodies.contains(name)) {
+        Some((i, name)) => Err(tokens[i].problem(format!("`{name}` has no body"))),
+        None => Ok(()),
+    }
 }
 
 /// Words outside of brackets, with their places.
@@ -106,13 +121,14 @@ mod tests {
         assert_eq!(read(text).unwrap().bounded, expected);
     }
 
+    /// Its budget would be one of its own: the rounds of those who call it times its own ones.
     #[test]
-    fn a_function_by_a_macro_has_a_budget_of_its_own() {
+    fn a_function_by_a_macro_is_refused() {
         let text = "#define MADE(name) FN uint name(uint n)\nMADE(f) { while (n) n--; return n; }\nMODULE_IP(p) { return f(1u); }\n";
-        let local = " uint own_left = OWN_LOOPS; PRIVATE uint *own_budget = &own_left;";
-        let expected = text
-            .replace("MADE(f) {", &format!("MADE(f) {{{local}"))
-            .replace("(n)", "((n) && own_tick(own_budget))");
-        assert_eq!(read(text).unwrap().bounded, expected);
+        let problem = read(text).unwrap_err().to_string();
+        assert!(problem.starts_with("2:9: a function whose head is made by a macro"), "{problem}");
+        let named = "FN uint half(uint x) { return x / 2u; }\n#define half(x) half((x) + 1u)\nMODULE_IP(p) { return half(1u); }\n";
+        let problem = read(named).unwrap_err().to_string();
+        assert!(problem.starts_with("1:22: a function whose head"), "{problem}");
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{At, Problem, Token};
 
-/// A function or a macro: where it begins, and what it names.
+/// A function or a macro: where the body of a function begins, and what it names.
 #[derive(Default)]
 struct Named<'a> {
-    line: usize,
+    at: Option<&'a At>,
     names: BTreeSet<&'a str>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn check(tokens: &[At]) -> Result<(), Problem> {
     let code: Vec<&At> = tokens.iter().filter(|at| !at.is_macro).collect();
     for (name, body) in functions(&code) {
         let own = all.entry(name).or_default();
-        own.line = body.line;
+        own.at = Some(body.at);
         let named: BTreeSet<&str> = match calls_any {
             true => words(body.tokens).collect(),
             false => words(body.tokens).filter(|word| is_macro.contains(word)).collect(),
@@ -44,34 +44,40 @@ pub(super) fn check(tokens: &[At]) -> Result<(), Problem> {
     match circle(&all) {
         None => Ok(()),
         Some(circle) => {
-            let line = circle.iter().map(|name| all[name].line).find(|line| *line > 0).unwrap_or(1);
+            let at = circle.iter().find_map(|name| all[name].at);
             let message = match circle[..] {
                 [one] => format!("`{one}` calls itself: modules have no recursion"),
                 _ => {
                     format!("`{}` call each other: modules have no recursion", circle.join("`, `"))
                 }
             };
-            Err(Problem { line, message })
+            Err(match at {
+                Some(at) => at.problem(message),
+                None => Problem { line: 1, column: 1, message },
+            })
         }
     }
 }
 
 /// The body of a function, without its outer brackets.
-struct Body<'a, 'b> {
-    line: usize,
-    tokens: &'b [&'a At],
+pub(super) struct Body<'a, 'b> {
+    /// The name of the function, or what is in its place.
+    pub(super) at: &'a At,
+    pub(super) tokens: &'b [&'a At],
 }
 
 /// Functions with a body, outside of brackets: a name, parameters, a body.
-fn functions<'a, 'b>(code: &'b [&'a At]) -> Vec<(&'a str, Body<'a, 'b>)> {
+pub(super) fn functions<'a, 'b>(code: &'b [&'a At]) -> Vec<(&'a str, Body<'a, 'b>)> {
     let mut found = Vec::new();
-    let (mut depth, mut name, mut begin) = (0usize, None, 0);
+    let (mut depth, mut name, mut begin, mut name_at) = (0usize, None, 0, 0);
     for (i, at) in code.iter().enumerate() {
         match &at.token {
             Token::Sign('(' | '{' | '[') => {
                 let before = i.checked_sub(1).map(|before| &code[before].token);
                 match (depth, before) {
-                    (0, Some(Token::Word(word))) if at.is('(') => name = Some(word.as_str()),
+                    (0, Some(Token::Word(word))) if at.is('(') => {
+                        (name, name_at) = (Some(word.as_str()), i - 1);
+                    }
                     (0, Some(Token::Sign(')'))) if at.is('{') => begin = i + 1,
                     (0, _) => name = None,
                     _ => {}
@@ -85,8 +91,7 @@ fn functions<'a, 'b>(code: &'b [&'a At]) -> Vec<(&'a str, Body<'a, 'b>)> {
                     && let Some(name) = name.take()
                 {
                     let tokens = &code[begin.min(i)..i];
-                    let line = code[begin.saturating_sub(1).min(i)].line;
-                    found.push((name, Body { line, tokens }));
+                    found.push((name, Body { at: code[name_at], tokens }));
                 }
             }
             _ => {}

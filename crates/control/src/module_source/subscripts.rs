@@ -139,19 +139,17 @@ impl Scan<'_> {
     /// A macro may stand for anything: what follows it is no declaration then.
     fn declares(&self, at: &At, first: &Token) -> Result<(), Problem> {
         match first {
-            Token::Word(word) if self.macros.contains(word) => Err(Problem {
-                line: at.line,
-                message: format!("brackets after `{word}`, which is a macro: write the type"),
-            }),
+            Token::Word(word) if self.macros.contains(word) => {
+                Err(at
+                    .problem(format!("brackets after `{word}`, which is a macro: write the type")))
+            }
             _ => Ok(()),
         }
     }
 
     /// Gives the index behind the bracket at `at` a bound.
     fn index(&mut self, tokens: &[&At], at: usize) -> Result<(), Problem> {
-        let refuse = |message: &str| {
-            Err(Problem { line: tokens[at].line, message: format!("an index {message}") })
-        };
+        let refuse = |message: &str| Err(tokens[at].problem(format!("an index {message}")));
         let Some(first) = base(tokens, at) else {
             return refuse("of something that is not a named array");
         };
@@ -381,7 +379,8 @@ mod tests {
             ("#define T return\nMODULE_IP(p) { T a[9]; }\n", "2: brackets after `T`"),
             ("#define I [9]\nMODULE_IP(p) { return a I; }\n", "1: an index of something"),
         ] {
-            let error = read(text).unwrap_err().to_string();
+            let problem = read(text).unwrap_err();
+            let error = format!("{}: {}", problem.line, problem.message);
             assert!(error.starts_with(expected), "{text}: {error}");
         }
     }

@@ -17,8 +17,12 @@ use crate::driver::{Arguments, Driver, Kernel, Memory, Queue, Shape};
 pub(super) fn build(
     driver: &mut dyn Driver,
     layout: &Layout,
-    segment: SegmentProgram,
+    mut segment: SegmentProgram,
 ) -> Result<Built, DeviceError> {
+    let groups = driver.info().groups_at_once().max(1);
+    for step in segment.steps.iter_mut().filter(|step| step.part.is_some()) {
+        step.job.get_or_insert(groups);
+    }
     let own = segment.steps.iter().map(|step| &*step.kernel);
     let others = segment.steps.iter().filter_map(|step| Some(&*step.part.as_ref()?.instead));
     let names: Vec<&str> = own.chain(others).collect();

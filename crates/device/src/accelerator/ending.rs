@@ -46,7 +46,7 @@ impl<J: Offload> Accelerator<J> {
     }
 
     fn wait_all(&mut self, queues: impl Iterator<Item = Queue>) {
-        let patience = self.options.patience;
+        let patience = self.longest();
         for queue in queues {
             let Some(driver) = self.driver.as_deref_mut().filter(|_| !self.is_abandoned) else {
                 return;

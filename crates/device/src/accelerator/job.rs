@@ -124,8 +124,11 @@ pub struct SegmentProgram {
 pub struct Options {
     /// Jobs in flight at most.
     pub slots: usize,
-    /// A job that takes longer than this is given up, and the device with it.
+    /// A job that takes longer than this is given up, and the device with it. The limits of [parts](Part) are added, for each job
+    /// that may be under way.
     pub patience: Duration,
+    /// And this where a part was too slow: its kernel has to end.
+    pub grace: Duration,
     /// The same for the first launches, at which a library may still compile.
     pub warm_up: Duration,
     /// Whether queues overlap; `false` runs one job after the other, for comparison.
@@ -141,6 +144,7 @@ impl Default for Options {
         Self {
             slots: 4,
             patience: Duration::from_secs(5),
+            grace: Duration::from_secs(10),
             warm_up: Duration::from_secs(120),
             overlap: true,
             packing: Packing::Auto,

@@ -229,8 +229,8 @@ impl Launch<'_> {
                 job: 0,
             };
             let groups = u32::try_from(pieces).unwrap_or(u32::MAX).clamp(1, 65_535);
-            let shape = Shape { groups, items: cells.items };
-            self.driver.launch(run, cells.gather, shape, &arguments)?;
+            let shape = Shape { groups, items: cells.gather.items };
+            self.driver.launch(run, cells.gather.kernel, shape, &arguments)?;
         }
         let at_once = self.driver.info().groups_at_once();
         let Built { steps, has_limits, .. } = &*self.built;

@@ -6,7 +6,8 @@
 //! CPU, and the segment is used no more.
 //!
 //! If the kernel is of a [part](super::Part) of its stage, the job is as good as any, only late. From then on another kernel is
-//! launched in its place, which says for each row that the part has failed.
+//! launched in its place, which says for each row that the part has failed. Such a kernel bounds its work itself ([`Part`](super::Part)),
+//! so it ends: jobs that are under way then, and those that wait for them, have the time that this takes.
 //!
 //! Nobody looks between two calls of `retire`, so a kernel may run for somewhat longer than its limit without being
 //! noticed, but none is called slow that was not.
@@ -109,7 +110,48 @@ impl Watch {
     }
 }
 
+/// A part was too slow, and its kernel may run yet.
+pub(super) struct Late {
+    since: Instant,
+    /// The last job that was launched with it.
+    last: u32,
+}
+
 impl<J: Offload> Accelerator<J> {
+    /// How long a job may take: the parts of its segment have their own time, and the jobs before it have had theirs.
+    pub(super) fn patience(&self) -> Duration {
+        let of_parts = |built: &super::Built| -> Duration {
+            let parts = built.steps.iter().filter(|(_, step)| step.part.is_some());
+            parts.filter_map(|(_, step)| step.limit).sum()
+        };
+        let parts = self.segments.iter().flatten().map(of_parts).max().unwrap_or_default();
+        self.options.patience + parts.saturating_mul(self.slots.len().max(1) as u32)
+    }
+
+    /// How long it may be until a job has ended that may be behind a part that was too slow.
+    pub(super) fn longest(&self) -> Duration {
+        self.patience() + if self.late.is_some() { self.options.grace } else { Duration::ZERO }
+    }
+
+    /// Whether a job that was launched at this time takes too long.
+    pub(super) fn is_overdue(&self, launched: Instant) -> bool {
+        let begin = self.calm_since.map_or(launched, |calm| calm.max(launched));
+        let is_excused =
+            self.late.as_ref().is_some_and(|late| late.since.elapsed() < self.options.grace);
+        !is_excused && begin.elapsed() >= self.patience()
+    }
+
+    /// A job has ended. Where it was the last one with a part that was too slow, the time of the others begins.
+    pub(super) fn calm(&mut self) {
+        let Some(late) = &self.late else { return };
+        let is_behind =
+            |plan: &super::FlightPlan| late.last.wrapping_sub(plan.number).cast_signed() < 0;
+        let mut flights = self.slots.iter().filter_map(|slot| slot.flight.as_ref());
+        if flights.all(|flight| is_behind(&flight.plan)) {
+            (self.late, self.calm_since) = (None, Some(Instant::now()));
+        }
+    }
+
     /// Looks at the kernels of the job on `slot`, and ends the use of its segment where one is too slow.
     ///
     /// # Errors
@@ -131,6 +173,7 @@ impl<J: Offload> Accelerator<J> {
             (*own, step.limit) = (instead, None);
             slot.own.watch.too_slow = None;
             self.notices.push_back(DeviceError::PartTooSlow { part: part.name.into(), limit });
+            self.late = Some(Late { since: Instant::now(), last: self.jobs });
         } else if self.disabled[segment].is_none() {
             let (stage, kernel) = (step.stage.to_owned(), step.kernel.clone().into_owned());
             self.disabled[segment] = Some(DeviceError::TooSlow { stage, kernel, limit });

@@ -123,28 +123,30 @@ impl View {
     }
 }
 
+/// The kernel that gathers frames, and the work items of its groups.
+#[derive(Clone, Copy)]
+pub(super) struct Gather {
+    pub(super) kernel: Kernel,
+    pub(super) items: u32,
+}
+
+impl Gather {
+    /// # Errors
+    /// Where the kernel does not build.
+    pub(super) fn new(driver: &mut dyn Driver) -> Result<Self, DeviceError> {
+        let spec = Spec::of_file(&files::GATHER);
+        let source = kernels::source(&spec);
+        let program = Program { name: "gather".into(), source, defines: Vec::new(), ptx: None };
+        let kernel = driver.build(&program, &["gather"])?[0];
+        Ok(Self { kernel, items: spec.group_items })
+    }
+}
+
 /// The region of all cells as kernels see it, and the kernel that gathers from it.
 pub(super) struct Cells {
     pub(super) region: &'static Region,
     pub(super) memory: Memory,
-    pub(super) gather: Kernel,
-    pub(super) items: u32,
-}
-
-impl Cells {
-    /// # Errors
-    /// Where the kernel does not build.
-    pub(super) fn new(
-        driver: &mut dyn Driver,
-        region: &'static Region,
-        memory: Memory,
-    ) -> Result<Self, DeviceError> {
-        let spec = Spec::of_file(&files::GATHER);
-        let source = kernels::source(&spec);
-        let program = Program { name: "gather".into(), source, defines: Vec::new(), ptx: None };
-        let gather = driver.build(&program, &["gather"])?[0];
-        Ok(Self { region, memory, gather, items: spec.group_items })
-    }
+    pub(super) gather: Gather,
 }
 
 /// Finds the place of each frame of a job: in the landing. Puts down what has to be copied for it.

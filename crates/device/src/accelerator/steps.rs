@@ -70,7 +70,8 @@ pub struct Step {
     pub schedules: bool,
     /// The stage that it belongs to, for messages.
     pub stage: &'static str,
-    /// A part of its stage without which the others go on: if its kernel is too slow, that alone is used no more.
+    /// A part of its stage without which the others go on: if its kernel is too slow, that alone is used no more. Its kernel gets as
+    /// `job` how many groups the device runs at once, so that it can bound its work.
     pub part: Option<Part>,
 }
 

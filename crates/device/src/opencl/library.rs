@@ -121,11 +121,17 @@ pub(super) fn library() -> Result<&'static Library, DeviceError> {
 
 /// One thread at a time looks for devices, opens one, or builds. The standard asks no such thing, but PoCL
 /// 3.1 starts its devices at the first question and lets a second thread ask them half started (it
-/// crashes), and none of this is on the packet path. On the host's own processor launches are such a thing, too: see
-/// [`Forms`].
-pub(super) fn one_at_a_time() -> MutexGuard<'static, Forms> {
-    static GATE: LazyLock<Mutex<Forms>> = LazyLock::new(Mutex::default);
-    GATE.lock().unwrap_or_else(PoisonError::into_inner) // nothing in it could be half changed
+/// crashes), and none of this is on the packet path. Launches are, and wait for none of it: a program that is built while
+/// packets flow does not hold them up.
+pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static GATE: Mutex<()> = Mutex::new(());
+    GATE.lock().unwrap_or_else(PoisonError::into_inner) // there is nothing in it
+}
+
+/// One thread at a time launches a kernel on the host's own processor: see [`Forms`].
+pub(super) fn forms() -> MutexGuard<'static, Forms> {
+    static FORMS: LazyLock<Mutex<Forms>> = LazyLock::new(Mutex::default);
+    FORMS.lock().unwrap_or_else(PoisonError::into_inner) // nothing in it could be half changed
 }
 
 /// A device of a platform.

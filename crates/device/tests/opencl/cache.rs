@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use device::accelerator::{Options, PayloadWork, Step};
 use device::cache::Cache;
 use device::driver::{Driver, Program, Shape};
+use device::{Device, apart};
+use kernels::files::EMPTY;
 
-use crate::fixture::{all, download, opencl_with, program, upload};
+use crate::fixture::{LIMIT, all, download, opencl_with, program, upload};
+use crate::packets::{Kind, PacketJob, TEXT, accelerator_of, cells, segment};
 
 fn adding(amount: u32) -> Program {
     let source = "__kernel void add(ARGUMENTS) { arena[get_global_id(0)] += AMOUNT + job; }";
@@ -84,4 +88,43 @@ fn a_binary_that_the_platform_refuses_is_compiled_anew() {
     assert_ne!(fs::read(entry).unwrap(), bad, "and is replaced");
     assert_eq!(run(&mut *driver, &adding(3)), [4; 4]);
     assert_eq!(cache.hits(), 2);
+}
+
+/// Another process has compiled the programs: here they are found, whatever their kernels do with a header of zeros.
+#[test]
+fn programs_that_were_compiled_before_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = Cache::at(folder.path());
+    let Some(mut driver) = opencl_with(before.clone()) else { return };
+    let wrong = program("__kernel void add(ARGUMENTS) { nonsense(); }");
+    let kernels = || vec![("add".to_owned(), 4)];
+    let all = [(adding(10), kernels()), (wrong, kernels()), (adding(20), kernels())];
+    apart::compile(&mut *driver, &all, LIMIT).expect("a program that does not build is left out");
+    assert_eq!(before.misses(), 3);
+    let cache = Cache::at(folder.path());
+    for (number, amount) in [(1, 10), (2, 20)] {
+        let mut driver = opencl_with(cache.clone()).expect("it was there");
+        assert_eq!(run(&mut *driver, &adding(amount)), [amount + 1; 4]);
+        assert_eq!((cache.hits(), cache.misses()), (number, 0));
+    }
+}
+
+/// All that takes time is done when the device is opened: the one before has stopped when it gets the cells.
+#[test]
+fn cells_are_shared_without_a_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::at(folder.path());
+    let Some(driver) = opencl_with(cache.clone()) else { return };
+    let (region, _) = cells(256);
+    let kind = Kind { writes: true, is_trusted: false, limit: false };
+    let steps = vec![Step::rows("test_hash", 64)];
+    let segments = vec![Some(segment(TEXT, &[&EMPTY], steps, kind))];
+    let options = Options::default();
+    let (mut device, _) = accelerator_of::<PacketJob>(driver, 64, 1, segments, None, options)
+        .expect("an accelerator");
+    let built = cache.hits() + cache.misses();
+    assert!(built > 1, "the program of the segment, and the one that gathers");
+    device.share(region).expect("cells");
+    assert_eq!(cache.hits() + cache.misses(), built);
+    assert_eq!(device.payload_work(0), PayloadWork::Find);
 }

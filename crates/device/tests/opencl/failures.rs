@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use chunk::{Columns, Pool};
-use device::accelerator::{Accelerator, Options, Step};
+use device::accelerator::{Accelerator, Options, Part, Step};
 use device::faulty::{Faults, Faulty};
 use device::{Device, DeviceError, Shadeable};
 use kernels::files::EMPTY;
@@ -84,6 +84,39 @@ fn a_kernel_that_is_too_slow_is_named_and_leaves_the_others_their_device() {
     refused.free(&mut pool);
     // The other one is as it was, with its own limit, which it keeps.
     assert!(device.launch(job(&mut pool, 1, 1)).is_ok());
+    let (mut done, result) = ended(&mut device);
+    assert_eq!((result, Cols::view(&mut done.rows).place[0]), (Ok(()), 2));
+    done.free(&mut pool);
+}
+
+/// A part that is too slow is used no more; the jobs that were launched with it have the time that they need, and the device stays.
+#[test]
+fn a_part_that_is_too_slow_has_time_to_end() {
+    let Some(driver) = opencl() else { return };
+    let part = Part { name: "part".into(), instead: "test_quick".into() };
+    let limit = Duration::from_millis(20);
+    let slow = Step { stage: "busy", ..Step::rows("test_slow", 64) }.with_part(part, limit);
+    let (_, mut pool) = cells(256);
+    let options = Options { patience: Duration::from_millis(200), ..options() };
+    let segments = vec![Some(segment(SLOW, &[&EMPTY], vec![slow], KIND))];
+    let (mut device, arenas) =
+        accelerator_of(driver, 64, 2, segments, None, options).expect("an accelerator");
+    // A second or more each.
+    let packets = vec![(vec![1; 60], true); 8];
+    for arena in &arenas {
+        assert!(device.launch(PacketJob::new(arena, &mut pool, &packets)).is_ok());
+    }
+    for _ in 0..2 {
+        let (mut done, result) = ended(&mut device);
+        assert_eq!(result, Ok(()), "late, and as good as any");
+        assert_ne!(Cols::view(&mut done.rows).hash[0], 0);
+        done.free(&mut pool);
+    }
+    let notice = DeviceError::PartTooSlow { part: "part".into(), limit };
+    assert_eq!((device.take_notice(), device.take_notice()), (Some(notice), None));
+    arenas[0].close();
+    arenas[0].reopen();
+    assert!(device.launch(PacketJob::new(&arenas[0], &mut pool, &packets)).is_ok());
     let (mut done, result) = ended(&mut device);
     assert_eq!((result, Cols::view(&mut done.rows).place[0]), (Ok(()), 2));
     done.free(&mut pool);

@@ -37,6 +37,8 @@ FN void own_decode(GLOBAL uint *decoded, frame_t frame, uint has)
 
 KERNEL(module_begin)
 {
+    if (GLOBAL_ID < OWN_MODULES && job_rows(arena) != 0u)
+        own_spent(SCRATCH(arena), GLOBAL_ID)[0] = 0u;
     if (GLOBAL_ID < job_rows(arena)) {
         const uint row = JOB_FIRST(arena) + GLOBAL_ID;
         COL_MODULE_SEEN(arena)[row] = 0u;

@@ -63,7 +63,7 @@ FN uint match_next(PRIVATE uint *left, PRIVATE const packet_t *packet, PRIVATE c
     uint row_a = literals_row(&exact, state_a), row_b = literals_row(&folded, state_b);
     uint found = 0u;
     const uint end = piece->len < piece->own_len ? piece->len : piece->own_len;
-    if (match->end < end && *left == 0u)
+    if (match->end < end && *left >= OWN_EXCEEDED)
         return 0u;
     const uint begin = match->end;
     while (match->end < end && found == 0u) {

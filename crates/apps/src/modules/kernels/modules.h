@@ -61,21 +61,31 @@ typedef struct {
 // Rounds that the loops of a function of a layer and of those that it calls may go through: more than a packet has bytes.
 #define OWN_LOOPS 131072u
 
-// Whether a loop may go on; a budget of 0 says that one wanted more.
-FN uint own_tick(PRIVATE uint *left)
+// Set in a budget that was exceeded; the lower bits are what was left. Less is taken away than would clear its first bit.
+#define OWN_EXCEEDED 0xc0000000u
+
+// Whether a loop may go on with a round that counts as so many.
+FN uint own_ticks(PRIVATE uint *left, uint rounds)
 {
-    if (*left <= 1u) {
-        *left = 0u;
+    // As wide as needed: a budget that was exceeded is large.
+    if ((*left - rounds - 1u) >> 31 != 0u) {
+        *left |= OWN_EXCEEDED;
         return 0u;
     }
-    *left -= 1u;
+    *left -= rounds;
     return 1u;
+}
+
+FN uint own_tick(PRIVATE uint *left)
+{
+    return own_ticks(left, 1u);
 }
 
 // Work of a function of the system counts as so many rounds.
 FN void own_spend(PRIVATE uint *left, uint rounds)
 {
-    *left -= rounds < *left ? rounds : *left;
+    if (own_ticks(left, rounds) == 0u)
+        *left = OWN_EXCEEDED;
 }
 
 // An index of an array with so many elements; of one that is none it is 0, and the budget ends.
@@ -83,8 +93,28 @@ FN uint own_at(ulong i, ulong count, PRIVATE uint *left)
 {
     if (i < count)
         return (uint)i;
-    *left = 0u;
+    *left |= OWN_EXCEEDED;
     return 0u;
+}
+
+// What a module may do in one launch, in units of 1024 rounds for each group that a device runs at once. A launch cannot be stopped,
+// so the packets behind are not looked at, and count as failed. Packets of less than a unit are not counted.
+#define OWN_LAUNCH_UNITS 32768u
+
+// Whether a module may look at one more packet or piece in this launch.
+FN uint own_may_go_on(GLOBAL uint *spent, uint groups)
+{
+    const ulong limit = (ulong)OWN_LAUNCH_UNITS * groups;
+    return (ulong)*(volatile GLOBAL uint *)spent < limit;
+}
+
+// Counts what was done with this budget left, and whether that was an error.
+FN uint own_account(GLOBAL uint *spent, uint left)
+{
+    const uint units = (OWN_LOOPS - (left & ~OWN_EXCEEDED)) >> 10;
+    if (units != 0u)
+        ATOMIC_ADD(spent, units);
+    return left >= OWN_EXCEEDED;
 }
 
 // The elements of an array. How many a pointer points at is not known, but there is one.
@@ -262,7 +292,13 @@ FN uint table_insert(PRIVATE packet_t *packet, uint key, uint value)
 // a flow. Offsets as in packet_t: l3 and l4; data and end; protocol, ttl, and layers from bit 16 on.
 FN GLOBAL uint *own_decoded(GLOBAL uchar *scratch, GLOBAL const uchar *arena, uint row)
 {
-    return (GLOBAL uint *)scratch + OWN_ROW_WORDS * (row - JOB_FIRST(arena));
+    return (GLOBAL uint *)scratch + OWN_MODULES + OWN_ROW_WORDS * (row - JOB_FIRST(arena));
+}
+
+// What a module has done in this job: see own_account. Before what is decoded.
+FN GLOBAL uint *own_spent(GLOBAL uchar *scratch, uint number)
+{
+    return (GLOBAL uint *)scratch + number;
 }
 
 // Whether a module sees a row.

@@ -39,7 +39,8 @@ crate::section! {
         /// Jobs on a device at once.
         restart jobs_in_flight: usize = 4, integer(1..=64);
         /// A device is abandoned if a job takes longer than this; from then on the workers process its packets.
-        /// Packets that follow a job that hangs wait this long.
+        /// Packets that follow a job that hangs wait this long. With modules, their time limits are added for each job at once,
+        /// and 10 s after a module was disabled ([modules.md](modules.md#what-can-go-wrong)).
         restart device_timeout: Duration = Duration::from_millis(500),
             duration(Duration::from_millis(1)..=Duration::from_mins(1));
         /// Cost of the simulated device, see below.

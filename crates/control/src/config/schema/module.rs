@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::Origin;
 use crate::config::kinds::{
     Custom, Kind, context, custom, duration, integer, list, name_of, words,
 };
@@ -55,7 +56,7 @@ crate::section! {
         /// failed: they pass, or are dropped under `module_failed`.
         rebuild on_failure: OnFailure = OnFailure::Pass, words();
         /// Longest time of a launch of a module with a `source`. If it is exceeded, this module is disabled, and the others
-        /// continue. It should be below `device_timeout` of `[engine]`.
+        /// continue.
         rebuild time_limit: Duration = Duration::from_millis(250),
             duration(Duration::from_millis(1)..=Duration::from_mins(1));
     }
@@ -194,7 +195,10 @@ fn read_source(walk: &mut Walk<'_>, value: &Value<'_>) -> Option<ModuleSource> {
             match crate::module_source::read(text) {
                 Ok(_) => Some(ModuleSource { file: file.to_owned(), path, text: text.into() }),
                 Err(problem) => {
-                    walk.error(value.span(), format!("{}:{problem}", path.display()));
+                    let file = path.display().to_string();
+                    let diagnostic = walk.error(value.span(), format!("{file}:{problem}"));
+                    let (line, column) = (problem.line, problem.column);
+                    diagnostic.origin = Some(Origin { file, line, column });
                     None
                 }
             }
