@@ -10,6 +10,7 @@
 //! Threads: one worker.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What is left in one call.
 pub trait OfCall: Default {
@@ -28,7 +29,12 @@ pub struct Calls<C> {
     spare: Vec<C>,
     /// The latest call that was asked for.
     asked: u32,
+    asker: Asker,
 }
+
+/// Who asks. Where nobody does, nothing is kept: the pipeline has no such stage, or a reload has removed it.
+#[derive(Clone, Debug, Default)]
+pub struct Asker(Arc<()>);
 
 /// Unused ones that are kept.
 const SPARE_MAX: usize = 8;
@@ -38,10 +44,23 @@ impl<C: OfCall> Calls<C> {
     pub fn begin(&mut self, number: u32) {
         let next = (number, self.spare.pop().unwrap_or_default());
         let last = std::mem::replace(&mut self.now, next);
-        match last.0 == self.asked || last.1.is_empty() {
+        match last.0 == self.asked || last.1.is_empty() || !self.is_asked() {
             true => self.keep(last.1),
             false => self.before.push_back(last),
         }
+        if !self.is_asked() {
+            self.before.clear();
+        }
+    }
+
+    /// A stage has this one as long as it may ask.
+    pub fn asker(&self) -> Asker {
+        self.asker.clone()
+    }
+
+    /// Whether a stage may ask.
+    pub fn is_asked(&self) -> bool {
+        Arc::strong_count(&self.asker.0) > 1
     }
 
     /// What is left in the call under way.
@@ -107,11 +126,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nothing_is_kept_for_nobody() {
+        let mut calls = Calls::<Vec<u32>>::default();
+        let asker = calls.asker();
+        for number in 1..100_u32 {
+            calls.begin(number);
+            calls.now().push(number);
+        }
+        assert_eq!((calls.is_asked(), calls.before.len()), (true, 98));
+        drop(asker);
+        for number in 100..200_u32 {
+            calls.begin(number);
+            calls.now().push(number);
+        }
+        assert_eq!((calls.is_asked(), calls.before.len()), (false, 0));
+    }
+
     /// A stage that comes later by this many calls finds what was left for each chunk, and nothing else is kept.
     #[test]
     fn stages_that_come_later() {
         for later in 0..20 {
             let mut calls = Calls::<Vec<u32>>::default();
+            let _asker = calls.asker();
             let is_left = |number: u32| number % 3 != 1;
             for number in 1..100_u32 {
                 calls.begin(number);

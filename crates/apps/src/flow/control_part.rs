@@ -43,6 +43,8 @@ struct FlowControl {
     outputs: Outputs,
     /// By pipeline and worker.
     trackers: Vec<(String, usize, Shared)>,
+    /// By tracker: the listeners whose followers it has.
+    heard: Vec<Vec<Arc<dyn Listener>>>,
     /// How many there will be.
     count: usize,
     latest_ns: Arc<AtomicU64>,
@@ -77,6 +79,7 @@ pub(super) fn start(
         listeners,
         outputs,
         trackers: Vec::new(),
+        heard: Vec::new(),
         count,
         latest_ns: Arc::default(),
         log_ns: 0,
@@ -389,6 +392,25 @@ fn is_wanted(wanted: &ShowFlows, record: &FlowRecord, now_ns: u64) -> bool {
         && wanted.within_s.as_ref().is_none_or(within)
 }
 
+impl FlowControl {
+    /// Gives a tracker the followers that it does not have: of a listener for a stage, if that is among those of its pipeline.
+    fn follow(&mut self, number: usize, kinds: &[String]) {
+        let (pipeline, worker, tracker) = &self.trackers[number];
+        let count = self.count.max(number + 1);
+        for listener in &self.listeners {
+            let is_known = self.heard[number].iter().any(|own| Arc::ptr_eq(own, listener));
+            let is_of = |stage: &str| kinds.iter().any(|kind| kind == stage);
+            if is_known || !listener.stage().is_none_or(is_of) {
+                continue;
+            }
+            let follower = listener.follower_in(pipeline, *worker, (number, count));
+            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
+            tracker.module().all.push(follower);
+            self.heard[number].push(listener.clone());
+        }
+    }
+}
+
 impl ControlPart for FlowControl {
     /// A listener of another application hears of all flows from now on.
     fn attach(&mut self, offered: &(dyn std::any::Any + Send + Sync)) {
@@ -396,13 +418,8 @@ impl ControlPart for FlowControl {
         if self.listeners.iter().any(|own| Arc::ptr_eq(own, listener)) {
             return;
         }
-        let count = self.count.max(self.trackers.len());
-        for (number, (pipeline, worker, tracker)) in self.trackers.iter().enumerate() {
-            let follower = listener.follower_in(pipeline, *worker, (number, count));
-            let mut tracker = tracker.lock().unwrap_or_else(PoisonError::into_inner);
-            tracker.module().all.push(follower);
-        }
         self.listeners.push(listener.clone());
+        (0..self.trackers.len()).for_each(|number| self.follow(number, &[]));
     }
 
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {
@@ -428,21 +445,19 @@ impl ControlPart for FlowControl {
                 None => Box::new(decode),
             });
         }
-        let own = |(pipeline, number, _): &&(String, usize, Shared)| {
+        let own = |(pipeline, number, _): &(String, usize, Shared)| {
             *pipeline == worker.pipeline.name && *number == worker.worker
         };
         // The flows of a stage that this one replaces while the program runs.
-        let known = self.trackers.iter().find(own).map(|(.., tracker)| tracker.clone());
+        let known = self.trackers.iter().position(own);
         let numbers = super::connections::cells(worker.config.flow.device_connections);
         let tracker = match known {
-            Some(tracker) => tracker,
+            Some(number) => {
+                self.follow(number, &worker.pipeline.kinds);
+                self.trackers[number].2.clone()
+            }
             None => {
-                let (number, count) = (self.trackers.len(), self.count);
-                let listeners = self.listeners.iter();
-                let number = (number, count.max(number + 1));
-                let (pipeline, at) = (&worker.pipeline.name, worker.worker);
-                let all = listeners.map(|own| own.follower_in(pipeline, at, number)).collect();
-                let tracker = Tracker::new(self.options, Followers::new(all));
+                let tracker = Tracker::new(self.options, Followers::new(Vec::new()));
                 let tracker =
                     tracker.inspect_err(|error| tracing::error!("flow tracking: {error}"));
                 let mut tracker = tracker.ok()?;
@@ -450,6 +465,8 @@ impl ControlPart for FlowControl {
                 let tracker = Arc::new(Mutex::new(tracker));
                 let name = worker.pipeline.name.clone();
                 self.trackers.push((name, worker.worker, tracker.clone()));
+                self.heard.push(Vec::new());
+                self.follow(self.trackers.len() - 1, &worker.pipeline.kinds);
                 tracker
             }
         };

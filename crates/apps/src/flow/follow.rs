@@ -201,6 +201,11 @@ pub trait Listener: Send + Sync {
         self.follower(number.0, number.1)
     }
 
+    /// The stage for which its followers leave something: pipelines without it have none of them.
+    fn stage(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Literals for which its followers search bytes: a stage before the tracker may search packets for all of them
     /// ([`search`](super::search)).
     fn literals(&self) -> Option<PartId<LiteralPart>> {

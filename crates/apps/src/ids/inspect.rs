@@ -44,7 +44,7 @@ use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::anomalies;
 use crate::flow::by_worker::{self, ByWorker};
-use crate::flow::calls::{Calls, OfCall};
+use crate::flow::calls::{Asker, Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
 use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
@@ -135,6 +135,10 @@ impl Listener for Places {
     /// Nobody asks for a follower without its place.
     fn follower(&self, worker: usize, workers: usize) -> Box<dyn Follower> {
         self.follower_in("", worker, (worker, workers))
+    }
+
+    fn stage(&self) -> Option<&'static str> {
+        Some(super::STAGE)
     }
 
     fn follower_in(&self, pipeline: &str, at: usize, _: (usize, usize)) -> Box<dyn Follower> {
@@ -310,6 +314,11 @@ impl Inspector {
         }
     }
 
+    /// What a stage has as long as it asks for decisions.
+    pub fn asker(&self) -> Asker {
+        self.calls.asker()
+    }
+
     /// What is to be done with rows of the chunk that the call of this number looked at, in their order; the others go on. It is
     /// taken.
     pub fn decisions(&mut self, call: u32) -> OfChunk {
@@ -326,8 +335,9 @@ impl Inspector {
         self.calls.now().decisions.push((row, decided));
     }
 
+    /// Whether packets are dropped: so it is configured, and there is a stage that does it.
     pub(super) fn is_inline(&self) -> bool {
-        self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed)
+        self.parts.is_inline.load(std::sync::atomic::Ordering::Relaxed) && self.calls.is_asked()
     }
 
     /// Adds what the detector has counted to the counts of all workers.

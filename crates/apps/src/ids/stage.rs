@@ -19,6 +19,7 @@ use super::reasons;
 use crate::firewall::FirewallOptions;
 use crate::firewall::answer::{Answer, Answers};
 use crate::flow::by_worker::lock;
+use crate::flow::calls::Asker;
 use crate::flow::columns::{self, FlowColumns};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -27,6 +28,7 @@ use crate::records::{self, RecordColumns, Records};
 pub struct Ids {
     /// Nothing without a stage `flow` before it.
     inspector: Option<Shared>,
+    _asker: Option<Asker>,
     answers: Answers,
     options: FirewallOptions,
     needs_one_worker: Option<&'static str>,
@@ -38,7 +40,9 @@ impl Ids {
     /// With the inspector of its worker. `icmp_rate`: answers in a second, by port.
     pub fn new(inspector: Option<Shared>, icmp_rate: u32) -> Self {
         let options = FirewallOptions { icmp_rate, icmp_burst: icmp_rate.min(10) };
-        Self { inspector, answers: Answers::new(), options, needs_one_worker: None, shares: false }
+        let _asker = inspector.as_ref().map(|own| lock(own).asker());
+        let answers = Answers::new();
+        Self { inspector, _asker, answers, options, needs_one_worker: None, shares: false }
     }
 
     /// Stages share records of headers, of which those of packets that resets replace are forgotten.

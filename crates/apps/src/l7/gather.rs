@@ -19,7 +19,7 @@ use super::follow::{Counted, Hears, Labels, OfLabels};
 use super::label::{Confidence, Label, number};
 use super::labelling::Options;
 use crate::flow::by_worker::{self, ByWorker, lock};
-use crate::flow::calls::{Calls, OfCall};
+use crate::flow::calls::{Asker, Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
 
 /// The name under which flows without a label are counted.
@@ -100,6 +100,11 @@ impl Gathered {
     /// What was counted so far, by application.
     pub fn sums(&self) -> &[(&'static str, Sum)] {
         &self.sums
+    }
+
+    /// What a stage has as long as it asks for rows.
+    pub fn asker(&self) -> Asker {
+        self.calls.asker()
     }
 
     /// The packets of a chunk that the call of this number looked at, from the first row on.
@@ -189,6 +194,10 @@ impl Listener for Places {
     /// Nobody asks for a follower without its place.
     fn follower(&self, worker: usize, _workers: usize) -> Box<dyn Follower> {
         Box::new(Labels::new(Gathering(self.of("", worker))))
+    }
+
+    fn stage(&self) -> Option<&'static str> {
+        Some(super::STAGE)
     }
 
     fn follower_in(&self, pipeline: &str, at: usize, _number: (usize, usize)) -> Box<dyn Follower> {

@@ -15,11 +15,13 @@ use super::columns::L7Columns;
 use super::gather::Shared;
 use crate::flow::FlowColumns;
 use crate::flow::by_worker::lock;
+use crate::flow::calls::Asker;
 use crate::flow::columns::{self, NO_SLOT, STATE};
 
 /// The stage of one worker.
 pub struct L7 {
     gathered: Shared,
+    _asker: Asker,
     /// By number of an application: the contexts that its packets get.
     contexts: Vec<(u32, u32)>,
     slots: Vec<u32>,
@@ -28,7 +30,8 @@ pub struct L7 {
 impl L7 {
     /// With what the follower of the same worker leaves, and the contexts of applications, by their numbers.
     pub fn new(gathered: Shared, contexts: Vec<(u32, u32)>) -> Self {
-        Self { gathered, contexts, slots: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX) }
+        let _asker = lock(&gathered).asker();
+        Self { gathered, _asker, contexts, slots: Vec::with_capacity(chunk::CHUNK_PACKETS_MAX) }
     }
 }
 

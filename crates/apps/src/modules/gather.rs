@@ -21,7 +21,7 @@ use stream::{FlowRecord, Side};
 
 use super::held::Bytes;
 use crate::flow::by_worker::{self, ByWorker, lock};
-use crate::flow::calls::{Calls, OfCall};
+use crate::flow::calls::{Asker, Calls, OfCall};
 use crate::flow::follow::{Follower, Kept, Listener, Place};
 
 /// A packet of a flow.
@@ -139,6 +139,11 @@ impl OfCall for OfChunk {
 }
 
 impl Gathered {
+    /// What a stage has as long as it takes what is known.
+    pub fn asker(&self) -> Asker {
+        self.calls.asker()
+    }
+
     /// What is known of the chunk that the call of this number looked at; it is taken.
     pub fn take(&mut self, call: u32) -> OfChunk {
         self.calls.of(call).map(std::mem::take).unwrap_or_default()
@@ -181,6 +186,10 @@ impl Listener for Places {
     /// Nobody asks for a follower without its place.
     fn follower(&self, worker: usize, _workers: usize) -> Box<dyn Follower> {
         Box::new(Gathering(self.of("", worker)))
+    }
+
+    fn stage(&self) -> Option<&'static str> {
+        Some(super::STAGE)
     }
 
     fn follower_in(&self, pipeline: &str, at: usize, _number: (usize, usize)) -> Box<dyn Follower> {

@@ -39,6 +39,7 @@ use super::held::{Bytes, Held, OfSide};
 use super::kernels::{KernelShade, Sources};
 use super::pieces;
 use crate::flow::by_worker::lock;
+use crate::flow::calls::Asker;
 use crate::flow::columns::{self as columns_of_flow, CallColumns};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
@@ -129,6 +130,7 @@ pub struct Modules {
     name: &'static str,
     group: Group,
     gathered: Shared,
+    _asker: Option<Asker>,
     rust: Vec<Rust>,
     kernels: Option<Arc<KernelShade>>,
     /// By port: which modules see its packets, a bit each; the last one is for further ports.
@@ -232,10 +234,12 @@ impl Modules {
             needs_one_worker,
             shares,
         } = parts;
+        let _asker = group.is_first.then(|| lock(&gathered).asker());
         Self {
             name,
             group,
             gathered,
+            _asker,
             rust,
             kernels,
             by_port,
