@@ -52,7 +52,7 @@ use crate::tuple::{End, Tuple, has_ports};
 
 use bindings::{Binding, Ends, Room};
 pub use ftp::{CONTROLS_MAX, EXPECTED_S};
-pub use kinds::{Counts, Options, PoolUse, Refusal, Session, Source, Timeouts, Way};
+pub use kinds::{Counts, Options, PoolUse, Refusal, Refused, Session, Source, Timeouts, Way};
 
 /// No entry.
 const NIL: u32 = u32::MAX;
@@ -150,6 +150,8 @@ pub struct Translator {
     random: u64,
     /// Sessions that have ended.
     ended: u64,
+    /// What it is about if the last new binding was refused.
+    refused: Option<Refused>,
 }
 
 impl Translator {
@@ -181,6 +183,7 @@ impl Translator {
             alive,
             random,
             ended: 0,
+            refused: None,
         })
     }
 
@@ -225,6 +228,11 @@ impl Translator {
     /// Sessions that have ended, for whatever reason. As long as it stays, the entries are there that [`find`](Self::find) has found.
     pub fn ended(&self) -> u64 {
         self.ended
+    }
+
+    /// What the last refusal for want of a port, of an address or of bindings of a host was about.
+    pub fn refused(&self) -> Option<Refused> {
+        self.refused
     }
 
     /// Sessions.

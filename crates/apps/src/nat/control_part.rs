@@ -28,7 +28,7 @@ use super::origin::Restored;
 use super::proxy::{Outside, announcements};
 use super::rows::{NatRow, PoolRow, RuleRow, SubscriberRow, address};
 use super::source::SourceStage;
-use super::{Current, SOURCE_STAGE, STAGE, Shared, lock, rule_list};
+use super::{Current, SOURCE_STAGE, STAGE, Shared, lock, rows, rule_list};
 use crate::router::{Origin, Proxy};
 
 /// Entries that control reads under the lock of a worker before it lets the worker go on.
@@ -195,11 +195,6 @@ impl NatControl {
         all
     }
 
-    /// The place of a rule in the configuration, from 1.
-    fn place(rules: &Rules, number: u16) -> usize {
-        rules.all.iter().position(|rule| rule.number == number).map_or(0, |at| at + 1)
-    }
-
     fn sessions(&self, wanted: &ShowNat, now_s: u32) -> Vec<NatRow> {
         let rules = self.rules();
         let is_wanted = |session: &Session| {
@@ -224,7 +219,7 @@ impl NatControl {
             }
         }
         found.sort_by_key(|session| session.original);
-        found.iter().map(|own| NatRow::of(own, Self::place(&rules, own.rule))).collect()
+        found.iter().map(|own| NatRow::of(own, rows::place(&rules, own.rule))).collect()
     }
 
     fn pools(&self) -> Vec<PoolRow> {
@@ -240,7 +235,7 @@ impl NatControl {
                 }
             }
         }
-        all.iter().map(|own| PoolRow::of(own, Self::place(&rules, own.rule))).collect()
+        all.iter().map(|own| PoolRow::of(own, rows::place(&rules, own.rule))).collect()
     }
 
     /// Gives all workers other rules; what there is to say about it.
@@ -272,7 +267,7 @@ impl NatControl {
             let mut next = Some(0);
             while let Some(from) = next {
                 next = lock(translator).visit(from, PIECE, 0, &mut |session| {
-                    let place = Self::place(&rules, session.rule).checked_sub(1);
+                    let place = rows::place(&rules, session.rule).checked_sub(1);
                     if let Some(own) = place.and_then(|at| sessions.get_mut(at)) {
                         *own += 1;
                     }

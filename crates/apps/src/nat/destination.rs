@@ -585,7 +585,7 @@ pub(super) fn begin64(
     let dst = ([0, dst.into()], tuple.dst.1);
     let begun = translator.begin_by(tuple, dst, 4, Source::Rule(rule, 0), (tcp, now_s));
     Some(begun.map_err(|refusal| {
-        stopped.note(refusal, now_s);
+        stopped.note(translator, refusal, now_s);
         reason(refusal)
     }))
 }
@@ -714,6 +714,7 @@ impl Stage<Tables> for Destination {
         };
         let has_v6 = rules.has_v6();
         self.has_turns = keys.is_on();
+        self.stopped.is_live = cx.is_live();
         if let Some(open) = &self.open {
             open.fetch_add(packets.len() as u64, Ordering::Release);
         }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use control::api::table::{Row, thousands, time};
+use nat::Rules;
 use nat::deterministic::Blocks;
 use nat::translator::{PoolUse, Session};
 use nat::tuple::{End, Tuple};
@@ -31,6 +32,11 @@ pub struct NatRow {
     pub idle_s: f64,
     /// Until it ends if it stays idle, seconds.
     pub left_s: f64,
+}
+
+/// The place of a rule in the configuration, from 1.
+pub(super) fn place(rules: &Rules, number: u16) -> usize {
+    rules.all.iter().position(|rule| rule.number == number).map_or(0, |at| at + 1)
 }
 
 /// Address of an end.

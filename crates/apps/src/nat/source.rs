@@ -33,7 +33,7 @@ use super::columns::{SourceColumns, SourceView};
 use super::destination::{begin64, seconds, tcp_of};
 use super::family::{turn, turn_error, turn_plain};
 use super::ftp::ControlRow;
-use super::{Shared, lock, reasons};
+use super::{Shared, lock, reasons, rows};
 use crate::received;
 use crate::records::{self, RecordColumns, Records};
 use crate::router::RouterPart;
@@ -91,6 +91,7 @@ struct Turning {
 pub(super) struct Stopped {
     said_s: u32,
     ports: bool,
+    pub(super) is_live: bool,
 }
 
 /// Rows that are asked at once whether something is left to do.
@@ -171,7 +172,9 @@ impl SourceStage {
                 let announced = self.control.announce(packet, &mut translator, mtu, now_s, cx.pool);
                 if let Err(stop) = announced {
                     view.verdict[row] = Verdict::drop(stop.reason()).0;
-                    stop.refusal().into_iter().for_each(|own| self.stopped.note(own, now_s));
+                    stop.refusal()
+                        .into_iter()
+                        .for_each(|own| self.stopped.note(&translator, own, now_s));
                 }
                 return;
             }
@@ -197,7 +200,7 @@ impl SourceStage {
             Ok(false) => {}
             Err(refusal) => {
                 view.verdict[row] = Verdict::drop(reason(refusal)).0;
-                self.stopped.note(refusal, now_s);
+                self.stopped.note(&translator, refusal, now_s);
             }
         }
     }
@@ -383,25 +386,39 @@ pub(super) const fn reason(refusal: Refusal) -> DropReason {
 }
 
 impl Stopped {
-    /// Says that something is exhausted, once in a while.
-    pub(super) fn note(&mut self, refusal: Refusal, now_s: u32) {
-        if matches!(refusal, Refusal::Stray | Refusal::Gone)
-            || self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S
-        {
+    /// Says what is exhausted, once in a while.
+    pub(super) fn note(&mut self, translator: &Translator, refusal: Refusal, now_s: u32) {
+        if self.ports && now_s.wrapping_sub(self.said_s) < QUIET_S {
             return;
         }
+        let Some(what) = said(translator, refusal) else { return };
         (self.ports, self.said_s) = (true, now_s);
-        let what = match refusal {
-            Refusal::Ports => "an outside address has no free port",
-            Refusal::NoAddress => "a port of the outside has no address",
-            Refusal::Sessions => "the table of sessions is full",
-            Refusal::HostLimit => "a host has as many bindings as it may",
-            Refusal::Conflict | Refusal::Stray | Refusal::Gone => return,
-        };
-        tracing::warn!(
-            "address translation: {what}; packets are dropped (`ctl show nat`, `ctl show drops`)"
-        );
+        let more = if self.is_live { " (`ctl show nat`, `ctl show drops`)" } else { "" };
+        tracing::warn!("address translation: {what}; packets are dropped{more}");
     }
+}
+
+/// What is exhausted, with rule, outside address and inside host; `None`: nothing is.
+fn said(translator: &Translator, refusal: Refusal) -> Option<String> {
+    let about = translator.refused();
+    let rule = about.map(|own| rows::place(translator.rules(), own.rule)).unwrap_or_default();
+    let host = about.map(|own| rows::address(own.original.family, own.original.src.0));
+    let host = host.map(|own| own.to_string()).unwrap_or_default();
+    let outside = about.and_then(|own| own.outside).map(std::net::Ipv4Addr::from_bits);
+    let outside = outside.map(|own| own.to_string()).unwrap_or_default();
+    let protocol =
+        about.map(|own| crate::flow::rows::protocol(own.original.protocol)).unwrap_or_default();
+    Some(match refusal {
+        Refusal::Ports => {
+            format!("rule {rule} has no free port at {outside} for {host} ({protocol})")
+        }
+        Refusal::NoAddress => format!("rule {rule} has no outside address for {host}"),
+        Refusal::Sessions => "the table of sessions is full".to_owned(),
+        Refusal::HostLimit => {
+            format!("{host} has as many ports as it may by `bindings_per_host` (rule {rule})")
+        }
+        Refusal::Conflict | Refusal::Stray | Refusal::Gone => return None,
+    })
 }
 
 impl Stage<Tables> for SourceStage {
@@ -440,6 +457,7 @@ impl Stage<Tables> for SourceStage {
             let _ = open.fetch_update(Ordering::Release, Ordering::Relaxed, less);
         }
         let Some(fib): Option<&Fib> = cx.tables.find::<RouterPart>() else { return };
+        self.stopped.is_live = cx.is_live();
         let mut view = SourceColumns::view(&mut chunk.rows);
         for first in (0..chunk.packets.len()).step_by(GROUP) {
             let group = first..chunk.packets.len().min(first + GROUP);
@@ -491,5 +509,52 @@ impl Stage<Tables> for SourceStage {
             (Some(address), None) => format!("from {address}"),
             _ => String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nat::rules::{Action, Own, Rule, Rules};
+    use nat::translator::{Options, Timeouts};
+    use std::sync::Arc;
+
+    /// What is exhausted is said with the rule as `ctl show nat` numbers it, the outside address and the inside host.
+    #[test]
+    fn what_is_exhausted_has_names() {
+        let rule = |number, action| {
+            let ports = 5000..=5000;
+            Rule { number, outside: vec![], sources: vec![], protocol: None, ports, action }
+        };
+        let all = vec![
+            rule(4, Action::Masquerade),
+            rule(9, Action::Source(vec![u32::from_be_bytes([203, 0, 113, 1])])),
+        ];
+        let options = Options {
+            sessions: 4,
+            bindings_per_host: 1,
+            filter_by_remote: true,
+            timeouts: Timeouts::default(),
+            ftp_ports: &[],
+            seed: 7,
+        };
+        let rules = Arc::new(Rules::new(all, 1, Arc::new(Own::new(2))));
+        let mut translator = Translator::new(options, rules).unwrap();
+        let mut begin = |host: u64, port: u16, rule: u16| {
+            let (src, dst) = (([0, 0xc0a8_0100 + host], port), ([0, 0x0808_0808], 53));
+            let original = Tuple { src, dst, protocol: 17, family: 4, ..Tuple::default() };
+            let refusal = translator.begin(&original, dst, 4, Source::Rule(rule, 1), 1).err()?;
+            said(&translator, refusal)
+        };
+        assert_eq!(begin(7, 6000, 9), None);
+        assert_eq!(
+            begin(8, 6000, 9).unwrap(),
+            "rule 2 has no free port at 203.0.113.1 for 192.168.1.8 (udp)"
+        );
+        assert_eq!(
+            begin(7, 6001, 9).unwrap(),
+            "192.168.1.7 has as many ports as it may by `bindings_per_host` (rule 2)"
+        );
+        assert_eq!(begin(8, 6000, 4).unwrap(), "rule 1 has no outside address for 192.168.1.8");
     }
 }

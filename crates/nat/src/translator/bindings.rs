@@ -6,8 +6,8 @@ use packet::IpProtocol;
 use stream::table::Slot;
 
 use super::{
-    Kind, NIL, Refusal, SCOPE_HOST, SCOPE_INSIDE, SCOPE_OUTSIDE, Source, Translator, binding_key,
-    host_end,
+    Kind, NIL, Refusal, Refused, SCOPE_HOST, SCOPE_INSIDE, SCOPE_OUTSIDE, Source, Translator,
+    binding_key, host_end,
 };
 use crate::ports::{Class, Pool};
 use crate::rules::Action;
@@ -133,7 +133,11 @@ impl Translator {
                     (Action::Source(to) | Action::Nat64 { to, .. }, None) if !to.is_empty() => {
                         to[chunk::hash::key128(host, 0x706f_6f6c) as usize % to.len()]
                     }
-                    _ => return Err(Refusal::NoAddress),
+                    _ => {
+                        let original = *original;
+                        self.refused = Some(Refused { rule: number, outside: None, original });
+                        return Err(Refusal::NoAddress);
+                    }
                 };
                 let class = Class { number: rules.class_of(met_by), classes: rules.classes };
                 // Identifiers are no ports: all of them will do.
@@ -173,6 +177,7 @@ impl Translator {
                 Err(Refusal::Conflict)
             };
         }
+        self.refused = Some(Refused { rule: number, outside: Some(address), original: *original });
         let host_key = binding_key((original.src.0, 0), 0, family, SCOPE_HOST);
         let host = self.table.find(&host_key);
         let count = host.and_then(|slot| self.table.get(slot)).map_or(0, |hot| hot.count);

@@ -83,6 +83,17 @@ pub enum Refusal {
     Gone,
 }
 
+/// What a refusal is about, where a rule would change a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Number of the rule.
+    pub rule: u16,
+    /// The outside address, host order; `None`: the rule has none now.
+    pub outside: Option<u32>,
+    /// The ends of the packet before the translator.
+    pub original: Tuple,
+}
+
 /// What a packet's source becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
