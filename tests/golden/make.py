@@ -283,6 +283,14 @@ def switch():
         yield "b", frame(2, f"02:00:00:01:{number >> 8:02x}:{number & 255:02x}")
 
 
+def switch_pipelines():
+    """(port, seconds, frame): stations of two pipelines in turn, of which one moves later."""
+    for number in range(40):
+        yield "a", number * 0.002, frame(1, 2)
+        yield "b", number * 0.002 + 0.001, frame(2, 1)
+    yield "a", 5, frame(2, BROADCAST)
+
+
 def switch_time():
     """(port, seconds, frame): what is forgotten, and what is flooded too often."""
     for number in range(12):  # 10 a second, 4 at once
@@ -2792,7 +2800,7 @@ def ids_early():
 
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
-    switch, switch_time, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
+    switch, switch_time, switch_pipelines, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
     firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, ids_full, ids_full_drop, streams_reuse, streams_one_sided, modules_stream_drop, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,

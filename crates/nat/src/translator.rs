@@ -495,7 +495,12 @@ impl Translator {
         now_s: u32,
     ) -> Result<Tuple, Refusal> {
         let made = self.try_begin(original, dst, family, source, now_s);
-        made.inspect_err(|refusal| self.counts.refuse(*refusal))
+        match &made {
+            // The packet is translated, as those behind it: the count does not depend on batches.
+            Ok(_) => self.counts.packets += 1,
+            Err(refusal) => self.counts.refuse(*refusal),
+        }
+        made
     }
 
     /// The same of a packet with these TCP flags; 0 for other protocols. A segment with RST begins no session, nor does one

@@ -165,6 +165,37 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             "`tunnels` of [flow] has no effect: with a firewall or address translation, a tunnel is one flow".to_owned(),
         );
     }
+    check_of_halves(config, findings);
+}
+
+/// Each pipeline has flows and sessions of its own, so both directions of a connection have to come to the same one.
+fn check_of_halves(config: &Config, findings: &mut Findings) {
+    let follows = |pipeline: &Pipeline| {
+        let is_of_flows = |kind: &String| kind == STAGE || kind == crate::nat::STAGE;
+        pipeline.kinds.iter().any(is_of_flows)
+    };
+    let how = "each pipeline follows flows and translates addresses by itself, so it would see one direction of a connection: use \
+               one pipeline for both ports, and contexts to choose stages by port";
+    let ports: Vec<_> = config.physical_ports().map(|(port, _)| port).collect();
+    let mut is_halved = false;
+    for pair in ports.chunks(2) {
+        let [one, two] = pair else { continue };
+        let [a, b] = [one, two].map(|port| config.pipeline_of(&port.name));
+        if a.main().in_pairs && a.name != b.name && follows(a) && follows(b) {
+            is_halved = true;
+            findings.error_of_all(format!(
+                "ports `{}` and `{}` are a wire, and their pipelines `{}` and `{}` are not the same: {how}",
+                one.name, two.name, a.name, b.name
+            ));
+        }
+    }
+    let mut others = config.in_use().filter(|own| !own.main().in_pairs && follows(own));
+    if let (false, Some(one), Some(two)) = (is_halved, others.next(), others.next()) {
+        findings.warn_of_all(format!(
+            "packets between ports of the pipelines `{}` and `{}`: {how}",
+            one.name, two.name
+        ));
+    }
 }
 
 /// What it has in the configuration.

@@ -96,6 +96,17 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             own.name
         ));
     }
+    let kinds = config.in_use().flat_map(|own| own.stages.iter().zip(&own.kinds));
+    let names: Vec<_> = kinds.filter(|(_, kind)| *kind == STAGE).map(|(name, _)| name).collect();
+    for own in config.stages.iter().filter(|own| !own.context.is_empty()) {
+        let name = &own.name;
+        if names.contains(&name) {
+            findings.error_of_all(format!(
+                "`context` of [stage.{name}]: packets are inspected in the stage `flow`, whatever their context is: leave it out, and \
+                 limit rules by their headers, or by rules with the action `pass`"
+            ));
+        }
+    }
     match rules::load(config, None) {
         Ok(loaded) => {
             for warning in loaded.of_files.iter().chain(&loaded.warnings) {

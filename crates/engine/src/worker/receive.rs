@@ -69,6 +69,10 @@ impl<V: Versions> Worker<V> {
             self.is_held_up = true;
             return 0;
         }
+        // Packets for which there was no free chunk: over captures, tables must not learn from what comes behind them.
+        if self.has_several_pipelines() && self.settings.packet_time && !self.inbox.is_empty() {
+            return 0;
+        }
         let (queues, mut received) = (self.queues.rx.len(), 0);
         let first = self.next_rx;
         for i in (first..queues).chain(0..first) {
