@@ -26,13 +26,13 @@ pub(super) fn may_ask(
     if let Some(name) = conditions.application.as_deref().filter(|_| !has_applications) {
         return Err(format!(
             "`application` is `{name}`, but nothing before the firewall labels flows: add [l7], in a [pipeline.NAME] the \
-             stages `flow` and `l7` before the firewall"
+             stages `flow` and `l7` before the firewall; an instance that began without [l7] needs a restart"
         ));
     }
     match conditions.state {
         Some(states) if !has_states => Err(format!(
             "`state` is `{states}`, but nothing before the firewall tracks flows: add [flow], in a [pipeline.NAME] the \
-             stage `flow` before the firewall"
+             stage `flow` before the firewall; an instance that began without [flow] needs a restart"
         )),
         _ => Ok(()),
     }

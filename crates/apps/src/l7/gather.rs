@@ -274,6 +274,14 @@ impl Hears for Gathering {
             Some(own) => {
                 let label = all.sure(own.labelling.label());
                 all.count(label, &mut own.counted);
+                // A packet that begins the next flow with its ports was heard of with this one, too.
+                let twice = own.counted.packets.saturating_sub(packets);
+                if let Some((_, sum)) = all.sums.get_mut(own.counted.place.wrapping_sub(1))
+                    && twice > 0
+                {
+                    sum[1] = sum[1].saturating_sub(twice);
+                    sum[2] = sum[2].saturating_sub(own.counted.bytes.saturating_sub(bytes));
+                }
                 // Packets that were passed over.
                 if record.state == FlowState::Bypassed
                     && let Some((_, sum)) = all.sums.get_mut(own.counted.place.wrapping_sub(1))
