@@ -111,7 +111,7 @@ pub(super) fn interfaces(config: &Config, spans: &Spans, machine: &Machine, walk
         // No port uses the loopback interface by mistake.
         let mut there: Vec<&str> = machine.interfaces.iter().map(String::as_str).collect();
         there.retain(|own| *own != "lo");
-        there.sort_by_key(|own| distance(name, own));
+        there.sort_by_key(|own| (distance(name, own), *own));
         let more = there.len().saturating_sub(LISTED);
         let listed = there.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
         let expected = match (there.is_empty(), more) {
