@@ -67,6 +67,7 @@ pub(super) fn start(
         outputs: Arc::new(Outputs::open(&config.ids, seed, ports, setup.is_live)?),
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
         hosts: HostTables::default(),
+        tags: Arc::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
         drops_invalid: Arc::new(AtomicBool::new(config.ids.drop_invalid)),
         session_memory: Arc::new(AtomicUsize::new(session_memory(config))),

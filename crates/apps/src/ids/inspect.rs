@@ -17,6 +17,7 @@ mod limit;
 mod lone;
 mod odd;
 mod refused;
+mod tag;
 mod tee;
 
 use std::collections::HashMap;
@@ -39,6 +40,7 @@ use stream::{FlowRecord, Side};
 use self::following::Following;
 use self::hashes::Mixed;
 use self::limit::{Exceeded, OfLimit};
+use self::tag::Tags;
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
@@ -99,6 +101,8 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// What rules remember of hosts, of all workers.
     pub hosts: HostTables,
+    /// The hosts of which rules want packets.
+    pub tags: Arc<tag::HostTags>,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
     /// Segments that are no part of a stream are among them.
@@ -173,6 +177,8 @@ struct OfFlowKept {
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
+    /// Rules want packets of it.
+    tags: Option<Box<Tags>>,
     /// What it has exceeded, and what has become of it.
     limit: OfLimit,
     /// A rule dropped a datagram with the fragment that completed it: were that one sent again, it must not get through either.
@@ -203,6 +209,8 @@ struct Open {
     sender: Sender,
     time_ns: u64,
     len: u64,
+    /// With its frame.
+    frame_len: u64,
     was_dropped: bool,
     /// The packet is a segment that is no part of a stream, and dropped for that.
     is_invalid: bool,
@@ -433,6 +441,8 @@ impl Inspector {
             };
             let outputs = self.parts.outputs.clone();
             let origin = flow.origin(&outputs, alert.sender, alert.time_ns);
+            let packet = (&origin, open.frame_len);
+            tag::begin(rule, &alert, packet, &self.parts, Some(&mut flow.tags));
             if outputs.has(IdsEvent::Alert) {
                 outputs.eve.alert(&origin, &report, &mut self.lines.line);
                 let key = flow.key(alert.time_ns);
@@ -566,6 +576,7 @@ impl Inspector {
         flow.identity = *identity;
         flow.last_ns = time_ns;
         let sender = flow.sender(of.side);
+        tag::of_flow(flow, sender, input, &self.parts, &mut self.lines);
         let (was_dropped, is_over) = (flow.state.is_dropped(), flow.limit.is_over);
         let (decoded, frame) = (input.decoded, input.frame);
         // What was searched is the frame; a datagram that was put together is elsewhere.
@@ -577,13 +588,15 @@ impl Inspector {
         let packet = Packet { decoded, frame, time_ns };
         self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
-        let (flow, row, is_invalid, is_not_kept) = (identity.id, Some(at.row), false, false);
+        let (flow, row, frame_len) = (identity.id, Some(at.row), input.frame_len.into());
+        let (is_invalid, is_not_kept) = (false, false);
         self.open = Some(Open {
             flow,
             row,
             sender,
             time_ns,
             len,
+            frame_len,
             was_dropped,
             is_invalid,
             is_joined,
@@ -605,7 +618,7 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        let (flow, len, clean) = (id, 0, 0..0);
+        let (flow, len, frame_len, clean) = (id, 0, 0, 0..0);
         let (is_invalid, is_joined, is_not_kept) = (false, false, false);
         self.open = Some(Open {
             flow,
@@ -613,6 +626,7 @@ impl Inspector {
             sender,
             time_ns,
             len,
+            frame_len,
             was_dropped,
             is_invalid,
             is_joined,
@@ -683,6 +697,9 @@ impl Inspector {
     /// packets have.
     fn passes(&mut self, id: u64) -> bool {
         let Some(flow) = self.flows.get_mut(&id) else { return false };
+        if flow.tags.is_some() {
+            return false;
+        }
         let generation = self.detector.rules().generation();
         if flow.passing.0 != generation {
             flow.passing = (generation, Passing::NotYet);
@@ -691,6 +708,7 @@ impl Inspector {
             flow.passing.1 = match self.detector.may_pass_over(&mut flow.state) {
                 None => Passing::NotYet,
                 Some(false) => Passing::Never,
+                Some(true) if self.detector.rules().tags_hosts() => Passing::Never,
                 Some(true) => Passing::Now,
             };
         }
@@ -825,6 +843,7 @@ impl OfFlowKept {
             latest: None,
             lines: 0,
             is_alerted: false,
+            tags: None,
             limit: OfLimit::default(),
             drops_pieces: false,
             said_dropped: [false; 2],
