@@ -16,6 +16,7 @@ mod hashes;
 mod limit;
 mod lone;
 mod odd;
+mod origin;
 mod refused;
 mod tag;
 mod tee;
@@ -29,7 +30,7 @@ use applayer::{Direction, File, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
-use flowlog::eve::{self, AnomalyKind, Context, Decision, Dropped, Origin};
+use flowlog::eve::{self, AnomalyKind, Context, Decision, Dropped};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
@@ -48,7 +49,6 @@ use crate::flow::anomalies;
 use crate::flow::by_worker::{self, ByWorker};
 use crate::flow::calls::{Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
-use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
 
 /// Transactions whose last state is known within a step, for alerts; of later steps it is the last of them, and others are shown
@@ -882,45 +882,6 @@ impl OfFlowKept {
     fn protocols(&self) -> eve::Protocols {
         let of = |own: &Session| eve::Protocols::of(own.others(), own.protocol());
         self.session.as_deref().map(of).unwrap_or_default()
-    }
-
-    fn interface<'a>(&self, outputs: &'a Outputs) -> &'a str {
-        outputs.ports.get(usize::from(self.port)).map_or("", String::as_str)
-    }
-
-    /// The next place among the lines of the flow.
-    fn key(&mut self, time_ns: u64) -> Key {
-        self.lines += 1;
-        (time_ns, self.identity.start_ns, self.identity.id, self.lines)
-    }
-
-    fn origin<'a>(&self, outputs: &'a Outputs, sender: Sender, at_ns: u64) -> Origin<'a> {
-        self.origin_of(outputs, sender, at_ns, self.is_reversed())
-    }
-
-    fn origin_of<'a>(
-        &self,
-        outputs: &'a Outputs,
-        sender: Sender,
-        at_ns: u64,
-        is_reversed: bool,
-    ) -> Origin<'a> {
-        let key = &self.identity.key;
-        let client = self.identity.client;
-        let side = match (sender == Sender::Client) != is_reversed {
-            true => client,
-            false => client.other(),
-        };
-        Origin {
-            flow_id: Some(self.identity.id),
-            src: (key.address(side), key.port(side)),
-            dst: (key.address(side.other()), key.port(side.other())),
-            protocol: key.protocol,
-            icmp: self.icmp,
-            vlans: self.vlans,
-            in_iface: self.interface(outputs),
-            at_ns,
-        }
     }
 }
 
