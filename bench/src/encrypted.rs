@@ -218,6 +218,7 @@ impl World {
             }
             let parts = Parts {
                 hosts: detect::HostTables::default(),
+                tags: Arc::default(),
                 current: Arc::new(RwLock::new(self.rules.clone())),
                 outputs: Arc::new(Outputs::open(
                     &control::config::Ids::default(),

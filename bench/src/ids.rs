@@ -180,6 +180,7 @@ impl Case {
         let counters = Arc::new(Counters::default());
         let parts = Parts {
             hosts: detect::HostTables::default(),
+            tags: Arc::default(),
             current: Arc::new(RwLock::new(rules.clone())),
             outputs: Arc::new(Outputs::open(&Ids::default(), 0, Arc::default(), false)?),
             counters: counters.clone(),

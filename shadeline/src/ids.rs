@@ -265,7 +265,7 @@ struct Problem {
 
 impl From<&Refusal> for Problem {
     fn from(own: &Refusal) -> Self {
-        let Refusal { file, line, column, reason } = own.clone();
+        let Refusal { file, line, column, reason, .. } = own.clone();
         Self { file, line, column, reason }
     }
 }

@@ -1618,6 +1618,21 @@ def ids_names():
         yield "in", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.2", src="10.0.2.2") / UDP(sport=53, dport=5000 + number) / reply)
 
 
+def ids_tag():
+    """(port, frame): connections in which rules tag what follows, and a host whose packets of any flow are tagged."""
+    said = [("c", b"word %d" % number) if number % 2 else ("s", b"answer %d" % number) for number in range(2, 10)]
+    for number, first in enumerate([b"count packets", b"count bytes", b"nothing", b"by default"]):
+        yield from conversation(5000 + number, 4321, [("c", first), *said])
+    guest = {"src": "10.0.1.77"}
+    yield "in", bytes(ether() / v4(**guest) / UDP(sport=4000, dport=53) / b"tag this host")
+    yield "in", bytes(ether() / v4() / UDP(sport=4000, dport=53) / b"another host")
+    yield "in", bytes(ether() / v4(**guest) / TCP(sport=4001, dport=80, flags="S"))
+    yield "in", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.77", src="10.0.2.2") / UDP(sport=53, dport=4002) / b"to it")
+    refused = bytes(v4(**guest) / UDP(sport=4000, dport=53) / b"tag this host")
+    yield "in", bytes(Ether(src=ROUTER, dst=HOST) / v4("10.0.1.77", src="10.0.2.2") / ICMP(type=3, code=3) / refused)
+    yield "in", bytes(ether() / v4(**guest) / UDP(sport=4000, dport=53) / b"too late")
+
+
 def ids_odd():
     """(port, frame): packets that cannot be decoded, of a protocol without flows, and fragments: with each one that rules drop,
     another one that goes on."""
@@ -2804,7 +2819,7 @@ PORTS = [
     firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, ids_full, ids_full_drop, streams_reuse, streams_one_sided, modules_stream_drop, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
-    ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,
+    ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ids_tag, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,
     ipsec_path, icmp_events, icmp_queries, nat_queries,
 ]
 

@@ -213,6 +213,7 @@ impl Builder {
             category: class.map(|class| class.description.clone()).unwrap_or_default(),
             metadata: rule.metadata.clone(),
             references: rule.references.clone(),
+            tags: rule.tags.clone(),
         });
         self.ruleset.rules.push(compiled);
         Ok(())

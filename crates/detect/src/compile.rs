@@ -6,8 +6,8 @@ use applayer::AnomalyKind;
 use signatures::config::{Limit, LimitKind};
 use signatures::{
     Action, AddressItem, Buffer, Check, Compare, Condition, FlowSide, Flowbits, FlowintOperation,
-    FlowintValue, Inspection, List, PortRange, Protocol, ResolveError, Rule, RuleSet, TextOf,
-    Transform, Variables,
+    FlowintValue, Inspection, List, PortRange, Protocol, ResolveError, Rule, RuleSet, Tag,
+    TagScope, TextOf, Transform, Variables,
 };
 
 use crate::assemble::Builder;
@@ -86,6 +86,8 @@ pub(crate) fn compile(
     let conditions = |rule: &crate::rule::Compiled| {
         rule.conditions.iter().any(|own| matches!(own, crate::rule::Cond::StreamSize(..)))
     };
+    let of_host = |tag: &Tag| tag.scope != TagScope::Session;
+    ruleset.tags_hosts = ruleset.info.iter().any(|rule| rule.tags.iter().any(of_host));
     ruleset.asks_for_sizes = ruleset.rules.iter().any(conditions);
     (ruleset, refused)
 }

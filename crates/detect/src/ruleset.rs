@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use automata::{Automaton, Pattern, PatternError, Patterns};
 use signatures::config::{Class, Limit};
-use signatures::{Action, BitsMode, Compare, Condition, RuleSet, TcpFlags, Transform, Variables};
+use signatures::{
+    Action, BitsMode, Compare, Condition, RuleSet, Tag, TcpFlags, Transform, Variables,
+};
 
 use crate::compile::compile;
 use crate::header::Header;
@@ -111,6 +113,8 @@ pub struct RuleInfo {
     pub metadata: Vec<(String, String)>,
     /// `reference`
     pub references: Vec<(String, String)>,
+    /// `tag`: packets that are wanted after an alert.
+    pub tags: Vec<Tag>,
 }
 
 /// Rules in the order of evaluation, ready for any number of detectors; read-only.
@@ -153,6 +157,8 @@ pub struct Ruleset {
     pub(crate) midstream: bool,
     /// A rule asks how long streams are.
     pub(crate) asks_for_sizes: bool,
+    /// A rule wants packets of a host.
+    pub(crate) tags_hosts: bool,
     /// No other ruleset of the process has this number.
     pub(crate) generation: u64,
     /// What is searched for in payloads of packets and in streams; none unless the search is [`Search::Shared`].
@@ -322,6 +328,11 @@ impl Ruleset {
             patterns.insert(pattern.clone())?;
         }
         Automaton::new(&patterns).map(Some)
+    }
+
+    /// Whether a rule wants packets of a host, whatever flows they are of.
+    pub fn tags_hosts(&self) -> bool {
+        self.tags_hosts
     }
 
     /// Its number: no other ruleset of the process has it.

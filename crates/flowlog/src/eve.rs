@@ -12,6 +12,7 @@
 //! | `drop` | a packet that a rule dropped ([`Drop`]), or a rule of a firewall ([`Refused`]) | 1 |
 //! | `http`, `dns`, `tls`, `ssh`, `smtp`, `ftp` | a transaction of `applayer` | 1 |
 //! | `fileinfo` | a file within a transaction | 1 |
+//! | `packet` | a packet that a rule tags, in base64 | 1 |
 //! | `stats` | counters ([`Stats`]) | 1 |
 //! | `ipsec` | a change of a security association ([`AssociationEvent`]), which Suricata has not | 1 |
 //!
@@ -44,6 +45,7 @@ mod association;
 mod names;
 mod refused;
 mod stats;
+mod tagged;
 
 use std::net::IpAddr;
 
@@ -58,6 +60,7 @@ pub use application::ApplicationAnomaly;
 pub use association::AssociationEvent;
 pub use refused::Refused;
 pub use stats::Stats;
+pub use tagged::Link;
 
 /// Settings of all lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

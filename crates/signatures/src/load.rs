@@ -42,6 +42,8 @@ pub struct FileProblem {
     pub file: String,
     /// What is wrong.
     pub problem: Problem,
+    /// Nothing is but that another rule with its `gid` and `sid` has a higher revision.
+    pub is_replaced: bool,
 }
 
 impl fmt::Display for FileProblem {
@@ -57,13 +59,13 @@ impl std::error::Error for FileProblem {}
 pub struct Summary {
     /// Rules that are not disabled.
     pub total: u64,
-    /// Those that can be evaluated; what a newer revision replaced is among them.
+    /// Those that can be evaluated, as many as [`RuleSet::rules`].
     pub loaded: u64,
     /// Those that are right and ask for what nothing here evaluates.
     pub unsupported: u64,
     /// Those with an error.
     pub failed: u64,
-    /// Rules that a newer revision replaced.
+    /// Those that could be evaluated, but another rule with their `gid` and `sid` has a higher revision.
     pub replaced: u64,
     /// Rules behind `#`; in none of the other counts.
     pub disabled: u64,
@@ -81,14 +83,18 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { total, loaded, unsupported, failed, disabled, .. } = self;
+        let Self { total, loaded, unsupported, failed, replaced, disabled } = self;
         // Never rounded up to all of them.
         let percent = (self.share() * 1e4).floor() / 100.0;
         write!(
             f,
             "{total} rules: {loaded} loaded ({percent:.2} %), {unsupported} with unsupported "
         )?;
-        write!(f, "options, {failed} with errors; {disabled} disabled")
+        write!(f, "options, {failed} with errors")?;
+        if *replaced > 0 {
+            write!(f, ", {replaced} replaced")?;
+        }
+        write!(f, "; {disabled} disabled")
     }
 }
 
@@ -99,7 +105,7 @@ pub struct RuleSet {
     pub files: Vec<String>,
     /// The rules that can be evaluated, in order.
     pub rules: Vec<Loaded>,
-    /// The first [`PROBLEMS_MAX`] problems: of rules with errors, and of those with unsupported options.
+    /// The first [`PROBLEMS_MAX`] problems: of rules with errors, of those with unsupported options, and of those that are replaced.
     pub problems: Vec<FileProblem>,
     /// Problems that were not kept.
     pub problems_dropped: u64,
@@ -114,12 +120,12 @@ pub struct Loader {
     set: RuleSet,
     /// Index into `slots` by gid and sid.
     by_id: HashMap<(u32, u32), Known>,
-    /// Rules in order; a replaced one is none.
+    /// Rules in order; none where one is replaced.
     slots: Vec<Option<Loaded>>,
 }
 
 /// The newest of an identifier so far.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Known {
     rev: u32,
     file: usize,
@@ -186,18 +192,27 @@ impl Loader {
             self.set.summary.total += 1;
             if let Err(problem) = result {
                 self.set.summary.failed += 1;
-                self.problem(file, problem);
+                self.problem(file, problem, false);
             }
         }
     }
 
-    fn problem(&mut self, file: usize, problem: Problem) {
+    fn problem(&mut self, file: usize, problem: Problem, is_replaced: bool) {
         if self.set.problems.len() == PROBLEMS_MAX {
             self.set.problems_dropped += 1;
             return;
         }
         let file = self.set.files[file].clone();
-        self.set.problems.push(FileProblem { file, problem });
+        self.set.problems.push(FileProblem { file, problem, is_replaced });
+    }
+
+    /// A rule that is not evaluated, as another one has its identifier and a higher revision.
+    fn replaced(&mut self, (file, line): (usize, u64), sid: u32, by: &Known) {
+        self.set.summary.replaced += 1;
+        let newer = &self.set.files[by.file];
+        let reason = format!("replaced: sid {sid} has revision {} at {newer}:{}", by.rev, by.line);
+        let problem = Problem { line, column: 1, keyword: None, reason, unknown: None };
+        self.problem(file, problem, true);
     }
 
     fn add(&mut self, file: usize, line: u64, rule: Rule) -> Result<(), String> {
@@ -211,18 +226,24 @@ impl Loader {
                 entry.insert(known);
             }
             MapEntry::Occupied(mut entry) => {
-                let Known { rev, file, line, slot } = entry.get();
-                if rule.rev <= *rev {
-                    let (sid, older) = (rule.sid, &self.set.files[*file]);
-                    return Err(format!(
-                        "sid {sid} has revision {rev} already ({older}, line {line})"
-                    ));
+                let other = *entry.get();
+                if rule.rev == other.rev {
+                    let Known { rev, file, line, .. } = other;
+                    let (sid, other) = (rule.sid, &self.set.files[file]);
+                    return Err(format!("sid {sid} has revision {rev} already ({other}:{line})"));
                 }
-                if let Some(slot) = slot {
-                    self.slots[*slot] = None;
+                // One that is not supported has its reason, and keeps it.
+                if rule.rev > other.rev {
+                    entry.insert(known);
+                    if let Some(slot) = other.slot {
+                        self.slots[slot] = None;
+                        self.set.summary.loaded -= 1;
+                        self.replaced((other.file, other.line), rule.sid, &known);
+                    }
+                } else if unsupported.is_none() {
+                    self.replaced((file, line), rule.sid, &other);
+                    return Ok(());
                 }
-                self.set.summary.replaced += 1;
-                entry.insert(known);
             }
         }
         match unsupported {
@@ -238,7 +259,7 @@ impl Loader {
                     None => format!("not supported: {names}"),
                 };
                 let problem = Problem { line, column: 1, keyword: None, reason, unknown: None };
-                self.problem(file, problem);
+                self.problem(file, problem, false);
             }
         }
         Ok(())

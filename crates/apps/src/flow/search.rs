@@ -379,6 +379,7 @@ mod tests {
             outputs: Arc::new(outputs.expect("no files")),
             counters: counters.clone(),
             hosts: HostTables::default(),
+            tags: Arc::default(),
             is_inline: Arc::new(AtomicBool::new(false)),
             session_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),
             stream_memory: Arc::new(std::sync::atomic::AtomicUsize::new(usize::MAX)),

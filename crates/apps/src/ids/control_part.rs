@@ -67,6 +67,7 @@ pub(super) fn start(
         outputs: Arc::new(Outputs::open(&config.ids, seed, ports, setup.is_live)?),
         counters: setup.attached::<Arc<Counters>>().cloned().unwrap_or_default(),
         hosts: HostTables::default(),
+        tags: Arc::default(),
         is_inline: Arc::new(AtomicBool::new(config.ids.action == IdsAction::Inline)),
         drops_invalid: Arc::new(AtomicBool::new(config.ids.drop_invalid)),
         session_memory: Arc::new(AtomicUsize::new(session_memory(config))),
@@ -109,7 +110,7 @@ fn say(loaded: &Loaded) {
         tracing::warn!("{warning}");
     }
     let is_own = |own: &&rules::Refusal| own.file != FURTHER;
-    for problem in loaded.problems.iter().filter(is_own).take(SAID_MAX) {
+    for problem in loaded.foremost().filter(is_own).take(SAID_MAX) {
         tracing::warn!("{problem}");
     }
     for own in &loaded.unused {
@@ -369,7 +370,7 @@ impl ControlPart for IdsControl {
         const SAID_MAX: usize = 3;
         let problems = &self.loaded.problems;
         let mut told = self.loaded.summary() + "\n";
-        for problem in problems.iter().take(SAID_MAX) {
+        for problem in self.loaded.foremost().take(SAID_MAX) {
             told += &format!("warning: {problem}\n");
         }
         if problems.len() > SAID_MAX || self.loaded.problems_dropped > 0 {

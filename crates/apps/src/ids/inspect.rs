@@ -16,7 +16,9 @@ mod hashes;
 mod limit;
 mod lone;
 mod odd;
+mod origin;
 mod refused;
+mod tag;
 mod tee;
 
 use std::collections::HashMap;
@@ -28,7 +30,7 @@ use applayer::{Direction, File, Limits, Session, Sink, Start, Transaction};
 use control::config::{IdsEvent, IdsOnLimit};
 use controlplane::PartId;
 use detect::{Alert, Detector, FlowState, Found, HostTables, Packet, Ruleset, Sender, Verdict};
-use flowlog::eve::{self, AnomalyKind, Context, Decision, Dropped, Origin};
+use flowlog::eve::{self, AnomalyKind, Context, Decision, Dropped};
 use l7proto::{Ports, Protocol, Transport};
 use packet::tcp::flags;
 use signatures::Action;
@@ -39,6 +41,7 @@ use stream::{FlowRecord, Side};
 use self::following::Following;
 use self::hashes::Mixed;
 use self::limit::{Exceeded, OfLimit};
+use self::tag::Tags;
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
@@ -46,7 +49,6 @@ use crate::flow::anomalies;
 use crate::flow::by_worker::{self, ByWorker};
 use crate::flow::calls::{Asker, Calls, OfCall};
 use crate::flow::follow::{Follower, Listener, Place};
-use crate::flow::order::Key;
 use crate::flow::search::LiteralPart;
 
 /// Transactions whose last state is known within a step, for alerts; of later steps it is the last of them, and others are shown
@@ -99,6 +101,8 @@ pub struct Parts {
     pub counters: Arc<Counters>,
     /// What rules remember of hosts, of all workers.
     pub hosts: HostTables,
+    /// The hosts of which rules want packets.
+    pub tags: Arc<tag::HostTags>,
     /// Packets are dropped.
     pub is_inline: Arc<std::sync::atomic::AtomicBool>,
     /// Segments that are no part of a stream are among them.
@@ -177,6 +181,8 @@ struct OfFlowKept {
     /// Lines that it has had.
     lines: u32,
     is_alerted: bool,
+    /// Rules want packets of it.
+    tags: Option<Box<Tags>>,
     /// What it has exceeded, and what has become of it.
     limit: OfLimit,
     /// A rule dropped a datagram with the fragment that completed it: were that one sent again, it must not get through either.
@@ -207,6 +213,8 @@ struct Open {
     sender: Sender,
     time_ns: u64,
     len: u64,
+    /// With its frame.
+    frame_len: u64,
     was_dropped: bool,
     /// The packet is a segment that is no part of a stream, and dropped for that.
     is_invalid: bool,
@@ -443,6 +451,8 @@ impl Inspector {
             };
             let outputs = self.parts.outputs.clone();
             let origin = flow.origin(&outputs, alert.sender, alert.time_ns);
+            let packet = (&origin, open.frame_len);
+            tag::begin(rule, &alert, packet, &self.parts, Some(&mut flow.tags));
             if outputs.has(IdsEvent::Alert) {
                 outputs.eve.alert(&origin, &report, &mut self.lines.line);
                 let key = flow.key(alert.time_ns);
@@ -576,6 +586,7 @@ impl Inspector {
         flow.identity = *identity;
         flow.last_ns = time_ns;
         let sender = flow.sender(of.side);
+        tag::of_flow(flow, sender, input, &self.parts, &mut self.lines);
         let (was_dropped, is_over) = (flow.state.is_dropped(), flow.limit.is_over);
         let (decoded, frame) = (input.decoded, input.frame);
         // What was searched is the frame; a datagram that was put together is elsewhere.
@@ -587,13 +598,15 @@ impl Inspector {
         let packet = Packet { decoded, frame, time_ns };
         self.detector.begin_searched(&packet, &mut flow.state, sender, is_clean);
         let len = input.frame_len.saturating_sub(decoded.l3_offset.into()).into();
-        let (flow, row, is_invalid, is_not_kept) = (identity.id, Some(at.row), false, false);
+        let (flow, row, frame_len) = (identity.id, Some(at.row), input.frame_len.into());
+        let (is_invalid, is_not_kept) = (false, false);
         self.open = Some(Open {
             flow,
             row,
             sender,
             time_ns,
             len,
+            frame_len,
             was_dropped,
             is_invalid,
             is_joined,
@@ -615,7 +628,7 @@ impl Inspector {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         self.detector.begin_end(&mut flow.state, time_ns);
         let (row, sender, was_dropped) = (None, Sender::Client, flow.state.is_dropped());
-        let (flow, len, clean) = (id, 0, 0..0);
+        let (flow, len, frame_len, clean) = (id, 0, 0, 0..0);
         let (is_invalid, is_joined, is_not_kept) = (false, false, false);
         self.open = Some(Open {
             flow,
@@ -623,6 +636,7 @@ impl Inspector {
             sender,
             time_ns,
             len,
+            frame_len,
             was_dropped,
             is_invalid,
             is_joined,
@@ -693,6 +707,9 @@ impl Inspector {
     /// packets have.
     fn passes(&mut self, id: u64) -> bool {
         let Some(flow) = self.flows.get_mut(&id) else { return false };
+        if flow.tags.is_some() {
+            return false;
+        }
         let generation = self.detector.rules().generation();
         if flow.passing.0 != generation {
             flow.passing = (generation, Passing::NotYet);
@@ -701,6 +718,7 @@ impl Inspector {
             flow.passing.1 = match self.detector.may_pass_over(&mut flow.state) {
                 None => Passing::NotYet,
                 Some(false) => Passing::Never,
+                Some(true) if self.detector.rules().tags_hosts() => Passing::Never,
                 Some(true) => Passing::Now,
             };
         }
@@ -835,6 +853,7 @@ impl OfFlowKept {
             latest: None,
             lines: 0,
             is_alerted: false,
+            tags: None,
             limit: OfLimit::default(),
             drops_pieces: false,
             said_dropped: [false; 2],
@@ -873,45 +892,6 @@ impl OfFlowKept {
     fn protocols(&self) -> eve::Protocols {
         let of = |own: &Session| eve::Protocols::of(own.others(), own.protocol());
         self.session.as_deref().map(of).unwrap_or_default()
-    }
-
-    fn interface<'a>(&self, outputs: &'a Outputs) -> &'a str {
-        outputs.ports.get(usize::from(self.port)).map_or("", String::as_str)
-    }
-
-    /// The next place among the lines of the flow.
-    fn key(&mut self, time_ns: u64) -> Key {
-        self.lines += 1;
-        (time_ns, self.identity.start_ns, self.identity.id, self.lines)
-    }
-
-    fn origin<'a>(&self, outputs: &'a Outputs, sender: Sender, at_ns: u64) -> Origin<'a> {
-        self.origin_of(outputs, sender, at_ns, self.is_reversed())
-    }
-
-    fn origin_of<'a>(
-        &self,
-        outputs: &'a Outputs,
-        sender: Sender,
-        at_ns: u64,
-        is_reversed: bool,
-    ) -> Origin<'a> {
-        let key = &self.identity.key;
-        let client = self.identity.client;
-        let side = match (sender == Sender::Client) != is_reversed {
-            true => client,
-            false => client.other(),
-        };
-        Origin {
-            flow_id: Some(self.identity.id),
-            src: (key.address(side), key.port(side)),
-            dst: (key.address(side.other()), key.port(side.other())),
-            protocol: key.protocol,
-            icmp: self.icmp,
-            vlans: self.vlans,
-            in_iface: self.interface(outputs),
-            at_ns,
-        }
     }
 }
 

@@ -80,6 +80,9 @@ fn is_behind_a_firewall(kinds: &[String]) -> bool {
     { before }.any(|kind| kind == crate::firewall::STAGE)
 }
 
+/// So many rules that are replaced are named by `check`, and one other that is refused.
+const REPLACED_MAX: usize = 10;
+
 /// `check`: files that cannot be read, rules that are not evaluated, packets that are inspected and do not get so far.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
@@ -118,12 +121,14 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             if let Some(first) = loaded.unset_bits.first() {
                 findings.warn_of_all(format!("[ids]: {}: {first}", loaded.tested_bits()));
             }
-            if !loaded.problems.is_empty() {
-                findings.warn_of_all(format!(
-                    "[ids]: {}; the first that is not: {}",
-                    loaded.summary(),
-                    loaded.problems[0]
-                ));
+            let named = loaded.foremost().take_while(|own| own.is_replaced).take(REPLACED_MAX);
+            let other = loaded.problems.iter().find(|own| !own.is_replaced);
+            let named: Vec<String> = named.chain(other).map(ToString::to_string).collect();
+            if let Some((first, others)) = named.split_first() {
+                let summary = loaded.summary();
+                let first = format!("[ids]: {summary}; the first that is not: {first}");
+                findings.warn_of_all(first);
+                others.iter().for_each(|own| findings.warn_of_all(format!("[ids]: {own}")));
             }
         }
         Err(error) => findings.error_of_all(error),
@@ -133,6 +138,30 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever else is refused before it.
+    #[test]
+    fn replaced_rules_are_named() {
+        let path = std::env::temp_dir().join(format!("shadeline-replaced-{}", std::process::id()));
+        let rules = "alert ip any any -> any any (nosuch; sid:8;)\n\
+                     drop ip any any -> any any (sid:7; rev:1;)\n\
+                     alert ip any any -> any any (sid:7; rev:2;)\n";
+        std::fs::write(&path, rules).unwrap();
+        let file = path.display();
+        let text = format!(
+            "mode = \"monitor\"\n[port.a]\n[ids]\nclassification = \"off\"\nrules = [\"{file}\"]\n"
+        );
+        let (config, _) = control::config::parse(&text, &crate::known_stages()).unwrap();
+        let mut findings = Findings::default();
+        check(&config, &Interfaces::of(&config), &mut findings);
+        std::fs::remove_file(&path).unwrap();
+        let said: Vec<&str> = findings.0.iter().map(|own| own.message.as_str()).collect();
+        let [first, other] = said[..] else { panic!("{said:?}") };
+        let named = format!("{file}:2:1: replaced: sid 7 has revision 2 at {file}:3");
+        assert!(first.starts_with("[ids]: 3 rules: 1 loaded"), "{first}");
+        assert!(first.ends_with(&named), "{first}");
+        assert!(other.contains("nosuch"), "{other}");
+    }
 
     #[test]
     fn a_firewall_between_flow_and_ids_is_warned_of() {

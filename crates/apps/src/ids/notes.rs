@@ -150,6 +150,24 @@ fn why_never(rule: &Rule) -> Option<String> {
     { checks.any(decodes_nothing) }.then(|| "`base64_decode` decodes 0 bytes".to_owned())
 }
 
+/// Rules that want files to be stored, which is not done: the first, and how many others.
+pub(super) fn stored_files(set: &RuleSet, is_refused: impl Fn(usize) -> bool) -> Option<String> {
+    let stores = |own: &Condition| matches!(own, Condition::FileStore(_));
+    let mut all = set
+        .rules
+        .iter()
+        .enumerate()
+        .filter(|(index, own)| own.rule.conditions.iter().any(stores) && !is_refused(*index));
+    let (_, first) = all.next()?;
+    let (file, line, sid) = (&set.files[first.file], first.line, first.rule.sid);
+    let others = match all.count() {
+        0 => String::new(),
+        1 => "; another rule has it, too".to_owned(),
+        rules => format!("; {rules} others have it, too"),
+    };
+    Some(format!("{file}:{line}: rule {sid} is evaluated, but `filestore` stores no file{others}"))
+}
+
 /// Limits of a rule that no file of rules has.
 pub(super) fn limits_of_no_rule(set: &RuleSet, limits: &[Limit], path: &Path) -> Vec<String> {
     if !limits.iter().any(|own| own.sid != 0) {

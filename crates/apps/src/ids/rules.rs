@@ -19,7 +19,7 @@ use detect::{Datasets, Options, Reputation, Ruleset};
 use signatures::config::{LimitKind, classifications, thresholds};
 use signatures::{
     Action, Check, Condition, FileProblem, LoadError, Loader, Problem, Rule, RuleSet, SetOperation,
-    Variables,
+    TagScope, Variables,
 };
 
 use super::counters::counted;
@@ -56,6 +56,8 @@ pub struct Loaded {
     pub total: u64,
     /// Rules that are evaluated.
     pub loaded: u64,
+    /// Rules that are not, as another one with their `gid` and `sid` has a higher revision.
+    pub replaced: u64,
     /// Rules behind `#`.
     pub disabled: u64,
     /// What rules find depends on other flows of a host, whoever they are with: thresholds, tags, bits of hosts.
@@ -73,11 +75,13 @@ pub struct Refusal {
     pub column: u64,
     /// Why, in words.
     pub reason: String,
+    /// Only because another rule with its `gid` and `sid` has a higher revision.
+    pub is_replaced: bool,
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { file, line, column, reason } = self;
+        let Self { file, line, column, reason, .. } = self;
         write!(f, "{file}:{line}:{column}: {reason}")
     }
 }
@@ -86,7 +90,8 @@ impl From<&FileProblem> for Refusal {
     fn from(own: &FileProblem) -> Self {
         let problem = &own.problem;
         let (line, column, reason) = (problem.line, problem.column, problem.message());
-        Self { file: own.file.clone(), line, column, reason }
+        let is_replaced = own.is_replaced;
+        Self { file: own.file.clone(), line, column, reason, is_replaced }
     }
 }
 
@@ -94,6 +99,12 @@ impl Loaded {
     /// Evaluated rules among all that are not disabled, 0 to 1; 1 where there are none.
     pub fn share(&self) -> f64 {
         if self.total == 0 { 1.0 } else { self.loaded as f64 / self.total as f64 }
+    }
+
+    /// Problems, those of replaced rules first: such rules are right, and one may be missed.
+    pub fn foremost(&self) -> impl Iterator<Item = &Refusal> {
+        let replaced = self.problems.iter().filter(|own| own.is_replaced);
+        replaced.chain(self.problems.iter().filter(|own| !own.is_replaced))
     }
 
     /// How many flowbits are tested in vain; the first is said behind it.
@@ -107,8 +118,12 @@ impl Loaded {
         // Never rounded up to all of them.
         let most = if self.loaded == self.total { 100.0 } else { 99.99 };
         let percent = ((self.share() * 1e4).round() / 100.0).min(most);
+        let replaced = match self.replaced {
+            0 => String::new(),
+            replaced => format!(" ({replaced} replaced)"),
+        };
         format!(
-            "{}: {} loaded ({percent:.2} %), {} not; {} disabled",
+            "{}: {} loaded ({percent:.2} %), {} not{replaced}; {} disabled",
             counted(self.total, "rule"),
             self.loaded,
             self.total - self.loaded,
@@ -282,6 +297,7 @@ pub fn load_with(
             line: rule.line,
             column: 1,
             reason: format!("rule {} is not supported: {}", own.sid, own.reason),
+            is_replaced: false,
         });
     }
     // By file and line, as they stand there.
@@ -296,6 +312,7 @@ pub fn load_with(
     let indices: HashSet<usize> = refused.iter().map(|own| own.index).collect();
     let is_refused = |index: usize| indices.contains(&index);
     of_files.extend(notes::never(&set, is_refused));
+    of_files.extend(notes::stored_files(&set, is_refused));
     let (unused, unset_bits) = (notes::unused(own, &set), notes::unset_bits(&set, is_refused));
     Ok(Loaded {
         counts_hosts,
@@ -310,6 +327,7 @@ pub fn load_with(
         of_files,
         total: summary.total,
         loaded: summary.loaded - refused.len() as u64,
+        replaced: summary.replaced,
         disabled: summary.disabled,
         set: Arc::new(set),
     })
@@ -337,7 +355,7 @@ fn literals(rules: &Ruleset, warnings: &mut Vec<String>) -> Option<Arc<Literals>
 fn counts_hosts(rule: &Rule) -> bool {
     rule.threshold.is_some()
         || rule.detection_filter.is_some()
-        || !rule.tags.is_empty()
+        || rule.tags.iter().any(|own| own.scope != TagScope::Session)
         || rule
             .conditions
             .iter()
@@ -557,6 +575,50 @@ mod tests {
         let own = loaded_of(vec![path.clone()]).expect("it can be read");
         std::fs::remove_file(&path).expect("it was made");
         own
+    }
+
+    /// Of two rules with one identifier one is evaluated, whichever comes first, and the other one is named.
+    #[test]
+    fn a_replaced_rule_is_not_loaded() {
+        let (old, new) = (
+            "drop ip any any -> any any (sid:7; rev:1;)\n",
+            "alert ip any any -> any any (sid:7; rev:2;)\n",
+        );
+        let bad = "alert ip any any -> any any (sid:8; nosuch;)\n";
+        for (name, rules, lines) in
+            [("older", [bad, old, new], (2, 3)), ("newer", [bad, new, old], (3, 2))]
+        {
+            let own = loaded(name, &rules.concat());
+            assert_eq!((own.total, own.loaded, own.replaced, own.rules.len()), (3, 1, 1, 1));
+            assert_eq!(
+                own.summary(),
+                "3 rules: 1 loaded (33.33 %), 2 not (1 replaced); 0 disabled"
+            );
+            let first = own.foremost().next().expect("two are refused");
+            assert_eq!((first.line, first.is_replaced), (lines.0, true));
+            let said = first.to_string();
+            assert!(said.contains(": replaced: sid 7 has revision 2 at "), "{said}");
+            assert!(said.ends_with(&format!(":{}", lines.1)), "{said}");
+            assert_eq!(own.foremost().count(), own.problems.len());
+            assert_eq!(own.problems.len(), 2, "once: {:?}", own.problems);
+        }
+    }
+
+    /// What is not done with a file is said once for all rules.
+    #[test]
+    fn files_are_not_stored() {
+        let of = |sid: u32, more: &str| {
+            format!("alert http any any -> any any (filestore; {more}sid:{sid};)\n")
+        };
+        let own = loaded("stored", &[of(1, "nosuch; "), of(2, ""), of(3, "")].concat());
+        let [said] = &own.of_files[..] else { panic!("{:?}", own.of_files) };
+        assert!(
+            said.ends_with(
+                ":2: rule 2 is evaluated, but `filestore` stores no file; another rule has it, too"
+            ),
+            "{said}"
+        );
+        assert_eq!(own.loaded, 2);
     }
 
     /// A rule that is refused for something else writes no set and saves none.

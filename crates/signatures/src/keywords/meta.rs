@@ -249,8 +249,7 @@ fn tag(arg: &Arg<'_>) -> Result<Tag, Fault> {
         ("session", None) => TagScope::Session,
         ("session", Some(_)) => return Err(arg.fault("src and dst belong to `host`")),
         ("host", Some("src")) => TagScope::Source,
-        ("host", Some(_)) => TagScope::Destination,
-        ("host", None) => return Err(arg.fault("src or dst is missing")),
+        ("host", _) => TagScope::Destination,
         _ => return Err(parts[0].unknown(&["session", "host"])),
     };
     Ok(Tag { scope, amount })

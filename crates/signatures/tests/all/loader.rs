@@ -85,11 +85,46 @@ fn revisions() {
     assert_eq!(
         problems(&set),
         [
-            "1.rules: line 1, column 1: sid 1 has revision 2 already (0.rules, line 1)",
-            "1.rules: line 2, column 1: sid 1 has revision 2 already (0.rules, line 1)",
+            "1.rules: line 1, column 1: sid 1 has revision 2 already (0.rules:1)",
+            "1.rules: line 2, column 1: replaced: sid 1 has revision 2 at 0.rules:1",
+            "0.rules: line 2, column 1: replaced: sid 2 has revision 5 at 1.rules:3",
         ]
     );
-    assert_eq!((set.summary.loaded, set.summary.replaced), (4, 1));
+    let is_replaced: Vec<bool> = set.problems.iter().map(|own| own.is_replaced).collect();
+    assert_eq!(is_replaced, [false, true, true]);
+    assert_eq!(
+        set.summary.to_string(),
+        "6 rules: 3 loaded (50.00 %), 0 with unsupported options, 1 with errors, 2 replaced; 0 disabled"
+    );
+}
+
+/// What is said of an older rule does not depend on the order, and the newest one counts even where it is not supported.
+#[test]
+fn older_revisions_are_said_once() {
+    let rule =
+        |rev: u32, more: &str| format!("alert tcp any any -> any any ({more}sid:1; rev:{rev};)\n");
+    let (old, new) = (rule(1, ""), rule(2, ""));
+    let (other, newest) = (rule(1, "lua:a.lua; "), rule(3, "lua:a.lua; "));
+    let said = |files: &[&str]| {
+        let set = load(files);
+        let all = set.summary;
+        assert_eq!(all.total, all.loaded + all.unsupported + all.failed + all.replaced);
+        assert_eq!(all.loaded as usize, set.rules.len());
+        assert!(set.rules.iter().all(|own| own.rule.rev == 2));
+        (all.loaded, problems(&set).concat())
+    };
+    let replaced = |old: u32, rev: u32, new: u32| {
+        format!(
+            "{old}.rules: line 1, column 1: replaced: sid 1 has revision {rev} at {new}.rules:1"
+        )
+    };
+    let unsupported = |file: u32| format!("{file}.rules: line 1, column 1: not supported: lua");
+    assert_eq!(said(&[&old, &new]), (1, replaced(0, 2, 1)));
+    assert_eq!(said(&[&new, &old]), (1, replaced(1, 2, 0)));
+    assert_eq!(said(&[&other, &new]), (1, unsupported(0)));
+    assert_eq!(said(&[&new, &other]), (1, unsupported(1)));
+    assert_eq!(said(&[&new, &newest]), (0, replaced(0, 3, 1) + &unsupported(1)));
+    assert_eq!(said(&[&newest, &new]), (0, unsupported(0) + &replaced(1, 3, 0)));
 }
 
 #[test]
@@ -224,7 +259,8 @@ fn traps_take_linear_time() {
         println!("{name}: {size} MB, {took:?}, {}", set.summary);
         assert!(set.rules.len() <= 1 && set.problems.len() <= PROBLEMS_MAX);
         let kept = set.problems.len() as u64 + set.problems_dropped;
-        assert_eq!(kept, set.summary.failed + set.summary.unsupported);
+        let summary = set.summary;
+        assert_eq!(kept, summary.failed + summary.unsupported + summary.replaced);
         assert!(took < Duration::from_secs(5) + Duration::from_secs(1) * size as u32, "{name}");
     }
 }

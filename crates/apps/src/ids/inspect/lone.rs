@@ -6,7 +6,7 @@ use flowlog::eve::{self, Decision, Origin};
 use stream::tracker::Input;
 
 use super::hashes::address_hash;
-use super::{Decided, Inspector, decided, drops_with, vlans};
+use super::{Decided, Inspector, decided, drops_with, tag, vlans};
 use crate::ids::outputs::{Outputs, To};
 
 impl Inspector {
@@ -67,17 +67,22 @@ impl Inspector {
             in_iface: interface(&outputs, Some(input.port)),
             at_ns: input.time_ns,
         };
-        self.alone(&origin, is_dropped, Some(d.ip_total_len.into()));
+        self.strays = self.strays.wrapping_add(1);
+        let key = (origin.at_ns, 0, address_hash(src, dst), self.strays);
+        tag::alone(&origin, input, &self.parts, &mut self.lines, key);
+        self.alone(&origin, is_dropped, Some((d.ip_total_len.into(), input.frame_len.into())));
     }
 
-    /// Reports the alerts of a step without a flow. What is dropped has an event `drop` if its length is known.
-    pub(super) fn alone(&mut self, origin: &Origin<'_>, is_dropped: bool, len: Option<u64>) {
+    /// Reports the alerts of a step without a flow. What is dropped has an event `drop` if its length is known: that of the packet
+    /// of IP, and that of the frame.
+    pub(super) fn alone(&mut self, origin: &Origin<'_>, is_dropped: bool, len: Option<(u64, u64)>) {
         let outputs = self.parts.outputs.clone();
-        let mut len = len;
+        let (mut len, frame_len) = (len.map(|own| own.0), len.map_or(0, |own| own.1));
         for alert in std::mem::take(&mut self.alerts) {
             let rule = self.detector.rules().rule(alert.rule);
             let id = (rule.gid, rule.sid);
             self.parts.counters.alert(id, &rule.msg, alert.action.name(), alert.time_ns);
+            tag::begin(rule, &alert, (origin, frame_len), &self.parts, None);
             let is_blocked = is_dropped && drops_with(alert.action);
             let report = eve::Alert {
                 decision: if is_blocked { Decision::Blocked } else { Decision::Allowed },

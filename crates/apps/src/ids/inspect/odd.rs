@@ -16,7 +16,7 @@ use crate::ids::outputs::To;
 #[derive(Clone, Copy)]
 enum At {
     /// In a packet that came in at a port, in a row unless a stage before has dropped it, of so many bytes.
-    Packet { port: u16, row: Option<usize>, len: u64 },
+    Packet { port: u16, row: Option<usize>, len: u64, frame_len: u64 },
     /// In fragments: inline, they are held back.
     Fragments,
 }
@@ -26,14 +26,17 @@ impl Inspector {
     pub(super) fn undecoded(&mut self, row: Option<usize>, input: &Input<'_>, why: Reject) {
         if let Some(anomaly) = anomalies::of_packet(input, why) {
             let len = input.frame_len.saturating_sub(input.decoded.l3_offset.into()).into();
-            self.odd(&anomaly, At::Packet { port: input.port, row, len }, input.time_ns);
+            let frame_len = input.frame_len.into();
+            let at = At::Packet { port: input.port, row, len, frame_len };
+            self.odd(&anomaly, at, input.time_ns);
         }
     }
 
     /// A tunnel in a packet is not looked into.
     pub(super) fn not_looked_into(&mut self, row: usize, input: &Input<'_>, why: Unseen) {
         let len = input.frame_len.saturating_sub(input.decoded.l3_offset.into()).into();
-        let at = At::Packet { port: input.port, row: Some(row), len };
+        let (row, frame_len) = (Some(row), input.frame_len.into());
+        let at = At::Packet { port: input.port, row, len, frame_len };
         self.odd(&anomalies::of_tunnel(input, why), at, input.time_ns);
     }
 
@@ -61,10 +64,10 @@ impl Inspector {
             let verdict = self.detector.event(&event, &mut self.alerts);
             // Nobody answers what cannot be decoded.
             let len = match at {
-                At::Packet { row, len, .. } => {
+                At::Packet { row, len, frame_len, .. } => {
                     let own = row.and_then(|row| self.decide(row, verdict, false));
                     is_dropped = own.is_some();
-                    Some(len)
+                    Some((len, frame_len))
                 }
                 At::Fragments => {
                     is_dropped = self.is_inline() && verdict.drops;

@@ -35,7 +35,7 @@ crate::section! {
         /// SIGHUP.
         restart output: Option<PathBuf> = None, output();
         /// Events in `eve.json`. `drop`: packets that rules of `[ids]` drop; packets that rules of a firewall drop only if
-        /// `event_types` of `[flow]` has `drop`, too.
+        /// `event_types` of `[flow]` has `drop`, too. `packet`: packets that rules with `tag` ask for.
         restart event_types: Vec<IdsEvent> = IdsEvent::ALL_BUT_STATS.to_vec(),
             list(words(), "an array such as [\"alert\", \"http\"]").not_empty("[\"alert\"]");
         /// How often counters are written into `stats.log`, and into `eve.json` with the event type `stats`.
@@ -114,6 +114,8 @@ crate::words! {
         Fileinfo = "fileinfo",
         /// What is wrong in what applications say.
         Anomaly = "anomaly",
+        /// Packets that rules tag.
+        Packet = "packet",
         /// Counters.
         Stats = "stats",
     }
@@ -121,7 +123,7 @@ crate::words! {
 
 impl IdsEvent {
     /// What is written where nothing else is asked for.
-    pub const ALL_BUT_STATS: [Self; 11] = [
+    pub const ALL_BUT_STATS: [Self; 12] = [
         Self::Alert,
         Self::Drop,
         Self::Flow,
@@ -133,6 +135,7 @@ impl IdsEvent {
         Self::Ftp,
         Self::Fileinfo,
         Self::Anomaly,
+        Self::Packet,
     ];
 }
 
