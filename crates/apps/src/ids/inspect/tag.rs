@@ -4,7 +4,7 @@
 //!  alert ─ tags of its rule ─▶ its flow, or the table of hosts ─▶ packets that follow: event `packet`, until the amount is used up
 //! ```
 //!
-//! As in Suricata, the packet of the alert is not written but counts, and another match of the rule begins anew, at most ten times.
+//! As in Suricata, the packet of the alert is not written but counts, and another match of the rule begins anew, up to nine times until the tag ends.
 //!
 //! Threads: tags of flows belong to their worker; those of hosts are shared, behind a lock that is taken only while there are some.
 
@@ -27,7 +27,7 @@ use crate::ids::outputs::{Lines, To};
 const TAGS_MAX: usize = 16;
 /// Hosts with tags at most.
 const HOSTS_MAX: usize = 1 << 16;
-/// How often a tag begins anew.
+/// The match from which on a tag does not begin anew.
 const MATCHES_MAX: u8 = 10;
 /// What is written where a rule says no amount.
 const AMOUNT: (u32, TagUnit) = (256, TagUnit::Packets);
@@ -242,11 +242,13 @@ mod tests {
     fn tags_begin_anew_so_often() {
         let mut tags = Tags::default();
         let own = tag(Some((3, TagUnit::Packets)));
-        let taken = (0..100).filter(|at| {
-            tags.add((1, 1), own, *at, 100);
-            tags.take(*at, 100)
-        });
-        assert_eq!(taken.count(), 11, "{tags:?}");
+        let mut is_taken = |at| {
+            tags.add((1, 1), own, at, 100);
+            tags.take(at, 100)
+        };
+        // Nine times anew, then to the end of the amount.
+        assert_eq!((0..100).take_while(|at| is_taken(*at)).count(), 11);
+        assert!(is_taken(100), "one that has ended is a new one");
     }
 
     #[test]
