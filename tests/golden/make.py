@@ -1030,6 +1030,12 @@ def streams_reuse():
         yield "in", bytes(ether() / (v4() if is_client else v4("10.0.1.2", src="10.0.2.2")) / upper)
 
 
+def modules_waiting():
+    """(port, frame): many flows that begin, for chunks that are divided, of one datagram each."""
+    for number in range(400):
+        yield "a", bytes(ether() / v4() / UDP(sport=1000 + number % 50, dport=2000) / bytes(20))
+
+
 def modules_stream_drop():
     """(port, frame): segments with bytes that modules drop (X: the first, Y: the second), and what is sent again of them."""
     def frame(side, flags, at, data=b""):
@@ -2816,7 +2822,7 @@ def ids_early():
 # Several ports, a capture each: yields the port, perhaps the time in seconds, and the frame.
 PORTS = [
     switch, switch_time, switch_pipelines, switch_stations, ndn_forwarding, ndn_store, ndn_demand, ndn_udp, ndn_nack, ndn_pending, ndn_malformed, firewall,
-    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, ids_full, ids_full_drop, streams_reuse, streams_one_sided, modules_stream_drop, streams_filter, streams_future,
+    firewall_switch, firewall_wire, firewall_full, firewall_reuse, nat_full, ids_full, ids_full_drop, streams_reuse, streams_one_sided, modules_stream_drop, modules_waiting, streams_filter, streams_future,
     events_timestamp, nat64_errors, firewall_classbench, nat, nat64, nat64_firewall, nat64_hairpin, nat_strangers, nat_ftp, ids_answers,
     ids_datasets, ids_dns, ids_forms, ids_fragments, ids_http1, ids_http2, ids_limit, ids_odd, ids_stream_events, ipsec, streams_share,
     ids_share, ids_absent, ids_early, ids_evasions, ids_inline_evasions, ids_lines, ids_names, ids_tag, ipsec_routes, ipsec_answers, ipsec_narrow, ipsec_fragments,

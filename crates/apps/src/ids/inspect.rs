@@ -18,6 +18,7 @@ mod lone;
 mod odd;
 mod origin;
 mod refused;
+mod rows;
 mod tag;
 mod tee;
 
@@ -41,13 +42,14 @@ use stream::{FlowRecord, Side};
 use self::following::Following;
 use self::hashes::Mixed;
 use self::limit::{Exceeded, OfLimit};
+pub use self::rows::{Decided, OfChunk};
 use self::tag::Tags;
 use self::tee::Tee;
 use super::counters::{Counters, add};
 use super::outputs::{Lines, Outputs, To};
 use crate::flow::anomalies;
 use crate::flow::by_worker::{self, ByWorker};
-use crate::flow::calls::{Asker, Calls, OfCall};
+use crate::flow::calls::{Asker, Calls};
 use crate::flow::follow::{Follower, Listener, Place};
 use crate::flow::search::LiteralPart;
 
@@ -66,26 +68,6 @@ fn is_kept(own: &Transaction) -> bool {
 
 /// Rules in use: workers look when a chunk begins.
 pub type Current = Arc<RwLock<Arc<Ruleset>>>;
-
-/// What is done with the packet of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decided {
-    /// A rule drops it.
-    Drop,
-    /// A rule dropped an earlier one of the flow.
-    DropFlow,
-    /// The flow has exceeded a bound.
-    Limit,
-    /// It is a segment of no stream.
-    Invalid,
-    /// It is dropped, and its ends are told.
-    Reject {
-        /// The sender gets an answer.
-        source: bool,
-        /// The receiver gets a reset of the connection.
-        destination: bool,
-    },
-}
 
 /// An inspector, which the stage behind `flow` asks.
 pub type Shared = by_worker::Shared<Inspector>;
@@ -224,26 +206,6 @@ struct Open {
     is_not_kept: bool,
     /// The addresses of its frame, if no literal of the rules is in it.
     clean: Range<usize>,
-}
-
-/// What was found out about the rows of a chunk.
-#[derive(Debug, Default)]
-pub struct OfChunk {
-    /// What is to be done with rows.
-    pub decisions: Vec<(usize, Decided)>,
-    /// Rows whose headers or checksums are wrong: their receivers discard them.
-    pub undecoded: Vec<usize>,
-}
-
-impl OfCall for OfChunk {
-    fn clear(&mut self) {
-        self.decisions.clear();
-        self.undecoded.clear();
-    }
-
-    fn is_empty(&self) -> bool {
-        self.decisions.is_empty() && self.undecoded.is_empty()
-    }
 }
 
 /// Inspects the flows of a worker.

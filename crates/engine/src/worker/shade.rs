@@ -70,11 +70,11 @@ impl<V: Versions> Worker<V> {
         let mut work = 0;
         let mut order = std::mem::take(&mut self.order);
         self.timed = Instant::now();
-        let mut device_is_full = false;
+        let mut waits = false;
         order.advance(|slot| match slot {
             Slot::Ready(flight) => Some(match self.way(flight) {
                 Way::Wait(flight) => {
-                    device_is_full |= self.homes[flight.segment].side == Side::Device;
+                    waits = true;
                     Slot::Ready(flight)
                 }
                 Way::Here(flight) => {
@@ -95,8 +95,8 @@ impl<V: Versions> Worker<V> {
             }
             Slot::Away { .. } => None,
         });
-        if device_is_full {
-            // The master may need the arenas in which chunks wait that have come back.
+        if waits {
+            // For a device, with state or without: the master may need the arenas in which chunks wait that have come back.
             order.here().for_each(InFlight::leave_arena);
         }
         self.order = order;
