@@ -26,6 +26,9 @@ const MODULES: [Example; 6] = [
 
 pub(crate) const ROWS: usize = 10;
 
+/// Words of the scratch memory before those of rows: what each module has done in the job.
+pub(crate) const DONE_WORDS: usize = MODULES.len();
+
 /// A program of the modules, as a segment makes it, but for the memory around it: the place of the row in `tables`, which has
 /// zeros for shards and then the rows in order of their flows. Modules that keep nothing take the rows from the last one on.
 /// Groups have so many items at most.

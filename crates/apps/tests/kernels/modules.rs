@@ -14,7 +14,7 @@ use testkit::frames::Frame;
 
 use crate::bed::{Bed, GROUP_ITEMS, Memories, over_rows};
 use crate::frames::{frame, pack};
-use crate::module_program::{ROW_WORDS, ROWS, SLOTS, program};
+use crate::module_program::{DONE_WORDS, ROW_WORDS, ROWS, SLOTS, program};
 use crate::random::Random;
 
 fn put(job: &mut JobBytes, row: usize, [operation, key, first, second]: [u32; 4]) {
@@ -167,7 +167,7 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
             data as u32 | ((end - data) as u32 * u32::from(data > 0)) << 16,
         );
     }
-    job.add_areas(&[4 * ROW_WORDS * ROWS]);
+    job.add_areas(&[4 * (DONE_WORDS + ROW_WORDS * ROWS)]);
     let mut sorted: Vec<u32> = (0..ROWS as u32).collect();
     sorted.sort_by_key(|row| frames[*row as usize].1);
     let tables: Vec<u32> = [vec![0; ROWS], sorted].concat();
@@ -175,7 +175,9 @@ pub(crate) fn program_over_frames(bed: &mut Bed, items: u32) {
     let state = bed.memory_of_words(&[0; 16 * SLOTS]);
     let (tables, before) = (bed.memory_of_words(&tables), payload.clone());
     let packets = bed.memory(&payload);
-    let launches: Vec<Launch> = names.iter().map(|name| over_rows(name, ROWS, items)).collect();
+    // Their `job` says how many groups a device runs at once.
+    let launch = |name: &&'static str| Launch { job: 1, ..over_rows(name, ROWS, items) };
+    let launches: Vec<Launch> = names.iter().map(launch).collect();
     bed.launch(&key, Memories { arena, payload: packets, tables, state }, &launches);
     bed.read(arena, job.bytes_mut());
     bed.read(packets, &mut payload);
@@ -223,7 +225,8 @@ fn decode_and_compare(bed: &mut Bed, items: u32, frames: &[(Vec<u8>, usize, u32)
         job.put(M::MODULE_LAYERS, row, *has);
         job.put(M::MODULE_SEEN, row, u32::MAX);
     }
-    let scratch = job.add_areas(&[4 * ROW_WORDS * frames.len()])[0];
+    // What modules have done comes first.
+    let scratch = job.add_areas(&[4 * (DONE_WORDS + ROW_WORDS * frames.len())])[0] + 4 * DONE_WORDS;
     job.bytes_mut()[scratch..].fill(0xcd);
     let (arena, payload) = (bed.memory(job.bytes()), bed.memory(&payload));
     let memories = Memories { arena, payload, ..bed.memories() };
