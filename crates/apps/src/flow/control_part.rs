@@ -10,7 +10,7 @@ use control::config::Config;
 use control::metrics::Metrics;
 use controlplane::memory::{self, Need};
 use controlplane::{
-    Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables, WorkerSetup,
+    Built, Call, ControlPart, Environment, Refusal, Rows, Section, Setup, Tables, WorkerSetup,
 };
 use engine::Stage;
 use packet::tunnel::Kinds;
@@ -58,6 +58,7 @@ pub(super) fn start(
     _tables: &mut Tables,
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
+    super::whole_connections(config)?;
     let ports: Arc<[String]> = setup.interfaces.names().to_vec().into();
     let outputs = Outputs::open(config, &ports, setup.is_live)?;
     let mut listeners = outputs.listeners.clone();
@@ -420,6 +421,15 @@ impl ControlPart for FlowControl {
         }
         self.listeners.push(listener.clone());
         (0..self.trackers.len()).for_each(|number| self.follow(number, &[]));
+    }
+
+    fn apply(
+        &mut self,
+        _: &Config,
+        _: Option<Built>,
+        env: &mut Environment<'_>,
+    ) -> Result<(), String> {
+        super::whole_connections(env.config)
     }
 
     fn stage(&mut self, kind: &str, worker: &WorkerSetup<'_>) -> Option<Box<dyn Stage<Tables>>> {

@@ -168,31 +168,40 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     check_of_halves(config, findings);
 }
 
-/// Each pipeline has flows and sessions of its own, so both directions of a connection have to come to the same one.
-fn check_of_halves(config: &Config, findings: &mut Findings) {
-    let follows = |pipeline: &Pipeline| {
-        let is_of_flows = |kind: &String| kind == STAGE || kind == crate::nat::STAGE;
-        pipeline.kinds.iter().any(is_of_flows)
-    };
-    let how = "each pipeline follows flows and translates addresses by itself, so it would see one direction of a connection: use \
-               one pipeline for both ports, and contexts to choose stages by port";
+/// Why both ports of a wire need one pipeline.
+const HALVES: &str = "each pipeline follows flows by itself, so it would see one direction of a connection: use one pipeline for both \
+                      ports, and contexts to choose stages by port";
+
+/// Each pipeline has flows of its own, so both directions of a connection have to come to the same one.
+///
+/// # Errors
+/// They cannot: the ports of a wire have different ones that follow flows.
+fn whole_connections(config: &Config) -> Result<(), String> {
+    let follows = |pipeline: &Pipeline| pipeline.kinds.iter().any(|kind| kind == STAGE);
     let ports: Vec<_> = config.physical_ports().map(|(port, _)| port).collect();
-    let mut is_halved = false;
     for pair in ports.chunks(2) {
         let [one, two] = pair else { continue };
         let [a, b] = [one, two].map(|port| config.pipeline_of(&port.name));
         if a.main().in_pairs && a.name != b.name && follows(a) && follows(b) {
-            is_halved = true;
-            findings.error_of_all(format!(
-                "ports `{}` and `{}` are a wire, and their pipelines `{}` and `{}` are not the same: {how}",
+            return Err(format!(
+                "ports `{}` and `{}` are a wire with the pipelines `{}` and `{}`: {HALVES}",
                 one.name, two.name, a.name, b.name
             ));
         }
     }
-    let mut others = config.in_use().filter(|own| !own.main().in_pairs && follows(own));
-    if let (false, Some(one), Some(two)) = (is_halved, others.next(), others.next()) {
+    Ok(())
+}
+
+/// Where they might.
+fn check_of_halves(config: &Config, findings: &mut Findings) {
+    if let Err(error) = whole_connections(config) {
+        return findings.error_of_all(error);
+    }
+    let follows = |own: &&Pipeline| own.kinds.iter().any(|kind| kind == STAGE);
+    let mut others = config.in_use().filter(|own| !own.main().in_pairs).filter(follows);
+    if let (Some(one), Some(two)) = (others.next(), others.next()) {
         findings.warn_of_all(format!(
-            "packets between ports of the pipelines `{}` and `{}`: {how}",
+            "between ports of the pipelines `{}` and `{}`: {HALVES}",
             one.name, two.name
         ));
     }

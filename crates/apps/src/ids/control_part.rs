@@ -53,6 +53,7 @@ pub(super) fn start(
     tables: &mut Tables,
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
+    super::without_context(config)?;
     let loaded = match setup.attached::<Arc<Loaded>>() {
         // A command has read them.
         Some(loaded) => (**loaded).clone(),
@@ -338,6 +339,7 @@ impl ControlPart for IdsControl {
         prepared: Option<Built>,
         env: &mut Environment<'_>,
     ) -> Result<(), String> {
+        super::without_context(env.config)?;
         let loaded = match prepared.and_then(|own| own.downcast::<Loaded>().ok()) {
             Some(loaded) => *loaded,
             None => rules::load(env.config, Some((&self.loaded.rules, &self.loaded.datasets)))?,

@@ -83,6 +83,25 @@ fn is_behind_a_firewall(kinds: &[String]) -> bool {
 /// So many rules that are replaced are named by `check`, and one other that is refused.
 const REPLACED_MAX: usize = 10;
 
+/// A context would limit what is dropped, but not what is inspected and reported.
+///
+/// # Errors
+/// A stage has one.
+fn without_context(config: &Config) -> Result<(), String> {
+    let kinds = config.in_use().flat_map(|own| own.stages.iter().zip(&own.kinds));
+    let names: Vec<_> = kinds.filter(|(_, kind)| *kind == STAGE).map(|(name, _)| name).collect();
+    let own =
+        config.stages.iter().find(|own| names.contains(&&own.name) && !own.context.is_empty());
+    match own {
+        None => Ok(()),
+        Some(own) => Err(format!(
+            "`context` of [stage.{}]: packets are inspected in the stage `flow`, whatever their context is: leave it out, and limit \
+             rules by their headers, or by rules with the action `pass`",
+            own.name
+        )),
+    }
+}
+
 /// `check`: files that cannot be read, rules that are not evaluated, packets that are inspected and do not get so far.
 fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
     let has_device = config.engine.may_use(|backend| backend != EngineBackend::Cpu);
@@ -99,16 +118,8 @@ fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
             own.name
         ));
     }
-    let kinds = config.in_use().flat_map(|own| own.stages.iter().zip(&own.kinds));
-    let names: Vec<_> = kinds.filter(|(_, kind)| *kind == STAGE).map(|(name, _)| name).collect();
-    for own in config.stages.iter().filter(|own| !own.context.is_empty()) {
-        let name = &own.name;
-        if names.contains(&name) {
-            findings.error_of_all(format!(
-                "`context` of [stage.{name}]: packets are inspected in the stage `flow`, whatever their context is: leave it out, and \
-                 limit rules by their headers, or by rules with the action `pass`"
-            ));
-        }
+    if let Err(error) = without_context(config) {
+        findings.error_of_all(error);
     }
     match rules::load(config, None) {
         Ok(loaded) => {

@@ -60,6 +60,7 @@ pub(super) fn start(
     _tables: &mut Tables,
 ) -> Result<Box<dyn ControlPart>, String> {
     let config = setup.config;
+    super::one_pipeline(config)?;
     // Room for interfaces that a reload adds.
     let own = Arc::new(Own::new(setup.interfaces.count() + 256));
     for number in 0..setup.interfaces.count() as u16 {
@@ -397,6 +398,7 @@ impl ControlPart for NatControl {
         _prepared: Option<Built>,
         env: &mut Environment<'_>,
     ) -> Result<(), String> {
+        super::one_pipeline(env.config)?;
         let before = self.rules();
         let new = super::rules::rules(
             &env.config.nat,

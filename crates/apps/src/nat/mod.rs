@@ -46,8 +46,8 @@ pub mod source;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use control::config::{Application, Settings, StageKind};
-use controlplane::Descriptor;
+use control::config::{Application, Config, Settings, StageKind};
+use controlplane::{Descriptor, Findings, Interfaces};
 use nat::{Rules, Translator};
 
 /// The stage that translates destinations.
@@ -66,8 +66,31 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     groups: commands::GROUPS,
     absent: "this instance translates no addresses: add [[nat]] to the configuration and restart",
     start: control_part::start,
+    check,
     ..Descriptor::NONE
 };
+
+fn check(config: &Config, _: &Interfaces, findings: &mut Findings) {
+    if let Err(error) = one_pipeline(config) {
+        findings.error_of_all(error);
+    }
+}
+
+/// Each pipeline has sessions of its own, and the answers of one come in at a port of another.
+///
+/// # Errors
+/// There are several with the stage.
+fn one_pipeline(config: &Config) -> Result<(), String> {
+    let mut own = config.in_use().filter(|own| own.kinds.iter().any(|kind| kind == STAGE));
+    match (own.next(), own.next()) {
+        (Some(one), Some(two)) => Err(format!(
+            "the pipelines `{}` and `{}` both translate addresses, each with sessions of its own, so answers that come in at a port of \
+             the other one would be lost: use one pipeline for these ports, and contexts to choose stages by port",
+            one.name, two.name
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// Blocks of the reasons that its stages drop for.
 pub const REASONS: &[&chunk::ReasonBlock] = &[reasons::BLOCK];
