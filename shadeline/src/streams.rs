@@ -49,8 +49,6 @@ const PIECE: usize = 16 << 10;
 
 pub(crate) fn run(args: &StreamsArgs) -> Result<(), Failure> {
     let mut config = monitor(args.config.as_deref(), args.tunnels, args.workers)?;
-    // As for `ids` and `l7`; a file says it itself.
-    config.flow.by_vlan |= args.config.is_none();
     if let Some(path) = &args.parquet {
         config.flow.parquet = Some(path.clone());
     }
