@@ -229,8 +229,8 @@ impl Entry {
 }
 
 /// When the last packet with the same ends came, in seconds, and what it acknowledged, 0 for other protocols than TCP: in the upper and
-/// the lower half. In a cache it is not always that of the last packet, but one of the same second and the same [`STEP`], so that
-/// most packets write nothing.
+/// the lower half. In a cache it is not always that of the last packet, but one of the same second and the same step of
+/// acknowledgments, so that most packets write nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(u64);
 
