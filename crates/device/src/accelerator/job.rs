@@ -124,7 +124,7 @@ pub struct SegmentProgram {
 pub struct Options {
     /// Jobs in flight at most.
     pub slots: usize,
-    /// A job that takes longer than this is given up, and the device with it. The limits of [parts](Part) are added, for each job
+    /// A job that takes longer than this is given up, and the device with it. The limits of parts are added, for each job
     /// that may be under way.
     pub patience: Duration,
     /// And this where a part was too slow: its kernel has to end.
